@@ -124,12 +124,8 @@ func SignLeaf(ca Pair, template *x509.Certificate, public crypto.PublicKey, now 
 		return nil, fmt.Errorf("read the CA key of %s: %w", name, err)
 	}
 	if !caCert.NotAfter.After(now) {
-		return nil, fmt.Errorf(
-			"sign %s: CA %s expired on %s",
-			name,
-			caCert.Subject.CommonName,
-			caCert.NotAfter.Format(time.DateOnly),
-		)
+		return nil, fmt.Errorf("sign %s: CA %s expired on %s", name, caCert.Subject.CommonName,
+			caCert.NotAfter.Format(time.DateOnly))
 	}
 	leaf := *template
 	if leaf.SerialNumber, err = newSerial(); err != nil {

@@ -118,26 +118,18 @@ func Authority(p Pair, now time.Time) (Pair, error) {
 	case err != nil || !bytes.Equal(public, cert.RawSubjectPublicKeyInfo):
 		return Pair{}, errors.New("the key is not the certificate's")
 	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return Pair{}, fmt.Errorf(
-			"the certificate of %s is not a certificate authority: it must not sign certificates",
-			cert.Subject.CommonName,
-		)
+		return Pair{}, fmt.Errorf("the certificate of %s is not a certificate authority: it must not sign certificates",
+			cert.Subject.CommonName)
 	case cert.KeyUsage&x509.KeyUsageCRLSign == 0:
 		return Pair{}, fmt.Errorf(
 			"the authority %s may not sign revocation lists (key usage cRLSign): nothing could be revoked",
-			cert.Subject.CommonName,
-		)
+			cert.Subject.CommonName)
 	case !now.Before(cert.NotAfter):
-		return Pair{}, fmt.Errorf(
-			"the authority %s ended on %s",
-			cert.Subject.CommonName,
-			cert.NotAfter.UTC().Format(time.DateOnly),
-		)
+		return Pair{}, fmt.Errorf("the authority %s ended on %s", cert.Subject.CommonName,
+			cert.NotAfter.UTC().Format(time.DateOnly))
 	case len(cert.SubjectKeyId) == 0:
-		return Pair{}, fmt.Errorf(
-			"the authority %s has no subject key identifier, which distinguishes authorities",
-			cert.Subject.CommonName,
-		)
+		return Pair{}, fmt.Errorf("the authority %s has no subject key identifier, which distinguishes authorities",
+			cert.Subject.CommonName)
 	}
 	return Pair{Cert: EncodeCert(cert.Raw), Key: p.Key}, nil
 }

@@ -41,16 +41,12 @@ func RevocationList(ca Pair, revoked []Revoked, now time.Time) ([]byte, error) {
 			last = r.At
 		}
 		if r.Until.IsZero() || now.Before(r.Until) {
-			template.RevokedCertificateEntries = append(
-				template.RevokedCertificateEntries,
-				x509.RevocationListEntry{SerialNumber: serial, RevocationTime: r.At.UTC().Truncate(time.Second)},
-			)
+			template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
+				x509.RevocationListEntry{SerialNumber: serial, RevocationTime: r.At.UTC().Truncate(time.Second)})
 		}
 	}
-	slices.SortFunc(
-		template.RevokedCertificateEntries,
-		func(a, b x509.RevocationListEntry) int { return a.SerialNumber.Cmp(b.SerialNumber) },
-	)
+	slices.SortFunc(template.RevokedCertificateEntries,
+		func(a, b x509.RevocationListEntry) int { return a.SerialNumber.Cmp(b.SerialNumber) })
 	template.ThisUpdate = last.UTC().Truncate(time.Second)
 	template.Number = big.NewInt(template.ThisUpdate.Unix())
 	// Without a source of randomness, the signature is deterministic according to RFC 6979.
@@ -92,14 +88,10 @@ func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read a revocation list: %w", err)
 		}
-		if !slices.ContainsFunc(
-			authorities,
-			func(by *x509.Certificate) bool { return list.CheckSignatureFrom(by) == nil },
-		) {
-			return nil, fmt.Errorf(
-				"check the revocation list of %s: none of the authorities has signed it",
-				list.Issuer.CommonName,
-			)
+		if !slices.ContainsFunc(authorities,
+			func(by *x509.Certificate) bool { return list.CheckSignatureFrom(by) == nil }) {
+			return nil, fmt.Errorf("check the revocation list of %s: none of the authorities has signed it",
+				list.Issuer.CommonName)
 		}
 		for _, e := range list.RevokedCertificateEntries {
 			revoked = append(

@@ -20,10 +20,8 @@ func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string)
 // ToleratesDevice reports whether one of the tolerations matches a device's taint by key, value and effect. Toleration
 // periods are ignored.
 func ToleratesDevice(list []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
-	return slices.ContainsFunc(
-		list,
-		func(t resourcev1.DeviceToleration) bool { return ToleratesDeviceTaint(&t, taint) },
-	)
+	return slices.ContainsFunc(list,
+		func(t resourcev1.DeviceToleration) bool { return ToleratesDeviceTaint(&t, taint) })
 }
 
 // ToleratesDeviceTaint reports whether a toleration matches a device's taint.

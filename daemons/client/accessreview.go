@@ -88,15 +88,8 @@ func (j *AccessReviewer) IsPathAllowed(ctx context.Context, user api.User, path 
 // IsResourceAllowed reports whether a user may perform an action on resources.
 func (j *AccessReviewer) IsResourceAllowed(ctx context.Context, user api.User,
 	what authorizationv1.ResourceAttributes) (bool, error) {
-	about := fmt.Sprintf(
-		"%q %q %q %q %q %q",
-		what.Verb,
-		what.Group,
-		what.Version,
-		what.Resource,
-		what.Namespace,
-		what.Name,
-	)
+	about := fmt.Sprintf("%q %q %q %q %q %q", what.Verb, what.Group, what.Version, what.Resource, what.Namespace,
+		what.Name)
 	return j.reviewAccess(ctx, user, about, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
 }
 

@@ -81,10 +81,8 @@ func (c *candidate) release(ctx context.Context) {
 		}
 		if err == nil {
 			now := metav1.Now()
-			err = c.lock.update(
-				ctx,
-				leaseRecord{transitions: record.transitions, duration: time.Second, renewed: now, acquired: now},
-			)
+			err = c.lock.update(ctx,
+				leaseRecord{transitions: record.transitions, duration: time.Second, renewed: now, acquired: now})
 		}
 		if !apierrors.IsConflict(err) { // after a conflict, try again: an earlier renewal may have arrived late
 			if err != nil {

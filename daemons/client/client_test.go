@@ -283,10 +283,8 @@ func TestRequestsWaitForAServer(t *testing.T) {
 // A server whose certificate is from another authority does not belong to the cluster.
 func TestServersOfAnotherAuthorityAreRejected(t *testing.T) {
 	s := serve(t, "stranger")
-	d := newDialer(
-		[]string{s.Listener.Addr().String()},
-		&tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName},
-	)
+	d := newDialer([]string{s.Listener.Addr().String()},
+		&tls.Config{RootCAs: x509.NewCertPool(), ServerName: serverName})
 	if _, err := d.dial(t.Context()); err == nil {
 		t.Fatal("took a server that it cannot verify")
 	}

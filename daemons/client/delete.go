@@ -104,12 +104,8 @@ func (d deletingClient) delete(
 	if err != nil {
 		return fmt.Errorf("encode what is wanted of a deletion: %w", err)
 	}
-	r, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodDelete,
-		d.base.JoinPath(append(segments, of.Resource, url.PathEscape(name))...).String(),
-		bytes.NewReader(body),
-	)
+	r, err := http.NewRequestWithContext(ctx, http.MethodDelete,
+		d.base.JoinPath(append(segments, of.Resource, url.PathEscape(name))...).String(), bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("delete %s %s: %w", of.Resource, name, err)
 	}
@@ -122,11 +118,7 @@ func (d deletingClient) delete(
 	defer answer.Body.Close()
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusAccepted:
-		_, _ = io.CopyN(
-			io.Discard,
-			answer.Body,
-			maxErrorBody,
-		) // the content is not needed, but the stream must end
+		_, _ = io.CopyN(io.Discard, answer.Body, maxErrorBody) // the content is not needed, but the stream must end
 		return nil
 	case http.StatusNotFound, http.StatusConflict:
 		refusal := &apierrors.StatusError{}

@@ -50,16 +50,8 @@ func TestDeletionsMatchClientGo(t *testing.T) {
 				if c.first && len(asked) > 0 {
 					return
 				}
-				asked = append(
-					asked,
-					fmt.Sprint(
-						r.Method,
-						r.RequestURI,
-						r.Header.Get("Content-Type"),
-						r.Header.Get("Accept") != "",
-						string(bytes.TrimSpace(body)),
-					),
-				)
+				asked = append(asked, fmt.Sprint(r.Method, r.RequestURI, r.Header.Get("Content-Type"),
+					r.Header.Get("Accept") != "", string(bytes.TrimSpace(body))))
 				for k, v := range c.headers {
 					w.Header().Set(k, v)
 				}

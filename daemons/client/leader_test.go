@@ -83,13 +83,8 @@ func TestStandbysStopAtOnce(t *testing.T) {
 
 func TestLeadReturnsTheResultOfTheActiveFunction(t *testing.T) {
 	failure := errors.New("broken")
-	err := Lead(
-		t.Context(),
-		fake.NewClientset(),
-		"x",
-		slog.New(slog.DiscardHandler),
-		func(context.Context) error { return failure },
-	)
+	err := Lead(t.Context(), fake.NewClientset(), "x", slog.New(slog.DiscardHandler),
+		func(context.Context) error { return failure })
 	if !errors.Is(err, failure) {
 		t.Fatalf("got %v", err)
 	}

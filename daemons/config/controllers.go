@@ -39,12 +39,8 @@ func ChosenControllers(patterns []string) ([]string, error) {
 			}
 		}
 		if !known {
-			return nil, fmt.Errorf(
-				"no controller is named %q: write \"*\" for all, NAME, or -NAME to leave one out, where NAME is one "+
-					"of %s",
-				p,
-				strings.Join(slices.Sorted(slices.Values(Controllers)), ", "),
-			)
+			return nil, fmt.Errorf("no controller is named %q: write \"*\" for all, NAME, or -NAME to leave one out, "+
+				"where NAME is one of %s", p, strings.Join(slices.Sorted(slices.Values(Controllers)), ", "))
 		}
 	}
 	return slices.DeleteFunc(out, func(name string) bool { return slices.Contains(patterns, "-"+name) }), nil

@@ -33,13 +33,8 @@ func (c *ControllerManager) problems() (list []Problem) {
 				list,
 				Problem{
 					Name: name,
-					Text: fmt.Sprintf(
-						"must be from %d to %d: nodes get pieces of %s, and it is %d",
-						p.Bits(),
-						p.Addr().BitLen(),
-						p,
-						bits,
-					),
+					Text: fmt.Sprintf("must be from %d to %d: nodes get pieces of %s, and it is %d", p.Bits(),
+						p.Addr().BitLen(), p, bits),
 				},
 			)
 		}
@@ -49,11 +44,8 @@ func (c *ControllerManager) problems() (list []Problem) {
 			list,
 			Problem{
 				Name: "node_monitor_grace_period",
-				Text: fmt.Sprintf(
-					"must not be less than node_monitor_period, which is %s: a node would be lost before it is "+
-						"looked at twice",
-					c.NodeMonitorPeriod,
-				),
+				Text: fmt.Sprintf("must not be less than node_monitor_period, which is %s: a node would be lost "+
+					"before it is looked at twice", c.NodeMonitorPeriod),
 				With: "node_monitor_period",
 			},
 		)
@@ -84,11 +76,8 @@ func (p *Proxy) problems() (list []Problem) {
 			list,
 			Problem{
 				Name: "mode",
-				Text: fmt.Sprintf(
-					"%q is not carried out: write nftables, which costs the same however many services there are, "+
-						"iptables or userspace",
-					p.ProxyMode,
-				),
+				Text: fmt.Sprintf("%q is not carried out: write nftables, which costs the same however many services "+
+					"there are, iptables or userspace", p.ProxyMode),
 			},
 		)
 	default:
@@ -200,10 +189,8 @@ func addresses(given map[string]string) (list []Problem) {
 		}
 		n, wrong := strconv.Atoi(port)
 		if text != "" && (err != nil || wrong != nil || n < 0 || n > 65535) {
-			list = append(
-				list,
-				Problem{Name: name, Text: fmt.Sprintf("%q is not an address and a port, as \"127.0.0.1:9153\"", text)},
-			)
+			list = append(list,
+				Problem{Name: name, Text: fmt.Sprintf("%q is not an address and a port, as \"127.0.0.1:9153\"", text)})
 		}
 	}
 	return list
@@ -227,46 +214,27 @@ func (f *KubeletFile) problems() (list []Problem) {
 			list = append(list, Problem{Name: name, Text: fmt.Sprintf(format, args...)})
 		}
 	}
-	refuse(
-		f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration",
-		"kind",
+	refuse(f.APIVersion != "kubelet.config.k8s.io/v1beta1" || f.Kind != "KubeletConfiguration", "kind",
 		"it is of apiVersion %q and kind %q; only kubelet.config.k8s.io/v1beta1 KubeletConfiguration is supported",
-		f.APIVersion,
-		f.Kind,
-	)
-	refuse(
-		f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "",
-		"serverTLSBootstrap",
-		"asks the cluster for the serving certificate that tlsCertFile names: leave one of them out",
-	)
+		f.APIVersion, f.Kind)
+	refuse(f.ServerTLSBootstrap && f.TLSCertFile+f.TLSPrivateKeyFile != "", "serverTLSBootstrap",
+		"asks the cluster for the serving certificate that tlsCertFile names: leave one of them out")
 	refuse(f.CgroupDriver != "" && f.CgroupDriver != "cgroupfs", "cgroupDriver", "%q is not supported: "+
 		"this kubelet supports only cgroupfs, and the container runtime must use cgroupfs as well", f.CgroupDriver)
 	reservation := cmp.Or(f.MemoryReservationPolicy, ReserveNone)
 	refuse(reservation != ReserveNone && reservation != ReserveTiered, "memory_reservation_policy",
 		"%q is neither %s nor %s", reservation, ReserveNone, ReserveTiered)
-	refuse(
-		!slices.Contains([]string{"AlwaysAllow", "Webhook", ""}, f.Authorization.Mode),
-		"authorization.mode",
-		"%q is neither Webhook nor AlwaysAllow",
-		f.Authorization.Mode,
-	)
+	refuse(!slices.Contains([]string{"AlwaysAllow", "Webhook", ""}, f.Authorization.Mode), "authorization.mode",
+		"%q is neither Webhook nor AlwaysAllow", f.Authorization.Mode)
 	refuse(f.CgroupRoot != "" && !path.IsAbs(f.CgroupRoot), "cgroup_root", "%q must start with a slash", f.CgroupRoot)
-	refuse(
-		f.ResolverConfig != "" && !path.IsAbs(f.ResolverConfig),
-		"resolv_conf",
-		"%q must start with a slash",
-		f.ResolverConfig,
-	)
+	refuse(f.ResolverConfig != "" && !path.IsAbs(f.ResolverConfig), "resolv_conf", "%q must start with a slash",
+		f.ResolverConfig)
 	if low, high := f.ImageGCLowThresholdPercent, f.ImageGCHighThresholdPercent; low >= high && high > 0 {
 		list = append(list, Problem{Name: "image_gc_low_threshold_percent", With: "image_gc_high_threshold_percent",
 			Text: fmt.Sprintf("must be less than image_gc_high_threshold_percent, which is %d, and is %d", high, low)})
 	}
-	refuse(
-		f.PodPidsLimit == 0 || f.PodPidsLimit < -1,
-		"pod_pids_limit",
-		"must be at least 1, or -1 for no limit, and is %d",
-		f.PodPidsLimit,
-	)
+	refuse(f.PodPidsLimit == 0 || f.PodPidsLimit < -1, "pod_pids_limit",
+		"must be at least 1, or -1 for no limit, and is %d", f.PodPidsLimit)
 	q, err := resource.ParseQuantity(f.ContainerLogMaxSize)
 	refuse(err != nil || q.Value() < 1, "container_log_max_size", "%q is not a size such as "+
 		"\"10Mi\"", f.ContainerLogMaxSize)
@@ -283,49 +251,26 @@ func (f *KubeletFile) problems() (list []Problem) {
 	for _, pattern := range f.PreloadedImagesVerificationAllowlist {
 		name := strings.TrimSuffix(pattern, "/*")
 		tagged := strings.LastIndexByte(name, ':') > strings.LastIndexByte(name, '/') && strings.Contains(name, "/")
-		refuse(
-			name == "" || strings.ContainsAny(name, "*@ ") || tagged,
-			allowlist,
-			"%q is not the name of an image without tag and digest, as \"registry.example/team/web\", or of all "+
-				"below a path, as \"registry.example/team/*\"",
-			pattern,
-		)
+		refuse(name == "" || strings.ContainsAny(name, "*@ ") || tagged, allowlist,
+			"%q is not the name of an image without tag and digest, as \"registry.example/team/web\", or of all below "+
+				"a path, as \"registry.example/team/*\"", pattern)
 	}
 	for name, reserved := range map[string]map[string]string{"system_reserved": f.SystemReserved,
 		"kube_reserved": f.KubeReserved} {
 		for _, what := range slices.Sorted(maps.Keys(reserved)) {
 			q, err := resource.ParseQuantity(reserved[what])
-			refuse(
-				!slices.Contains(reservable, what),
-				name,
-				"%q cannot be kept from pods: %s can",
-				what,
-				strings.Join(reservable, ", "),
-			)
-			refuse(
-				err != nil || q.Sign() < 0,
-				name,
-				"%s = %q is not a quantity such as \"100m\" or \"200Mi\"",
-				what,
-				reserved[what],
-			)
+			refuse(!slices.Contains(reservable, what), name, "%q cannot be kept from pods: %s can", what,
+				strings.Join(reservable, ", "))
+			refuse(err != nil || q.Sign() < 0, name, "%s = %q is not a quantity such as \"100m\" or \"200Mi\"", what,
+				reserved[what])
 		}
 	}
 	for _, signal := range slices.Sorted(maps.Keys(f.EvictionHard)) {
-		refuse(
-			!slices.Contains(measured, signal),
-			"eviction_hard",
-			"%q is not watched: %s are",
-			signal,
-			strings.Join(measured, ", "),
-		)
-		refuse(
-			!threshold(f.EvictionHard[signal]),
-			"eviction_hard",
-			"%s = %q is neither a quantity, as \"100Mi\", nor a share of all, as \"10%%\"",
-			signal,
-			f.EvictionHard[signal],
-		)
+		refuse(!slices.Contains(measured, signal), "eviction_hard", "%q is not watched: %s are", signal,
+			strings.Join(measured, ", "))
+		refuse(!threshold(f.EvictionHard[signal]), "eviction_hard",
+			"%s = %q is neither a quantity, as \"100Mi\", nor a share of all, as \"10%%\"", signal,
+			f.EvictionHard[signal])
 	}
 	slices.SortStableFunc(list, func(a, b Problem) int { return strings.Compare(a.Name, b.Name) })
 	return list

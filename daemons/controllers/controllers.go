@@ -188,17 +188,8 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 	env.IdleTasks.SetDense()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return env.ServeHealth(
-			ctx,
-			cfg.BindAddress,
-			cfg.SecurePort,
-			cfg.TLSCertFile,
-			cfg.TLSPrivateKeyFile,
-			cfg.ClientCAFile,
-			cfg.ClientCRLFile,
-			cfg.Profiling,
-			client.NewAccessReviewer(leases),
-		)
+		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile,
+			cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewAccessReviewer(leases))
 	})
 	g.Go(func() error {
 		env.Health.AddReady("started", func() error { return nil }) // a standby is ready to lead

@@ -66,16 +66,12 @@ func newInterner() interner {
 // sharePod lets a pod share equal values with other pods, first with those of its owner.
 func (s *interner) sharePod(p *corev1.Pod, owner *metav1.OwnerReference) {
 	p.Namespace, p.Spec.NodeName = s.internText(p.Namespace), s.internText(p.Spec.NodeName)
-	p.Status.Phase, p.Status.QOSClass = corev1.PodPhase(
-		s.internText(string(p.Status.Phase)),
-	), corev1.PodQOSClass(
+	p.Status.Phase, p.Status.QOSClass = corev1.PodPhase(s.internText(string(p.Status.Phase))), corev1.PodQOSClass(
 		s.internText(string(p.Status.QOSClass)),
 	)
 	for i := range p.Status.Conditions {
 		c := &p.Status.Conditions[i]
-		c.Type, c.Status = corev1.PodConditionType(
-			s.internText(string(c.Type)),
-		), corev1.ConditionStatus(
+		c.Type, c.Status = corev1.PodConditionType(s.internText(string(c.Type))), corev1.ConditionStatus(
 			s.internText(string(c.Status)),
 		)
 	}
@@ -164,9 +160,7 @@ func (s *interner) internOwners(of []metav1.OwnerReference) []metav1.OwnerRefere
 // shareSpec lets pods of different owners share common values.
 func (s *interner) shareSpec(p *corev1.PodSpec) {
 	p.Containers, p.Tolerations = s.containers.intern(p.Containers), s.tolerations.intern(p.Tolerations)
-	p.TerminationGracePeriodSeconds, p.Priority = s.seconds.intern(
-		p.TerminationGracePeriodSeconds,
-	), s.numbers.intern(
+	p.TerminationGracePeriodSeconds, p.Priority = s.seconds.intern(p.TerminationGracePeriodSeconds), s.numbers.intern(
 		p.Priority,
 	)
 	p.EnableServiceLinks, p.PreemptionPolicy = s.flags.intern(p.EnableServiceLinks),
@@ -191,9 +185,7 @@ func (s *interner) shareNode(n *corev1.Node) {
 	status.Conditions = s.health.Copy(status.Conditions)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		c.Type, c.Status = corev1.NodeConditionType(
-			s.internText(string(c.Type)),
-		), corev1.ConditionStatus(
+		c.Type, c.Status = corev1.NodeConditionType(s.internText(string(c.Type))), corev1.ConditionStatus(
 			s.internText(string(c.Status)),
 		)
 		c.Reason, c.Message = s.internText(c.Reason), s.internText(c.Message)

@@ -48,12 +48,10 @@ func TestControllerMetricsHaveUpstreamsNames(t *testing.T) {
 		Client:    client,
 		Metadata:  metadatafake.NewSimpleMetadataClient(runtime.NewScheme()),
 		Informers: informers.New(client),
-		Log: slog.New(
-			slog.DiscardHandler,
-		),
-		Events:  record.NewFakeRecorder(1),
-		Config:  config.DefaultControllerManager(),
-		Metrics: served,
+		Log:       slog.New(slog.DiscardHandler),
+		Events:    record.NewFakeRecorder(1),
+		Config:    config.DefaultControllerManager(),
+		Metrics:   served,
 	}
 	for _, entry := range all {
 		entry.new(c)

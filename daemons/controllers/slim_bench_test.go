@@ -35,15 +35,13 @@ func encodedPod(b *testing.B, owner string, i int) []byte {
 			},
 		},
 		Spec: corev1.PodSpec{
-			NodeName:           fmt.Sprintf("node-%d", i%5000),
-			ServiceAccountName: "default",
-			RestartPolicy:      corev1.RestartPolicyAlways,
-			TerminationGracePeriodSeconds: new(
-				int64,
-			),
-			SchedulerName:   "default-scheduler",
-			Priority:        new(int32),
-			SecurityContext: &corev1.PodSecurityContext{},
+			NodeName:                      fmt.Sprintf("node-%d", i%5000),
+			ServiceAccountName:            "default",
+			RestartPolicy:                 corev1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: new(int64),
+			SchedulerName:                 "default-scheduler",
+			Priority:                      new(int32),
+			SecurityContext:               &corev1.PodSecurityContext{},
 			Tolerations: []corev1.Toleration{
 				{
 					Key:               corev1.TaintNodeNotReady,
@@ -86,19 +84,15 @@ func encodedPod(b *testing.B, owner string, i int) []byte {
 			QOSClass:  corev1.PodQOSBurstable,
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "main", Image: "registry.invalid/pause:1", Ready: true, Started: &yes,
-					ContainerID: fmt.Sprintf(
-						"containerd://%064d",
-						i,
-					), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}},
+					ContainerID: fmt.Sprintf("containerd://%064d",
+						i), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}},
 			},
 		},
 	}
 	for _, t := range []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady",
 		"PodScheduled"} {
-		p.Status.Conditions = append(
-			p.Status.Conditions,
-			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		)
+		p.Status.Conditions = append(p.Status.Conditions,
+			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	data, err := p.Marshal()
 	if err != nil {
@@ -133,12 +127,8 @@ func BenchmarkSlim(b *testing.B) {
 // BenchmarkCachedPods measures the memory of 50,000 slimmed pods: live bytes, and the bytes of the pages that they
 // occupy.
 func BenchmarkCachedPods(b *testing.B) {
-	measureMemory(
-		b,
-		50000,
-		func(i int) []byte { return encodedPod(b, fmt.Sprintf("set-%d", i/100), i) },
-		func() unmarshaler { return &corev1.Pod{} },
-	)
+	measureMemory(b, 50000, func(i int) []byte { return encodedPod(b, fmt.Sprintf("set-%d", i/100), i) },
+		func() unmarshaler { return &corev1.Pod{} })
 }
 
 // BenchmarkCachedNodes measures the same for 5,000 nodes.

@@ -40,10 +40,8 @@ func newHandler(t testing.TB, servers ...string) *handler {
 	z.SetNamespace("shop", true)
 	put := func(name string, spec corev1.ServiceSpec, ends ...discoveryv1.Endpoint) {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: spec}
-		z.Set(
-			zone.Key{Namespace: "shop", Name: name},
-			zone.NewService(z.Domain(), s, []*discoveryv1.EndpointSlice{{Endpoints: ends}}),
-		)
+		z.Set(zone.Key{Namespace: "shop", Name: name}, zone.NewService(z.Domain(), s,
+			[]*discoveryv1.EndpointSlice{{Endpoints: ends}}))
 	}
 	for i := range 10000 {
 		put(
@@ -56,10 +54,8 @@ func newHandler(t testing.TB, servers ...string) *handler {
 	}
 	var ends []discoveryv1.Endpoint
 	for i := range 50 {
-		ends = append(
-			ends,
-			discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 0, byte(i)}).String()}},
-		)
+		ends = append(ends,
+			discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 0, byte(i)}).String()}})
 	}
 	put("db", corev1.ServiceSpec{ClusterIP: "None"}, ends...)
 	r, err := upstream.New(
@@ -163,12 +159,8 @@ func BenchmarkOverUDP(b *testing.B) {
 			for range 2 {
 				servers.Go(func() { _ = udp.serve(ctx, s.stored.Load) })
 			}
-			client := selfCommand(
-				b,
-				"BENCH_CLIENT="+s.address().String(),
-				"BENCH_CLIENTS="+strconv.Itoa(clients),
-				"BENCH_QUERIES="+strconv.Itoa(b.N),
-			)
+			client := selfCommand(b, "BENCH_CLIENT="+s.address().String(), "BENCH_CLIENTS="+strconv.Itoa(clients),
+				"BENCH_QUERIES="+strconv.Itoa(b.N))
 			before := cpuTime(b)
 			b.ResetTimer()
 			if out, err := client.CombinedOutput(); err != nil {

@@ -55,15 +55,8 @@ func TestClientsOutsideTheClusterAreRefused(t *testing.T) {
 				kind = dns.TypePTR
 			}
 			for _, tcp := range []bool{false, true} {
-				reply, _ := h.respond(
-					t.Context(),
-					new(workspace),
-					nil,
-					packQuery(t, name, kind),
-					sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), tcp},
-					true,
-					time.Now(),
-				)
+				reply, _ := h.respond(t.Context(), new(workspace), nil, packQuery(t, name, kind),
+					sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), tcp}, true, time.Now())
 				m := new(dns.Msg)
 				if err := m.Unpack(reply); err != nil {
 					t.Fatal(err)
@@ -73,14 +66,8 @@ func TestClientsOutsideTheClusterAreRefused(t *testing.T) {
 					want, refused = dns.RcodeRefused, refused+1
 				}
 				if m.Rcode != want || answered != (len(m.Answer) > 0) {
-					t.Errorf(
-						"%s asks for %s: %s with %d records, want %s",
-						from,
-						name,
-						dns.RcodeToString[m.Rcode],
-						len(m.Answer),
-						dns.RcodeToString[want],
-					)
+					t.Errorf("%s asks for %s: %s with %d records, want %s", from, name, dns.RcodeToString[m.Rcode],
+						len(m.Answer), dns.RcodeToString[want])
 				}
 			}
 		}
@@ -130,15 +117,9 @@ func TestUnknownClientsAreNotAnsweredBeforeTheNodesAreRead(t *testing.T) {
 	h := newHandler(t, startUpstream(t, answerRecords(t, "example.org. 60 IN A 192.0.2.7")))
 	h.clients = who
 	ask := func(from string) []byte {
-		reply, _ := h.respond(
-			t.Context(),
-			new(workspace),
-			nil,
+		reply, _ := h.respond(t.Context(), new(workspace), nil,
 			packQuery(t, "web-7.shop.svc.cluster.local.", dns.TypeA),
-			sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), false},
-			true,
-			time.Now(),
-		)
+			sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), false}, true, time.Now())
 		return reply
 	}
 	for from, is := range map[string]bool{"10.244.3.9": true, "fd00:10::9": true, "10.96.0.9": true, "127.0.0.1": true,

@@ -164,10 +164,8 @@ func (s *server) ask(name string, kind uint16) *dns.Msg {
 
 func (s *server) exchange(network string, m *dns.Msg) *dns.Msg {
 	s.t.Helper()
-	reply, _, err := (&dns.Client{Net: network, Timeout: 10 * time.Second, UDPSize: dns.DefaultMsgSize}).Exchange(
-		m,
-		s.address,
-	)
+	reply, _, err := (&dns.Client{Net: network, Timeout: 10 * time.Second, UDPSize: dns.DefaultMsgSize}).Exchange(m,
+		s.address)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v", network, m.Question[0].Name, err)
 	}
@@ -310,41 +308,19 @@ func TestNodeLocalEndpointServesOnlyItsMachine(t *testing.T) {
 
 // As with CoreDNS, aliases are followed within the cluster and outside of it.
 func TestAliasesAreFollowed(t *testing.T) {
-	s := startServer(
-		t,
-		settings(startUpstream(t, answerRecords(t, "example.org. 60 IN A "+
-			"192.0.2.1", "example.org. 60 IN MX 10 mail.example.org."))),
-		service(
-			"web",
-			corev1.ServiceSpec{ClusterIP: "10.96.0.7"},
-		),
-		externalService("one", "two.shop.svc.cluster.local"),
-		externalService("two", "web.shop.svc.cluster.local"),
-		externalService(
-			"away",
-			"Example.org",
-		),
-		externalService("via", "away.shop.svc.cluster.local"),
-		externalService("gone", "nobody.shop.svc.cluster.local"),
-		externalService("lost", "nobody.example"),
+	s := startServer(t, settings(startUpstream(t, answerRecords(t, "example.org. 60 IN A 192.0.2.1",
+		"example.org. 60 IN MX 10 mail.example.org."))), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}),
+		externalService("one", "two.shop.svc.cluster.local"), externalService("two", "web.shop.svc.cluster.local"),
+		externalService("away", "Example.org"), externalService("via", "away.shop.svc.cluster.local"),
+		externalService("gone", "nobody.shop.svc.cluster.local"), externalService("lost", "nobody.example"),
 		externalService("round", "about.shop.svc.cluster.local"),
-		externalService("about", "round.shop.svc.cluster.local"),
-	)
-	s.check(
-		"one.shop.svc.cluster.local.",
-		dns.TypeA,
-		"CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local., A 10.96.0.7",
-	)
-	s.check(
-		"one.shop.svc.cluster.local.",
-		dns.TypeAAAA,
-		"CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local.",
-	)
-	s.check(
-		"via.shop.svc.cluster.local.",
-		dns.TypeA,
-		"CNAME away.shop.svc.cluster.local., CNAME example.org., A 192.0.2.1",
-	)
+		externalService("about", "round.shop.svc.cluster.local"))
+	s.check("one.shop.svc.cluster.local.", dns.TypeA,
+		"CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local., A 10.96.0.7")
+	s.check("one.shop.svc.cluster.local.", dns.TypeAAAA,
+		"CNAME two.shop.svc.cluster.local., CNAME web.shop.svc.cluster.local.")
+	s.check("via.shop.svc.cluster.local.", dns.TypeA,
+		"CNAME away.shop.svc.cluster.local., CNAME example.org., A 192.0.2.1")
 	s.check("away.shop.svc.cluster.local.", dns.TypeMX, "CNAME example.org., MX 10 mail.example.org.")
 	s.check("away.shop.svc.cluster.local.", dns.TypeCNAME, "CNAME example.org.")
 	s.check("gone.shop.svc.cluster.local.", dns.TypeA, "CNAME nobody.shop.svc.cluster.local., NXDOMAIN")
@@ -394,10 +370,8 @@ func TestOtherClassesAndTransfersAreRefused(t *testing.T) {
 func TestLongAnswersAreSentOverTCP(t *testing.T) {
 	var ends []discoveryv1.Endpoint
 	for i := range 250 {
-		ends = append(
-			ends,
-			discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 1, byte(i)}).String()}},
-		)
+		ends = append(ends,
+			discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 244, 1, byte(i)}).String()}})
 	}
 	var outside []string
 	for i := range 250 {
@@ -429,15 +403,8 @@ func TestLongAnswersAreSentOverTCP(t *testing.T) {
 			if cut := c.network == "udp"; got.Truncated != cut || got.Len() > c.size || cut && got.Len() < c.size-40 ||
 				!cut && len(got.Answer) != 250 ||
 				(got.IsEdns0() != nil) != (c.edns > 0) {
-				t.Errorf(
-					"%s over %s with %d: %d records, %d bytes, truncated: %v",
-					name,
-					c.network,
-					c.edns,
-					len(got.Answer),
-					got.Len(),
-					got.Truncated,
-				)
+				t.Errorf("%s over %s with %d: %d records, %d bytes, truncated: %v", name, c.network, c.edns,
+					len(got.Answer), got.Len(), got.Truncated)
 			}
 		}
 	}
@@ -459,18 +426,8 @@ func TestGoResolver(t *testing.T) {
 	}
 	s := startServer(
 		t,
-		settings(
-			startUpstream(
-				t,
-				answerRecords(
-					t,
-					"example.org. 60 IN A 192.0.2.1",
-					"example.org. 60 IN TXT \"hello\"",
-					"example.org. 60 IN MX 10 mail.example.org.",
-					"example.org. 60 IN NS ns.example.org.",
-				),
-			),
-		),
+		settings(startUpstream(t, answerRecords(t, "example.org. 60 IN A 192.0.2.1", "example.org. 60 IN TXT \"hello\"",
+			"example.org. 60 IN MX 10 mail.example.org.", "example.org. 60 IN NS ns.example.org."))),
 		service(
 			"web",
 			corev1.ServiceSpec{
@@ -479,10 +436,7 @@ func TestGoResolver(t *testing.T) {
 				Ports:      []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
 			},
 		),
-		service(
-			"db",
-			corev1.ServiceSpec{ClusterIP: "None"},
-		),
+		service("db", corev1.ServiceSpec{ClusterIP: "None"}),
 		slice("a", "db-0", "10.244.1.2"),
 		slice("b", "db-0", "fd00:10::2"),
 		externalService("away", "example.org"),

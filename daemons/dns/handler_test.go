@@ -96,16 +96,11 @@ func metricValue(t *testing.T, from *prometheus.Registry, name string, labels ..
 			if f.GetName() != name || !hasLabels(m, labels) {
 				continue
 			}
-			sum = max(
-				sum,
-				0,
-			) + m.GetCounter().
+			sum = max(sum, 0) + m.GetCounter().
 				GetValue() +
 				m.GetGauge().
 					GetValue() +
-				float64(
-					m.GetHistogram().GetSampleCount(),
-				)
+				float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return sum
@@ -197,15 +192,8 @@ func TestQueriesAreLoggedWhenConfigured(t *testing.T) {
 	for _, h.isLoggingQueries = range []bool{false, true} {
 		log.Reset()
 		h.log = slog.New(slog.NewTextHandler(&log, nil))
-		h.respond(
-			context.Background(),
-			w,
-			nil,
-			packQuery(t, "nobody.shop.svc.cluster.local.", dns.TypeAAAA),
-			sender{addr: netip.MustParseAddrPort("10.244.0.9:4000")},
-			false,
-			time.Now(),
-		)
+		h.respond(context.Background(), w, nil, packQuery(t, "nobody.shop.svc.cluster.local.", dns.TypeAAAA),
+			sender{addr: netip.MustParseAddrPort("10.244.0.9:4000")}, false, time.Now())
 		if said := strings.Contains(log.String(), "client=10.244.0.9:4000 tcp=false type=AAAA "+
 			"name=nobody.shop.svc.cluster.local. rcode=NXDOMAIN"); said != h.isLoggingQueries {
 			t.Errorf("wanted: %v, written: %s", h.isLoggingQueries, log.String())

@@ -54,10 +54,8 @@ func serveProcess(address string) {
 	cfg := settings("127.0.0.1:1")
 	cfg.BindAddress = address
 	env := run.NewEnv(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	clients := fake.NewClientset(
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
-		service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}),
-	)
+	clients := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
 	var g sync.WaitGroup
 	notify, end := context.WithCancel(context.Background())
 	g.Go(func() { run.Notify(notify, env.Health) })
@@ -154,13 +152,8 @@ func (m *fakeSystemd) store(name string, fd int) {
 func (m *fakeSystemd) start(address string) (*exec.Cmd, *bytes.Buffer) {
 	m.t.Helper()
 	m.mu.Lock()
-	cmd := selfCommand(
-		m.t,
-		"DNS_SERVER="+address,
-		"NOTIFY_SOCKET="+m.socketPath,
-		fmt.Sprintf("LISTEN_FDS=%d", len(m.files)),
-		"LISTEN_FDNAMES="+strings.Join(m.names, ":"),
-	)
+	cmd := selfCommand(m.t, "DNS_SERVER="+address, "NOTIFY_SOCKET="+m.socketPath,
+		fmt.Sprintf("LISTEN_FDS=%d", len(m.files)), "LISTEN_FDNAMES="+strings.Join(m.names, ":"))
 	for i, fd := range m.files {
 		own, err := unix.Dup(fd)
 		if err != nil {
@@ -206,8 +199,7 @@ func TestNoQueryIsLostDuringRestarts(t *testing.T) {
 	other.close()
 	server, _ := m.start(elsewhere)
 	if _, _, err := (&dns.Client{Timeout: clientTimeout}).Exchange(new(dns.Msg).SetQuestion(
-		"web.shop.svc.cluster.local.",
-		dns.TypeA), elsewhere); err != nil {
+		"web.shop.svc.cluster.local.", dns.TypeA), elsewhere); err != nil {
 		t.Error(err)
 	}
 	m.mu.Lock()

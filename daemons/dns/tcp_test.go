@@ -88,13 +88,9 @@ func TestQueriesOfAConnectionAreAnsweredConcurrently(t *testing.T) {
 	address := serveTCP(t, newHandler(t, startUpstream(t, func(q *dns.Msg) *dns.Msg { <-release; return world(q) })),
 		defaultLimits)
 	conn := dialTCP(t, address)
-	writeMessages(
-		t,
-		conn,
-		packQuery(t, "slow.example.", dns.TypeA),
+	writeMessages(t, conn, packQuery(t, "slow.example.", dns.TypeA),
 		packQuery(t, "web-1.shop.svc.cluster.local.", dns.TypeA),
-		packQuery(t, "web-2.shop.svc.cluster.local.", dns.TypeA),
-	)
+		packQuery(t, "web-2.shop.svc.cluster.local.", dns.TypeA))
 	for _, want := range []string{"A 10.96.0.1", "A 10.96.0.2"} {
 		if got := formatAnswer(readMessage(t, conn)); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -99,15 +99,8 @@ func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 		}
 		var got uintptr
 		for failed = unix.EINTR; failed == unix.EINTR; {
-			got, _, failed = unix.Syscall6(
-				unix.SYS_RECVMMSG,
-				fd,
-				uintptr(unsafe.Pointer(&d.in[0])),
-				batchSize,
-				unix.MSG_DONTWAIT,
-				0,
-				0,
-			)
+			got, _, failed = unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&d.in[0])), batchSize,
+				unix.MSG_DONTWAIT, 0, 0)
 		}
 		if failed == 0 {
 			n = int(got)
@@ -172,15 +165,8 @@ func (s *udpServer) send(d *datagramBatch, count int) {
 		var n uintptr
 		var failed syscall.Errno
 		err := s.raw.Write(func(fd uintptr) bool {
-			n, _, failed = unix.Syscall6(
-				unix.SYS_SENDMMSG,
-				fd,
-				uintptr(unsafe.Pointer(&d.out[sent])),
-				uintptr(count-sent),
-				unix.MSG_DONTWAIT,
-				0,
-				0,
-			)
+			n, _, failed = unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&d.out[sent])),
+				uintptr(count-sent), unix.MSG_DONTWAIT, 0, 0)
 			return failed != unix.EAGAIN
 		})
 		if err != nil {
@@ -205,15 +191,8 @@ func (s *udpServer) answerLater(ctx context.Context, message []byte, c sender, c
 		defer func() { <-s.waitSlots }()
 		w := s.workspaces.Get().(*workspace)
 		defer s.workspaces.Put(w)
-		reply, _ := s.handler.respond(
-			context.WithoutCancel(ctx),
-			w,
-			make([]byte, 0, wire.UDPSize),
-			message,
-			c,
-			true,
-			began,
-		)
+		reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, make([]byte, 0, wire.UDPSize), message, c, true,
+			began)
 		if len(reply) > 0 {
 			if _, _, err := s.conn.WriteMsgUDPAddrPort(reply, control, c.addr); err != nil {
 				s.handler.log.Debug("send an answer", "client", c.addr, "error", err)

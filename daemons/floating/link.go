@@ -185,11 +185,8 @@ func (l *Link) IsTaken(wait time.Duration) (bool, error) {
 	packet := arpProbe(mac, l.Address)
 	if l.Address.Is6() {
 		group := solicitedNodeAddress(l.Address).As16()
-		protocol, to, packet = syscall.ETH_P_IPV6, append(
-			net.HardwareAddr{0x33, 0x33},
-			group[12:]...), neighborSolicitation(
-			l.Address,
-		)
+		protocol, to, packet = syscall.ETH_P_IPV6, append(net.HardwareAddr{0x33, 0x33},
+			group[12:]...), neighborSolicitation(l.Address)
 	}
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("ask on %s who has %s: %w", l.Interface(), l.Address, err)

@@ -142,10 +142,7 @@ func (f *entrySockets) isServed(entry gateway.Entry, port int) bool {
 }
 
 func (f *entrySockets) listen(entry gateway.Entry, port int) (*net.TCPListener, error) {
-	name, former := socketName(
-		entry,
-		port,
-	), socketPrefix+strconv.Itoa(
+	name, former := socketName(entry, port), socketPrefix+strconv.Itoa(
 		port,
 	) // the name in earlier releases, which does not identify the entry
 	found := f.takeInherited(name, port)
@@ -162,13 +159,8 @@ func (f *entrySockets) listen(entry gateway.Entry, port int) (*net.TCPListener, 
 		found = ln.(*net.TCPListener)
 	}
 	if _, err := run.StoreSocket(name, found); err != nil {
-		f.log.Warn(
-			"have the service manager keep a socket: connections may be lost at a restart",
-			"name",
-			name,
-			"err",
-			err,
-		)
+		f.log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", name, "err",
+			err)
 	}
 	return found, nil
 }

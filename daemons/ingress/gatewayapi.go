@@ -171,27 +171,17 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 		return i.SetTransform(client.WithoutManagers)
 	}
 	of := func(client rest.Interface, resource string, kind runtime.Object) cache.SharedIndexInformer {
-		return cache.NewSharedIndexInformer(
-			cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything()),
-			kind,
-			0,
-			cache.Indexers{},
-		)
+		return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll,
+			fields.Everything()), kind, 0, cache.Indexers{})
 	}
 	b := w.gatewayBuilder
 	err := errors.Join(
-		add(
-			of(g.rest, "gatewayclasses", &gatewayv1.GatewayClass{}),
-			func(key route.Key, o any) { c, _ := o.(*gatewayv1.GatewayClass); b.SetClass(key.Name, c) },
-		),
-		add(
-			of(g.rest, "gateways", &gatewayv1.Gateway{}),
-			func(key route.Key, o any) { c, _ := o.(*gatewayv1.Gateway); b.SetGateway(key, c) },
-		),
-		add(
-			of(g.rest, "httproutes", &gatewayv1.HTTPRoute{}),
-			func(key route.Key, o any) { c, _ := o.(*gatewayv1.HTTPRoute); b.SetRoute(key, c) },
-		),
+		add(of(g.rest, "gatewayclasses", &gatewayv1.GatewayClass{}),
+			func(key route.Key, o any) { c, _ := o.(*gatewayv1.GatewayClass); b.SetClass(key.Name, c) }),
+		add(of(g.rest, "gateways", &gatewayv1.Gateway{}),
+			func(key route.Key, o any) { c, _ := o.(*gatewayv1.Gateway); b.SetGateway(key, c) }),
+		add(of(g.rest, "httproutes", &gatewayv1.HTTPRoute{}),
+			func(key route.Key, o any) { c, _ := o.(*gatewayv1.HTTPRoute); b.SetRoute(key, c) }),
 		add(of(g.core.CoreV1().RESTClient(), "namespaces", &corev1.Namespace{}), func(key route.Key, o any) {
 			if n, ok := o.(*corev1.Namespace); ok && n.Labels != nil {
 				b.SetNamespace(key.Name, n.Labels)
@@ -203,13 +193,8 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 		}),
 	)
 	if grants {
-		err = errors.Join(
-			err,
-			add(
-				of(g.rest, "referencegrants", &gatewayv1.ReferenceGrant{}),
-				func(key route.Key, o any) { c, _ := o.(*gatewayv1.ReferenceGrant); b.SetGrant(key, c) },
-			),
-		)
+		err = errors.Join(err, add(of(g.rest, "referencegrants", &gatewayv1.ReferenceGrant{}),
+			func(key route.Key, o any) { c, _ := o.(*gatewayv1.ReferenceGrant); b.SetGrant(key, c) }))
 	} else {
 		log.Warn("ReferenceGrants are not served as v1: nothing may be named across namespaces")
 	}

@@ -120,10 +120,8 @@ func (w *watch) wantedServices(cfg config.Ingress) (list []gatewayService, over 
 					free++
 				}
 				if free > last {
-					problems = append(
-						problems,
-						fmt.Errorf("all of %s are taken: port %d of Gateway %s has none", cfg.GatewayPorts, port, key),
-					)
+					problems = append(problems, fmt.Errorf("all of %s are taken: port %d of Gateway %s has none",
+						cfg.GatewayPorts, port, key))
 					continue
 				}
 				target, used[free] = free, true
@@ -147,10 +145,7 @@ func (w *watch) wantedServices(cfg config.Ingress) (list []gatewayService, over 
 			w.gatewayBuilder.Gateway(route.Key{Namespace: key.Namespace, Name: of}) != nil {
 			// The Gateway exists but belongs to another controller now. The garbage collector deletes the service of a
 			// deleted Gateway.
-			over = append(
-				over,
-				s,
-			)
+			over = append(over, s)
 		}
 	}
 	return list, over, problems
@@ -227,10 +222,8 @@ func (t *statusWriter) machineEndpoints() map[discoveryv1.AddressType][]discover
 		}
 	}
 	for _, list := range out {
-		slices.SortFunc(
-			list,
-			func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) },
-		)
+		slices.SortFunc(list,
+			func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
 	}
 	return out
 }

@@ -70,10 +70,8 @@ func (t *statusWriter) location(key route.Key) gateway.Location {
 	at := gateway.Location{OpenError: t.watch.sockets.openError}
 	add := func(ip, hostname string) {
 		if ip != "" {
-			at.Addresses = append(
-				at.Addresses,
-				gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: ip},
-			)
+			at.Addresses = append(at.Addresses,
+				gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: ip})
 		} else if hostname != "" {
 			at.Addresses = append(at.Addresses,
 				gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.HostnameAddressType), Value: hostname})

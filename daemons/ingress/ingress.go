@@ -118,17 +118,8 @@ func serve(
 			return nil
 		case <-known: // do not answer "no route" before the routes are known
 		}
-		return serveClients(
-			ctx,
-			inner,
-			cfg,
-			env,
-			engine,
-			at,
-			sockets,
-			func() { ready.Store(true) },
-			func() { stopping.Store(true) },
-		)
+		return serveClients(ctx, inner, cfg, env, engine, at, sockets, func() { ready.Store(true) },
+			func() { stopping.Store(true) })
 	})
 	g.Go(func() error {
 		runStatusWriter(ctx, cfg, env, clients, gateways, w)
@@ -291,17 +282,14 @@ func publisher(cfg config.Ingress, env run.Env, clients kubernetes.Interface) (*
 			return nil, fmt.Errorf("address of this machine: %w", err)
 		}
 		if slices.ContainsFunc(p.Addrs, func(other netip.Addr) bool { return other.Is4() == addr.Is4() }) {
-			return nil, fmt.Errorf(
-				"addresses of this machine: %s are two of one family",
-				strings.Join(cfg.NodeIP, " and "),
-			)
+			return nil, fmt.Errorf("addresses of this machine: %s are two of one family",
+				strings.Join(cfg.NodeIP, " and "))
 		}
 		p.Addrs = append(p.Addrs, addr)
 	}
 	if len(p.Addrs) == 0 {
 		return nil, errors.New(
-			"--node-ip is missing: the addresses of this machine, of which the service has endpoints",
-		)
+			"--node-ip is missing: the addresses of this machine, of which the service has endpoints")
 	}
 	for name, port := range map[string]int{"http": cfg.HTTPPort, "https": cfg.HTTPSPort} {
 		p.Ports = append(p.Ports, discoveryv1.EndpointPort{Name: ptr.To(name), Port: ptr.To(int32(port))})

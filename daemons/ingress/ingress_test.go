@@ -156,11 +156,8 @@ func TestIngressesAreServedAndGetTheirAddress(t *testing.T) {
 		}
 		return list
 	}
-	eventually(
-		t,
-		"the Ingress has the addresses of the machine",
-		func() bool { return slices.Equal(addresses(), []string{"10.0.0.1", "fd00::1"}) },
-	)
+	eventually(t, "the Ingress has the addresses of the machine",
+		func() bool { return slices.Equal(addresses(), []string{"10.0.0.1", "fd00::1"}) })
 	eventually(t, "the Ingress has the events of being taken in, and of what is not carried out", func() bool {
 		events, err := clients.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {

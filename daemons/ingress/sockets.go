@@ -48,13 +48,8 @@ func openListeners(cfg config.Ingress, kept map[string][]net.Listener, log *slog
 		}
 		*one.to = ln.(*net.TCPListener)
 		if _, err := run.StoreSocket(one.name, *one.to); err != nil {
-			log.Warn(
-				"have the service manager keep a socket: connections may be lost at a restart",
-				"name",
-				one.name,
-				"err",
-				err,
-			)
+			log.Warn("have the service manager keep a socket: connections may be lost at a restart", "name", one.name,
+				"err", err)
 		}
 	}
 	return s, nil

@@ -48,10 +48,8 @@ func runStatusWriter(
 			defer broadcaster.Shutdown()
 			t := &statusWriter{cfg: cfg, env: env, clients: clients, gateways: gateways, watch: w,
 				lastEvents: map[route.Key]string{},
-				events: broadcaster.NewRecorder(
-					scheme.Scheme(),
-					corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName},
-				)}
+				events: broadcaster.NewRecorder(scheme.Scheme(),
+					corev1.EventSource{Component: "kube-ingress", Host: cfg.NodeName})}
 			t.run(ctx)
 			return nil
 		})

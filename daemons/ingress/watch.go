@@ -104,10 +104,8 @@ func (w *watch) run(
 		}
 		return err
 	}
-	err := errors.Join(
-		add(informers.IngressClasses(all).Informer(), w.setClass),
-		add(informers.Ingresses(all).Informer(), w.setIngress),
-		add(informers.Services(all).Informer(), w.setService),
+	err := errors.Join(add(informers.IngressClasses(all).Informer(), w.setClass),
+		add(informers.Ingresses(all).Informer(), w.setIngress), add(informers.Services(all).Informer(), w.setService),
 		add(informers.EndpointSlices(ofServices).Informer(), w.setSlice))
 	if err != nil {
 		return fmt.Errorf("watch Ingresses: %w", err)

@@ -46,14 +46,8 @@ func (endlessAnswer) Read(b []byte) (int, error) { return copy(b, "up 1\nup 1\nu
 
 func newTestCollector(c *cluster) (*collector, *fakeSource) {
 	s := &fakeSource{reads: map[string]int{}}
-	return newCollector(
-		c,
-		s,
-		newStore(time.Second),
-		500*time.Millisecond,
-		slog.New(slog.DiscardHandler),
-		newSelfMetrics(prometheus.NewRegistry()),
-	), s
+	return newCollector(c, s, newStore(time.Second), 500*time.Millisecond, slog.New(slog.DiscardHandler),
+		newSelfMetrics(prometheus.NewRegistry())), s
 }
 
 func TestInvalidOrHangingNodesDelayNoOthers(t *testing.T) {

@@ -69,12 +69,8 @@ func openAPIPaths(at string) string {
 		list = append(
 			list,
 			`"/apis/metrics.k8s.io/v1beta1/`+p.path+`":{"get":{"responses":{"200":{"description":"OK",`+ok+`}},"x-kubernetes-action":"`+p.action+
-				`","x-kubernetes-group-version-kind":`+openAPIKind(
-				p.kind,
-			)+`},"parameters":[`+strings.Join(
-				params,
-				",",
-			)+`]}`,
+				`","x-kubernetes-group-version-kind":`+openAPIKind(p.kind)+`},"parameters":[`+strings.Join(params,
+				",")+`]}`,
 		)
 	}
 	return strings.Join(list, ",")

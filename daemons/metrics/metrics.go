@@ -43,11 +43,8 @@ func Run(ctx context.Context, cfg config.MetricsServer, env run.Env) error {
 // RunWith is like Run, with options.
 func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Options) error {
 	if cfg.MetricResolution < time.Second || cfg.KubeletRequestTimeout <= 0 {
-		return fmt.Errorf(
-			"--metric-resolution=%s --kubelet-request-timeout=%s: at least 1s, and more than nothing",
-			cfg.MetricResolution,
-			cfg.KubeletRequestTimeout,
-		)
+		return fmt.Errorf("--metric-resolution=%s --kubelet-request-timeout=%s: at least 1s, and more than nothing",
+			cfg.MetricResolution, cfg.KubeletRequestTimeout)
 	}
 	restConfig, err := client.Config(
 		client.Options{Kubeconfig: cfg.Kubeconfig, APIServers: cfg.APIServers, UserAgent: Name, Metrics: env.Metrics},
@@ -75,14 +72,8 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		return err
 	}
 	known := newStore(cfg.MetricResolution)
-	asks := newCollector(
-		objects,
-		o.Source,
-		known,
-		min(cfg.KubeletRequestTimeout, cfg.MetricResolution),
-		env.Log,
-		newSelfMetrics(env.Metrics),
-	)
+	asks := newCollector(objects, o.Source, known, min(cfg.KubeletRequestTimeout, cfg.MetricResolution), env.Log,
+		newSelfMetrics(env.Metrics))
 	judge := client.NewAccessReviewer(typed)
 	who, err := newCallers(cfg, env.Log)
 	if err != nil {

@@ -63,11 +63,8 @@ func TestRatesAreNeverNegative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Pair
 		for range rapid.IntRange(1, 6).Draw(t, "points") {
-			p = p.Next(
-				withStart(point(rapid.Float64Range(-50, 50).Draw(t, "at"), rapid.Float64Range(0, 100).Draw(t, "cpu")),
-					rapid.Float64Range(-100, 100).Draw(t, "started")),
-				interval,
-			)
+			p = p.Next(withStart(point(rapid.Float64Range(-50, 50).Draw(t, "at"),
+				rapid.Float64Range(0, 100).Draw(t, "cpu")), rapid.Float64Range(-100, 100).Draw(t, "started")), interval)
 			if u, ok := p.Usage(); ok && (u.NanoCPUs < 0 || u.Window <= 0) {
 				t.Fatalf("%+v of %+v", u, p)
 			}

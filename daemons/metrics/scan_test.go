@@ -20,10 +20,8 @@ func scanAll(text string) ([]string, error) {
 		case err != nil:
 			return out, err
 		}
-		out = append(
-			out,
-			fmt.Sprintf("%d %s/%s/%s %g %d", l.series, l.namespace, l.pod, l.container, l.value, l.millis),
-		)
+		out = append(out, fmt.Sprintf("%d %s/%s/%s %g %d", l.series, l.namespace, l.pod, l.container, l.value,
+			l.millis))
 	}
 }
 

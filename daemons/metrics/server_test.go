@@ -178,13 +178,8 @@ func startServer(t *testing.T) *testServer {
 		t.Fatal(err)
 	}
 	c := &cluster{nodes: []*corev1.Node{node("a"), node("b")}, pods: []*Pod{
-		pod(
-			"n",
-			"p",
-			"1",
-			"c1",
-			"c2",
-		), pod("n", "half", "2", "c1", "c2"), pod("m", "q", "3", "c"), pod("n", "unknown", "4", "c"),
+		pod("n", "p", "1", "c1",
+			"c2"), pod("n", "half", "2", "c1", "c2"), pod("m", "q", "3", "c"), pod("n", "unknown", "4", "c"),
 	}}
 	env := run.NewEnv(log)
 	env.Health.AddReady("objects", func() error { return nil })
@@ -280,12 +275,8 @@ func TestUsageIsServedAsAPIObjects(t *testing.T) {
 	proxy := newClient(t, s.Server, &s.front, certs.FrontProxyClient())
 	get := func(path string, into any, headers ...string) {
 		t.Helper()
-		code, text := s.send(
-			t,
-			proxy,
-			http.MethodGet,
-			api1+path,
-			append(headers, "X-Remote-User: root", "X-Remote-Group: system:masters")...)
+		code, text := s.send(t, proxy, http.MethodGet, api1+path, append(headers, "X-Remote-User: root",
+			"X-Remote-Group: system:masters")...)
 		if err := json.Unmarshal([]byte(text), into); err != nil || code != 200 {
 			t.Fatalf("%s: %d, %v: %s", path, code, err, text)
 		}
@@ -371,16 +362,8 @@ func TestMissingMetricsAreRefusedWithAReason(t *testing.T) {
 		}
 		if code, text := s.send(t, proxy, c.method, api1+c.path, headers...); code != c.code ||
 			!strings.Contains(text, c.message) {
-			t.Errorf(
-				"%s %s (%s): %d, want %d with %s: %.300s",
-				c.method,
-				c.path,
-				c.accept,
-				code,
-				c.code,
-				c.message,
-				text,
-			)
+			t.Errorf("%s %s (%s): %d, want %d with %s: %.300s", c.method, c.path, c.accept, code, c.code, c.message,
+				text)
 		}
 	}
 	s.synced = false

@@ -38,10 +38,8 @@ func (v *objectView) answer(q metricsRequest, now time.Time) (any, error) {
 				return &m, nil
 			}
 		}
-		return nil, apierrors.NewNotFound(
-			schema.GroupResource{Group: v1beta1.GroupName, Resource: "nodemetrics"},
-			q.name,
-		)
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1beta1.GroupName, Resource: "nodemetrics"},
+			q.name)
 	case q.kind == "nodes":
 		list := &v1beta1.NodeMetricsList{TypeMeta: typeMeta("NodeMetricsList"), Items: []v1beta1.NodeMetrics{}}
 		for _, n := range v.objects.Nodes() {
@@ -57,10 +55,8 @@ func (v *objectView) answer(q metricsRequest, now time.Time) (any, error) {
 				return &m, nil
 			}
 		}
-		return nil, apierrors.NewNotFound(
-			schema.GroupResource{Group: v1beta1.GroupName, Resource: "podmetrics"},
-			q.namespace+"/"+q.name,
-		)
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1beta1.GroupName, Resource: "podmetrics"},
+			q.namespace+"/"+q.name)
 	}
 	list := &v1beta1.PodMetricsList{TypeMeta: typeMeta("PodMetricsList"), Items: []v1beta1.PodMetrics{}}
 	for _, p := range v.objects.Pods(q.namespace) {

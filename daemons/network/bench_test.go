@@ -62,13 +62,8 @@ func namespacePolicy(i, version int) *networkingv1.NetworkPolicy {
 func newLargeCluster(b *testing.B) *largeCluster {
 	b.Helper()
 	c := &largeCluster{
-		policyEnforcer: newPolicyEnforcer(
-			fake.NewClientset(),
-			fake.NewClientset(),
-			"n1",
-			slog.New(slog.DiscardHandler),
-			func() tableWriter { return &kernel.Kernel{} },
-		),
+		policyEnforcer: newPolicyEnforcer(fake.NewClientset(), fake.NewClientset(), "n1", slog.New(slog.DiscardHandler),
+			func() tableWriter { return &kernel.Kernel{} }),
 	}
 	c.policyEnforcer.policies = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	c.policyEnforcer.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

@@ -42,11 +42,7 @@ func subscribe(ctx context.Context, own func(netip.Addr) bool, poke func()) erro
 		default:
 		}
 	}
-	links, addresses, routes := make(
-		chan netlink.LinkUpdate,
-	), make(
-		chan netlink.AddrUpdate,
-	), make(
+	links, addresses, routes := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(
 		chan netlink.RouteUpdate,
 	)
 	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(),

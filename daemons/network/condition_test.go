@@ -18,10 +18,8 @@ func TestNodeConditionReportsAMissingNetwork(t *testing.T) {
 	n := machine("a", "10.244.0.0/24", "10.0.0.1")
 	client := fake.NewClientset(n)
 	c := nodeCondition{client: client, now: func() time.Time { return now }}
-	two := NewPlan(
-		"a",
-		[]*corev1.Node{n, machine("b", "10.244.1.0/24", "10.0.0.2"), machine("c", "10.244.2.0/24", "10.0.0.3")},
-	)
+	two := NewPlan("a",
+		[]*corev1.Node{n, machine("b", "10.244.1.0/24", "10.0.0.2"), machine("c", "10.244.2.0/24", "10.0.0.3")})
 	writes := 0
 	for _, step := range []struct {
 		what   string
@@ -60,16 +58,8 @@ func TestNodeConditionReportsAMissingNetwork(t *testing.T) {
 			}
 		}
 		if is.Status != step.status || is.Reason != step.reason || writes != step.writes {
-			t.Errorf(
-				"%s: %s %s after %d writes; want %s %s after %d",
-				step.what,
-				is.Status,
-				is.Reason,
-				writes,
-				step.status,
-				step.reason,
-				step.writes,
-			)
+			t.Errorf("%s: %s %s after %d writes; want %s %s after %d", step.what, is.Status, is.Reason, writes,
+				step.status, step.reason, step.writes)
 		}
 	}
 }

@@ -37,11 +37,8 @@ func isOnLink(ways []machineRoute, a netip.Addr) bool {
 
 // machineRoutes returns the machine's own routes.
 func machineRoutes() (list []machineRoute, err error) {
-	all, err := netlink.RouteListFiltered(
-		netlink.FAMILY_ALL,
-		&netlink.Route{Table: unix.RT_TABLE_MAIN},
-		netlink.RT_FILTER_TABLE,
-	)
+	all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list the machine's routes: %w", err)
 	}

@@ -106,9 +106,7 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 				},
 			},
 		)
-		s.at4, s.at6 = netip.MustParseAddr(
-			fmt.Sprintf("10.1.%d.2", i),
-		), netip.MustParseAddr(
+		s.at4, s.at6 = netip.MustParseAddr(fmt.Sprintf("10.1.%d.2", i)), netip.MustParseAddr(
 			fmt.Sprintf("fd00:1:0:%d::2", i),
 		)
 		p := link.Pair{Host: link.Name("pod", "eth0"), Inside: "eth0", Addresses: []link.Address{
@@ -183,10 +181,8 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 			for j, to := range sites {
 				for _, pair := range [][2]netip.Addr{{from.at4, to.at4}, {from.at6, to.at6}} {
 					if i != j &&
-						!from.pod.isPassed(
-							isolation.Packet{From: pair[0], To: pair[1], Protocol: nft.TCP, Port: 80},
-							5*time.Second,
-						) {
+						!from.pod.isPassed(isolation.Packet{From: pair[0], To: pair[1], Protocol: nft.TCP, Port: 80},
+							5*time.Second) {
 						t.Errorf("the pod of n%d does not reach that of n%d at %s", i, j, pair[1])
 					}
 				}
@@ -245,10 +241,7 @@ func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 		t.Error(err)
 	}
 	if p := (isolation.Packet{From: sites[0].at6, To: sites[1].at6, Protocol: nft.TCP,
-		Port: 80}); !sites[0].pod.isPassed(
-		p,
-		5*time.Second,
-	) {
+		Port: 80}); !sites[0].pod.isPassed(p, 5*time.Second) {
 		t.Error("pods of one network do not reach each other any more")
 	}
 }
@@ -267,10 +260,8 @@ func TestPodsLeaveUnderTheirMachinesAddress(t *testing.T) {
 	sites, nodes := region(t)
 	s := sites[0]
 	s.joinNetwork(t, "n0", nodes[:1], 1)
-	outward, err := newMasquerade(
-		isolation.Networks,
-		[]netip.Prefix{netip.MustParsePrefix("192.168.1.2/32"), netip.MustParsePrefix("2001:db8:1::2/128")},
-	)
+	outward, err := newMasquerade(isolation.Networks,
+		[]netip.Prefix{netip.MustParsePrefix("192.168.1.2/32"), netip.MustParsePrefix("2001:db8:1::2/128")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,12 +187,8 @@ func (g *groupWatches) start(ctx context.Context, names map[string]bool) *groupW
 			return api.Watch(ctx, o)
 		},
 	}
-	r := cache.NewReflectorWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(lists, g.client),
-		&discoveryv1.EndpointSlice{},
-		w,
-		cache.ReflectorOptions{Name: "peers of network policies"},
-	)
+	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lists, g.client),
+		&discoveryv1.EndpointSlice{}, w, cache.ReflectorOptions{Name: "peers of network policies"})
 	var running sync.WaitGroup
 	running.Go(func() { r.RunWithContext(ctx) })
 	w.stop = func() { cancel(); running.Wait() }

@@ -27,11 +27,8 @@ func toIPNet(p netip.Prefix) *net.IPNet {
 
 // kernelRoutes returns this daemon's routes in the kernel. overlay is the index of the overlay interface, 0 for none.
 func kernelRoutes(overlay int) ([]Route, error) {
-	list, err := netlink.RouteListFiltered(
-		netlink.FAMILY_ALL,
-		&netlink.Route{Protocol: routeProtocol},
-		netlink.RT_FILTER_PROTOCOL,
-	)
+	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: routeProtocol},
+		netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -79,10 +76,8 @@ func setRoutes(want []Route, overlay int) (made int, err error) {
 		route := &netlink.Route{Dst: toIPNet(r.To), Gw: r.Via.AsSlice(), Protocol: routeProtocol}
 		if r.Wrapped {
 			if overlay == 0 {
-				failures = append(
-					failures,
-					fmt.Errorf("route %s via %s: it is behind a router, and there is no %s", r.To, r.Via, overlayName),
-				)
+				failures = append(failures, fmt.Errorf("route %s via %s: it is behind a router, and there is no %s",
+					r.To, r.Via, overlayName))
 				made--
 				continue
 			}

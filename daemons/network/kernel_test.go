@@ -200,11 +200,8 @@ func newTestNode(t *testing.T) *testNode {
 	none.ip(t, "-6", "route", "add", "default", "via", "fd00:ffff::2")
 	addresses := slices.Clone(isolation.OutsideAddresses)
 	for i := isolation.LocalPods; i < isolation.TotalPods; i++ {
-		addresses = append(
-			addresses,
-			netip.MustParseAddr(fmt.Sprintf("10.2.0.%d", i+1)),
-			netip.MustParseAddr(fmt.Sprintf("fd00:2::%d", i+1)),
-		)
+		addresses = append(addresses, netip.MustParseAddr(fmt.Sprintf("10.2.0.%d", i+1)),
+			netip.MustParseAddr(fmt.Sprintf("fd00:2::%d", i+1)))
 	}
 	for _, a := range addresses {
 		more := []string{"addr", "add", netip.PrefixFrom(a, a.BitLen()).String(), "dev", "lo"}
@@ -430,13 +427,8 @@ func TestKernelDecidesAsTheSpecification(t *testing.T) {
 // A pod gets no traffic before its rules exist. Open connections continue, and a restarted daemon takes over the rules.
 func TestPodTrafficWaitsForItsRulesAndOpenConnectionsContinue(t *testing.T) {
 	m, r := newTestNode(t), newKernelRules(t)
-	web, other, outside := netip.MustParseAddr(
-		"10.1.0.1",
-	), netip.MustParseAddr(
-		"10.1.0.2",
-	), netip.MustParseAddr(
-		"192.0.2.1",
-	)
+	web, other, outside := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr(
+		"192.0.2.1")
 	to := func(from, to netip.Addr) isolation.Packet {
 		return isolation.Packet{From: from, To: to, Protocol: nft.TCP, Port: 80}
 	}

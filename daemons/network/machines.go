@@ -47,11 +47,8 @@ func (m *machineInventory) watch(ctx context.Context, client kubernetes.Interfac
 	soon, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	if !cache.WaitForCacheSync(soon.Done(), maps.Informer().HasSynced) && ctx.Err() == nil {
-		log.Warn(
-			"the inventory of machines cannot be read; machines that are not nodes keep their last known addresses",
-			"configMap",
-			inventory.Name,
-		)
+		log.Warn("the inventory of machines cannot be read; machines that are not nodes keep their last known "+
+			"addresses", "configMap", inventory.Name)
 	}
 	return nil
 }
@@ -66,13 +63,8 @@ func (m *machineInventory) list(log *slog.Logger) inventory.Inventory {
 	m.lastVersion = is.ResourceVersion
 	list, err := inventory.Decode(is.Data)
 	if err != nil {
-		log.Warn(
-			"the inventory of machines cannot be used; machines that are not nodes keep their last known addresses",
-			"configMap",
-			inventory.Name,
-			"reason",
-			err,
-		)
+		log.Warn("the inventory of machines cannot be used; machines that are not nodes keep their last known "+
+			"addresses", "configMap", inventory.Name, "reason", err)
 		return m.lastInventory
 	}
 	m.lastInventory = list
@@ -83,15 +75,9 @@ func (m *machineInventory) list(log *slog.Logger) inventory.Inventory {
 func (d *daemon) logUnlisted(list []netip.Addr) {
 	d.unlisted.Set(float64(len(list)))
 	if text := fmt.Sprint(list); len(list) > 0 && text != d.loggedUnlisted {
-		d.env.Log.Warn(
-			"machines behind a router drop what this machine's pods send them: it comes from an address that the "+
-				"machine's Node does not list as InternalIP or ExternalIP; route to those machines by an address "+
-				"that it lists, or give the machine that address",
-			"node",
-			d.name,
-			"addresses",
-			list,
-		)
+		d.env.Log.Warn("machines behind a router drop what this machine's pods send them: it comes from an address "+
+			"that the machine's Node does not list as InternalIP or ExternalIP; route to those machines by an address "+
+			"that it lists, or give the machine that address", "node", d.name, "addresses", list)
 		d.loggedUnlisted = text
 	} else if len(list) == 0 {
 		d.loggedUnlisted = ""
@@ -101,14 +87,8 @@ func (d *daemon) logUnlisted(list []netip.Addr) {
 // logUnanswered logs once that pods behind a router cannot respond to this machine.
 func (d *daemon) logUnanswered(mute bool) {
 	if mute && !d.loggedUnanswered {
-		d.env.Log.Warn(
-			"pods behind a router cannot answer this machine: it is not a node, and the inventory does not have its "+
-				"address; clusterctl apply writes the inventory",
-			"configMap",
-			inventory.Name,
-			"machine",
-			d.name,
-		)
+		d.env.Log.Warn("pods behind a router cannot answer this machine: it is not a node, and the inventory does not "+
+			"have its address; clusterctl apply writes the inventory", "configMap", inventory.Name, "machine", d.name)
 	}
 	d.loggedUnanswered = mute
 }

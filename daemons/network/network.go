@@ -173,12 +173,8 @@ func (d *daemon) runPolicies(ctx context.Context) error {
 	p := d.policies
 	p.admitted.file = filepath.Join(filepath.Dir(d.cfg.PolicySocket), admittedName)
 	if err := p.admitted.load(); err != nil {
-		d.env.Log.Warn(
-			"the file of admitted pods cannot be read; pods whose addresses the API does not know yet stay cut off "+
-				"until the kubelet asks for them again",
-			"error",
-			err,
-		)
+		d.env.Log.Warn("the file of admitted pods cannot be read; pods whose addresses the API does not know yet stay "+
+			"cut off until the kubelet asks for them again", "error", err)
 	}
 	ln, err := openSocket(d.cfg.PolicySocket)
 	if err != nil {
@@ -409,12 +405,8 @@ func (d *daemon) sync(ctx context.Context) error {
 	}
 	// New pods do not use the bridge, because the configuration no longer names it.
 	if d.hasBridge, err = retireBridge(plan.PodCIDRs); err != nil {
-		d.env.Log.Warn(
-			"the bridge of a former release could not be set up; replace the pods on it if they cannot be reached or "+
-				"are not filtered",
-			"error",
-			err,
-		)
+		d.env.Log.Warn("the bridge of a former release could not be set up; replace the pods on it if they cannot be "+
+			"reached or are not filtered", "error", err)
 	}
 	d.passMachine(plan.PodCIDRs)
 	if !d.isReady.Load() {

@@ -225,10 +225,8 @@ func TestNFTablesRulesThatDropPodPacketsAreFound(t *testing.T) {
 
 // Chains of the cluster's own daemons are not reported.
 func TestOwnChainsAreNotReported(t *testing.T) {
-	loadRules(
-		t,
-		"table ip clusterctl-policy {\n chain forward {\n type filter hook forward priority 0; policy drop;\n }\n}\n",
-	)
+	loadRules(t,
+		"table ip clusterctl-policy {\n chain forward {\n type filter hook forward priority 0; policy drop;\n }\n}\n")
 	f := &otherFilters{clusters: podNetworks}
 	if err := f.ensureAccepted(true); err != nil || len(f.foundProblems()) > 0 {
 		t.Errorf("found is %q, %v", f.foundProblems(), err)

@@ -86,13 +86,8 @@ func peerFilterRules(port int) *nft.Fragment {
 	var out []nft.Rule
 	for _, prefix := range []string{link.Prefix, formerBridge} {
 		in = append(in, and(nft.Rule{nft.FromInterface{Prefix: prefix}}, nil))
-		out = append(
-			out,
-			and(
-				nft.Rule{nft.FromInterface{Prefix: prefix}},
-				nft.Rule{nft.InSet{Set: peerSet, Key: []nft.Field{nft.Destination}}},
-			),
-		)
+		out = append(out, and(nft.Rule{nft.FromInterface{Prefix: prefix}},
+			nft.Rule{nft.InSet{Set: peerSet, Key: []nft.Field{nft.Destination}}}))
 	}
 	return &nft.Fragment{
 		Sets: map[string]nft.Set{peerSet: {Key: []nft.Field{nft.Source}}},

@@ -164,9 +164,7 @@ func TestAnUnlistedSourceAddressIsDetected(t *testing.T) {
 	check("when it sends under another address", netip.MustParseAddr(other))
 	at := len(nodes) - 1
 	nodes[at] = nodes[at].DeepCopy()
-	nodes[at].Status.Addresses = append(
-		nodes[at].Status.Addresses,
-		corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: other},
-	)
+	nodes[at].Status.Addresses = append(nodes[at].Status.Addresses,
+		corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: other})
 	check("when its Node lists that as well")
 }

@@ -144,11 +144,8 @@ func (w *testEnforcer) waitUntil(what string, is func(text string) bool) {
 func (w *testEnforcer) admit(p *corev1.Pod, ips ...string) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
 	defer cancel()
-	return admitpod.Admit(
-		ctx,
-		w.socket,
-		admitpod.Pod{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, IPs: ips},
-	)
+	return admitpod.Admit(ctx, w.socket,
+		admitpod.Pod{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, IPs: ips})
 }
 
 func newPod(name string, ips ...string) *corev1.Pod {
@@ -207,10 +204,8 @@ func setLines(text, name string) (lines []string) {
 }
 
 func hasIngressChain(text, address string) bool {
-	return slices.ContainsFunc(
-		setLines(text, "map ingress-pods"),
-		func(l string) bool { return strings.HasPrefix(l, address+" : goto ") },
-	)
+	return slices.ContainsFunc(setLines(text, "map ingress-pods"),
+		func(l string) bool { return strings.HasPrefix(l, address+" : goto ") })
 }
 
 func TestRulesStayUntilAllInputsAreKnown(t *testing.T) {
@@ -273,10 +268,8 @@ func TestAPodIsAdmittedOnceItsRulesAreInEffect(t *testing.T) {
 	w.stop()
 	w.start()
 	w.setMachine()
-	w.waitUntil(
-		"the pod after a restart",
-		func(text string) bool { _, n := w.kernel.state(); return n > 1 && hasIngressChain(text, "10.1.0.2") },
-	)
+	w.waitUntil("the pod after a restart",
+		func(text string) bool { _, n := w.kernel.state(); return n > 1 && hasIngressChain(text, "10.1.0.2") })
 	// A new sandbox has another address.
 	if err := w.admit(web, "10.1.0.3"); err != nil {
 		t.Fatal(err)

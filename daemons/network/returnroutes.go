@@ -31,11 +31,9 @@ const (
 func returnMarkChain(clusters []netip.Prefix) nft.Chain {
 	c := nft.Chain{Hook: &nft.Hook{Type: "filter", Name: "prerouting", Priority: manglePriority}}
 	for _, p := range clusters {
-		c.Rules = append(
-			c.Rules,
+		c.Rules = append(c.Rules,
 			nft.Rule{nft.FromInterface{Prefix: overlayName}, nft.ToNet{Net: p}, nft.Mark{Bits: returnMark}},
-			nft.Rule{nft.FromNet{Net: p}, nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: returnMark}},
-		)
+			nft.Rule{nft.FromNet{Net: p}, nft.Reply{}, nft.Untranslated{}, nft.Mark{Bits: returnMark}})
 	}
 	return c
 }
@@ -75,10 +73,8 @@ func setOverlayRoutes(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 	failures = append(failures, setRoutingRules(pods, to))
 	for _, r := range have {
 		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-			failures = append(
-				failures,
-				fmt.Errorf("forget that %s is answered through %s: %w", r.Dst, overlayName, err),
-			)
+			failures = append(failures, fmt.Errorf("forget that %s is answered through %s: %w", r.Dst, overlayName,
+				err))
 		}
 	}
 	return errors.Join(failures...)

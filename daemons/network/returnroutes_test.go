@@ -114,10 +114,8 @@ func TestAMachineWithoutANodeReachesPodsBehindARouter(t *testing.T) {
 		}
 	}
 	reaches("in the inventory", true, near.at4, near.at6, n.at4, n.at6)
-	if got := near.listKernel(t, "ip", "rule") + near.listKernel(t, "ip", "-6", "rule"); strings.Contains(
-		got,
-		fmt.Sprint(returnTable),
-	) {
+	if got := near.listKernel(t, "ip", "rule") + near.listKernel(t, "ip", "-6", "rule"); strings.Contains(got,
+		fmt.Sprint(returnTable)) {
 		t.Errorf("a machine of the same network has rules for it:\n%s", got)
 	}
 
@@ -195,10 +193,8 @@ func TestAMachineWithoutANodeReachesPodsBehindARouter(t *testing.T) {
 		t.Errorf("the rules of who is gone are there:\n%s", after)
 	}
 	if left := n.listKernel(t, "ip", "route", "show", "table", "all") +
-		n.listKernel(t, "ip", "-6", "route", "show", "table", "all"); strings.Contains(
-		left,
-		fmt.Sprint("table ", returnTable),
-	) {
+		n.listKernel(t, "ip", "-6", "route", "show", "table", "all"); strings.Contains(left,
+		fmt.Sprint("table ", returnTable)) {
 		t.Errorf("routes of who is gone are there:\n%s", left)
 	}
 	if left := n.listKernel(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
@@ -229,10 +225,8 @@ func TestCallersAreInventoryMachinesWithoutANode(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("they are %v, should be %v", got, want)
 	}
-	a.Status.Addresses = append(
-		a.Status.Addresses,
-		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
-	)
+	a.Status.Addresses = append(a.Status.Addresses,
+		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
 	if got := findPodless("x", list, []*corev1.Node{a}).others[0]; !reflect.DeepEqual(got,
 		podlessMachine{"cp", []netip.Addr{six}}) {
 		t.Errorf("an address of two machines: %v", got)

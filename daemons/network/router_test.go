@@ -33,12 +33,8 @@ func (s *netNamespace) announce(name string) error {
 			return err
 		}
 		advertisement := append([]byte{134, 0, 0, 0, 64, 0, 0x07, 0x08}, make([]byte, 8)...)
-		return unix.Sendto(
-			fd,
-			advertisement,
-			0,
-			&unix.SockaddrInet6{Addr: netip.IPv6LinkLocalAllNodes().As16(), ZoneId: uint32(l.Index)},
-		)
+		return unix.Sendto(fd, advertisement, 0,
+			&unix.SockaddrInet6{Addr: netip.IPv6LinkLocalAllNodes().As16(), ZoneId: uint32(l.Index)})
 	})
 }
 

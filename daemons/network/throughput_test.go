@@ -39,8 +39,7 @@ func newPodPath(b *testing.B, join func(machine, pod *netNamespace, address stri
 		m.ip(b, "link", "set", "wire", "up")
 		m.ip(b, "route", "add", fmt.Sprintf("10.%d.0.0/24", 2-i), "via", fmt.Sprintf("10.0.0.%d", 2-i))
 		if err := m.runInside(func() error {
-			return enableForwarding([]netip.Prefix{netip.MustParsePrefix(
-				"10.0.0.0/8")})
+			return enableForwarding([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 		}); err != nil {
 			b.Fatal(err)
 		}
@@ -145,13 +144,8 @@ func (l podPath) open(b *testing.B, far func(net.Conn)) net.Conn {
 			accepted <- c
 		}
 	}()
-	c, err := l.pods[0].dial(
-		netip.MustParseAddr("10.1.0.1"),
-		netip.MustParseAddr("10.2.0.1"),
-		nft.TCP,
-		9,
-		10*time.Second,
-	)
+	c, err := l.pods[0].dial(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1"), nft.TCP, 9,
+		10*time.Second)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -243,10 +237,8 @@ func BenchmarkPodToPod(b *testing.B) {
 	const bare, tracked, product = 0, 1, 2
 	streams, questions := make([]net.Conn, len(lanes)), make([]net.Conn, len(lanes))
 	for i, l := range lanes {
-		streams[i] = l.open(
-			b,
-			func(c net.Conn) { _, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c}, make([]byte, 128<<10)) },
-		)
+		streams[i] = l.open(b,
+			func(c net.Conn) { _, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c}, make([]byte, 128<<10)) })
 		questions[i] = l.open(b, func(c net.Conn) { _, _ = io.Copy(struct{ io.Writer }{c}, c) })
 	}
 	of := make([]laneResults, len(lanes))

@@ -19,19 +19,7 @@ type Change struct {
 
 // IsEmpty reports whether there is no difference.
 func (c *Change) IsEmpty() bool {
-	return len(
-		c.AddSets,
-	)+len(
-		c.AddChains,
-	)+len(
-		c.DelElements,
-	)+len(
-		c.SetRules,
-	)+len(
-		c.AddElements,
-	)+len(
-		c.DelChains,
-	)+len(
+	return len(c.AddSets)+len(c.AddChains)+len(c.DelElements)+len(c.SetRules)+len(c.AddElements)+len(c.DelChains)+len(
 		c.DelSets,
 	) == 0
 }

@@ -36,10 +36,8 @@ func drawFragment(t *rapid.T, key string) *Fragment {
 			rules = append(rules, Rule{Decide{Verdict{"goto", fmt.Sprint(key, i-1)}}})
 		}
 		f.Chains[fmt.Sprint(key, i)] = Chain{Rules: rules}
-		f.Elements["to"] = append(
-			f.Elements["to"],
-			Element{Key{Destination: addressOf(10*int(key[0]-'a') + i)}, VerdictValue("goto", fmt.Sprint(key, i))},
-		)
+		f.Elements["to"] = append(f.Elements["to"],
+			Element{Key{Destination: addressOf(10*int(key[0]-'a') + i)}, VerdictValue("goto", fmt.Sprint(key, i))})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "pairs") {
 		a := addressOf(rapid.IntRange(1, 4).Draw(t, "pair"))

@@ -39,13 +39,8 @@ func (e Element) text(s Set) string {
 
 // Compare orders keys. Within a set, keys are ordered by address first.
 func (k Key) Compare(o Key) int {
-	return cmp.Or(
-		k.Source.compare(o.Source),
-		k.Destination.compare(o.Destination),
-		cmp.Compare(k.Protocol, o.Protocol),
-		cmp.Compare(k.Port, o.Port),
-		cmp.Compare(k.Index, o.Index),
-	)
+	return cmp.Or(k.Source.compare(o.Source), k.Destination.compare(o.Destination), cmp.Compare(k.Protocol, o.Protocol),
+		cmp.Compare(k.Port, o.Port), cmp.Compare(k.Index, o.Index))
 }
 
 // Text renders a table in a fixed order.

@@ -175,10 +175,8 @@ func BenchmarkMemory(b *testing.B) {
 			Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &proto}},
 		}
 		for _, e := range p.Endpoints {
-			slice.Endpoints = append(
-				slice.Endpoints,
-				discoveryv1.Endpoint{Addresses: []string{e.To.Addr().String()}, NodeName: &node},
-			)
+			slice.Endpoints = append(slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{e.To.Addr().String()}, NodeName: &node})
 		}
 		if err := d.services.Add(s); err != nil {
 			b.Fatal(err)

@@ -89,13 +89,8 @@ func (h *healthServers) serve() {
 			// If listening fails, the next round tries again.
 			ln, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
 			if err != nil {
-				h.log.Warn(
-					"answer health checks of load balancers",
-					"service",
-					state.Service.Namespace+"/"+state.Service.Name,
-					"error",
-					err,
-				)
+				h.log.Warn("answer health checks of load balancers", "service",
+					state.Service.Namespace+"/"+state.Service.Name, "error", err)
 				continue
 			}
 			server = &healthServer{}

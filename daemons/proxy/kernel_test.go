@@ -118,16 +118,13 @@ func TestKernelForwardsToEndpoints(t *testing.T) {
 	a, b := serveAddress(t, "10.244.0.1:8080"), serveAddress(t, "10.244.0.2:8080")
 	web := rules.Port{Namespace: "shop", Service: "web", Name: "http", Proto: nft.TCP, Port: 80, NodePort: 30080,
 		ClusterIP: netip.MustParseAddr(
-			"10.96.0.7",
-		), External: []netip.Addr{netip.MustParseAddr("192.0.2.5")}, Endpoints: []rules.Endpoint{a, b}}
+			"10.96.0.7"), External: []netip.Addr{netip.MustParseAddr("192.0.2.5")}, Endpoints: []rules.Endpoint{a, b}}
 	sticky := web
 	sticky.Service, sticky.ClusterIP, sticky.Affinity, sticky.NodePort, sticky.External = "sticky", netip.MustParseAddr(
-		"10.96.0.8",
-	), 60, 0, nil
+		"10.96.0.8"), 60, 0, nil
 	empty := web
 	empty.Service, empty.ClusterIP, empty.Endpoints, empty.NodePort, empty.External = "empty", netip.MustParseAddr(
-		"10.96.0.9",
-	), nil, 30081, nil
+		"10.96.0.9"), nil, 30081, nil
 	m := rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 	f := newTestFamily(t, m)
 	f.putPorts(t, web, sticky, empty)
@@ -223,10 +220,8 @@ var testMachine = rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.2
 func TestAServiceWithManyEndpointsIsOneTransaction(t *testing.T) {
 	p := manyPorts(1)[0]
 	for i := range 5000 { // more than one message can hold
-		p.Endpoints = append(
-			p.Endpoints,
-			rules.Endpoint{To: netip.AddrPortFrom(netip.AddrFrom4([4]byte{14, 0, byte(i >> 8), byte(i)}), 8080)},
-		)
+		p.Endpoints = append(p.Endpoints,
+			rules.Endpoint{To: netip.AddrPortFrom(netip.AddrFrom4([4]byte{14, 0, byte(i >> 8), byte(i)}), 8080)})
 	}
 	f := newTestFamily(t, testMachine)
 	f.putPorts(t, p)

@@ -161,10 +161,8 @@ func matrixService(n int) *corev1.Service {
 	s.Spec.InternalTrafficPolicy, s.Spec.ExternalTrafficPolicy = &inner, corev1.ServiceExternalTrafficPolicy(at.policy)
 	s.Spec.ExternalIPs = []string{fmt.Sprintf("192.0.2.%d", 100+n), fmt.Sprintf("fd00:192::%d", 100+n)}
 	for _, ip := range []string{"192.0.2.%d", "fd00:192::%d"} {
-		s.Status.LoadBalancer.Ingress = append(
-			s.Status.LoadBalancer.Ingress,
-			corev1.LoadBalancerIngress{IP: fmt.Sprintf(ip, 1+n)},
-		)
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress,
+			corev1.LoadBalancerIngress{IP: fmt.Sprintf(ip, 1+n)})
 	}
 	for i, proto := range protocols {
 		s.Spec.Ports = append(
@@ -256,23 +254,14 @@ func TestEveryPathThroughAService(t *testing.T) {
 			rows := 0
 			listener := listenSCTP(t, g)
 			for _, r := range expandRows(matrix) {
-				n := slices.IndexFunc(
-					matrixServices,
-					func(s struct{ policy, at string }) bool { return s.policy == r.policy && s.at == r.at },
-				)
+				n := slices.IndexFunc(matrixServices,
+					func(s struct{ policy, at string }) bool { return s.policy == r.policy && s.at == r.at })
 				for _, proto := range protocols {
 					for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 						rows++
 						to := r.target(f, n, proto)
-						name := fmt.Sprintf(
-							"from %s to %s %s (%s, endpoint %s) by %s",
-							r.from,
-							r.kind,
-							to,
-							r.policy,
-							r.at,
-							proto,
-						)
+						name := fmt.Sprintf("from %s to %s %s (%s, endpoint %s) by %s", r.from, r.kind, to, r.policy,
+							r.at, proto)
 						if proto == corev1.ProtocolSCTP {
 							if err := r.sendSCTP(listener, clients[r.from], to, own[r.from]); err != nil {
 								t.Errorf("%s: %v: %s", name, err, r.reason)

@@ -113,8 +113,7 @@ func newIPTablesBackend(f nft.Family, m rules.Machine, log *slog.Logger) (*iptab
 	if lacks := iptables.Missing(f); len(lacks) > 0 {
 		return nil, fmt.Errorf(
 			"the proxy mode iptables needs %s, which this machine lacks: install the package iptables",
-			strings.Join(lacks, ", "),
-		)
+			strings.Join(lacks, ", "))
 	}
 	older, err := iptables.IsLegacy(f)
 	if err != nil {

@@ -128,11 +128,8 @@ func TestModeChangesKeepConnections(t *testing.T) {
 		for _, to := range []string{s.Spec.ClusterIP + ":80", "[" + s.Spec.ClusterIPs[1] + "]:80"} {
 			talks[fmt.Sprintf("step %d (%s) to %s", step, mode, to)] = openConnection(t, g.podB, to)
 		}
-		talks[fmt.Sprintf("step %d (%s) from outside", step, mode)] = openConnection(
-			t,
-			g.outside,
-			fmt.Sprintf("10.0.0.1:%d", s.Spec.Ports[0].NodePort),
-		)
+		talks[fmt.Sprintf("step %d (%s) from outside", step, mode)] = openConnection(t, g.outside,
+			fmt.Sprintf("10.0.0.1:%d", s.Spec.Ports[0].NodePort))
 	}
 	close(stop)
 	if err := <-failures; err != nil {
@@ -168,12 +165,8 @@ func TestAForeignEditIsDetectedAfterAChange(t *testing.T) {
 			}
 			if c, ok := c.(*iptablesBackend); ok && i == 0 {
 				if now, err := kernel.Generation(); err != nil || c.generation != now {
-					t.Errorf(
-						"a change that was ours alone left generation %d, and it is %d, %v",
-						c.generation,
-						now,
-						err,
-					)
+					t.Errorf("a change that was ours alone left generation %d, and it is %d, %v", c.generation, now,
+						err)
 				}
 			}
 			if is, err := c.IsIntact(true); err != nil || is != (i == 0) {

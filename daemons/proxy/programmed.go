@@ -31,12 +31,8 @@ func newProgrammingMetrics(now time.Time) *programmingMetrics {
 		seconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubeproxy_network_programming_duration_seconds", Help: "From the change of a service or of its " +
 				"pods to the rules that follow from it.",
-			Buckets: slices.Concat(
-				prometheus.LinearBuckets(.25, .25, 2),
-				prometheus.LinearBuckets(1, 1, 59),
-				prometheus.LinearBuckets(60, 5, 12),
-				prometheus.LinearBuckets(120, 30, 7),
-			),
+			Buckets: slices.Concat(prometheus.LinearBuckets(.25, .25, 2), prometheus.LinearBuckets(1, 1, 59),
+				prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7)),
 		}),
 		lastProgrammed: prometheus.NewGauge(
 			prometheus.GaugeOpts{

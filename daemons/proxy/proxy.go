@@ -182,12 +182,8 @@ func (d *daemon) healthz() http.Handler {
 		if at == 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		fmt.Fprintf(
-			w,
-			`{"lastUpdated": %q,"currentTime": %q}`,
-			time.Unix(0, at).UTC().Format(time.RFC3339),
-			time.Now().UTC().Format(time.RFC3339),
-		)
+		fmt.Fprintf(w, `{"lastUpdated": %q,"currentTime": %q}`, time.Unix(0, at).UTC().Format(time.RFC3339),
+			time.Now().UTC().Format(time.RFC3339))
 	}
 	mux.HandleFunc("GET /healthz", answer)
 	mux.HandleFunc("GET /livez", answer)

@@ -84,21 +84,10 @@ func (a *About) serveStatus(w http.ResponseWriter, r *http.Request) {
 		"uptimeSeconds": int64(up.Seconds()), "goVersion": runtime.Version(),
 		"binaryVersion": strings.TrimPrefix(version.Kubernetes, "v"), "emulationVersion": minor, "paths": paths,
 	}, func() {
-		fmt.Fprintf(
-			w,
-			"\n%s statusz\n%s\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: "+
-				"%s\nEmulation version: %s\nPaths: %s\n",
-			a.Name,
-			notForMachines,
-			a.Started.UTC().Format(time.UnixDate),
-			int(up.Hours()),
-			int(up.Minutes())%60,
-			int(up.Seconds())%60,
-			runtime.Version(),
-			strings.TrimPrefix(version.Kubernetes, "v"),
-			minor,
-			strings.Join(paths, " "),
-		)
+		fmt.Fprintf(w, "\n%s statusz\n%s\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: "+
+			"%s\nEmulation version: %s\nPaths: %s\n", a.Name, notForMachines, a.Started.UTC().Format(time.UnixDate),
+			int(up.Hours()), int(up.Minutes())%60, int(up.Seconds())%60, runtime.Version(),
+			strings.TrimPrefix(version.Kubernetes, "v"), minor, strings.Join(paths, " "))
 	})
 }
 
@@ -152,9 +141,6 @@ func (a *About) writePage(w http.ResponseWriter, r *http.Request, kind string, o
 			return
 		}
 	}
-	http.Error(
-		w,
-		"only text/plain, and application/json;v=v1beta1;g=config.k8s.io;as="+kind+", are supported",
-		http.StatusNotAcceptable,
-	)
+	http.Error(w, "only text/plain, and application/json;v=v1beta1;g=config.k8s.io;as="+kind+", are supported",
+		http.StatusNotAcceptable)
 }

@@ -59,12 +59,9 @@ type fakeReviewer struct{}
 // TokenUser implements Judge.
 func (fakeReviewer) TokenUser(_ context.Context, token string) (api.User, bool, error) {
 	return api.User{
-			Name:   "system:serviceaccount:monitoring:prometheus",
-			Groups: []string{token},
-		}, strings.HasPrefix(
-			token,
-			"system:",
-		), nil
+		Name:   "system:serviceaccount:monitoring:prometheus",
+		Groups: []string{token},
+	}, strings.HasPrefix(token, "system:"), nil
 }
 
 // IsPathAllowed implements Judge.

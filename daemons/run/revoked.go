@@ -112,11 +112,8 @@ func (r *Revoked) refresh() {
 
 func (r *Revoked) checkSerial(cert *x509.Certificate) error {
 	if r.serials[cert.SerialNumber.Text(16)] {
-		return fmt.Errorf(
-			"the certificate of %s, serial number %x, is revoked",
-			cert.Subject.CommonName,
-			cert.SerialNumber,
-		)
+		return fmt.Errorf("the certificate of %s, serial number %x, is revoked", cert.Subject.CommonName,
+			cert.SerialNumber)
 	}
 	return nil
 }

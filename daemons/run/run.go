@@ -36,12 +36,8 @@ type Env struct {
 // NewEnv returns an Env in which only the process's own metrics are registered.
 func NewEnv(log *slog.Logger) Env {
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newBuildInfo(),
-		newFeatureMetric(),
-	)
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newBuildInfo(), newFeatureMetric())
 	return Env{Log: log, Metrics: metrics, Health: &Health{}, IdleTasks: &IdleTasks{},
 		About: &About{Started: time.Now()}}
 }
@@ -208,11 +204,8 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 			for i, name := range unknown {
 				unknown[i] = strconv.Quote(name)
 			}
-			fmt.Fprintf(
-				&out,
-				"warn: some health checks cannot be excluded: no matches for %s\n",
-				strings.Join(unknown, ","),
-			)
+			fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n",
+				strings.Join(unknown, ","))
 		}
 		switch _, verbose := query["verbose"]; {
 		case failed:

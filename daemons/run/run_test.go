@@ -64,24 +64,17 @@ func TestHealthCheckMetricsExistFromTheStart(t *testing.T) {
 			}
 		}
 	}
-	has(
-		scrape(),
-		`kubernetes_healthcheck{name="ping",type="livez"} 1`,
-		`kubernetes_healthcheck{name="ping",type="readyz"} 1`,
-		`kubernetes_healthcheck{name="store",type="readyz"} 1`,
-		`kubernetes_healthchecks_total{name="store",status="success",type="readyz"} 1`,
-	)
+	has(scrape(), `kubernetes_healthcheck{name="ping",type="livez"} 1`,
+		`kubernetes_healthcheck{name="ping",type="readyz"} 1`, `kubernetes_healthcheck{name="store",type="readyz"} 1`,
+		`kubernetes_healthchecks_total{name="store",status="success",type="readyz"} 1`)
 	failure = errors.New("it does not answer")
 	for _, path := range []string{"/readyz", "/readyz/store", "/healthz/ping", "/readyz/none"} {
 		env.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
 	}
 	text := scrape()
-	has(
-		text,
-		`kubernetes_healthcheck{name="store",type="readyz"} 0`,
+	has(text, `kubernetes_healthcheck{name="store",type="readyz"} 0`,
 		`kubernetes_healthchecks_total{name="store",status="error",type="readyz"} 3`,
-		`kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 1`,
-	)
+		`kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 1`)
 	if strings.Contains(text, "none") {
 		t.Error("a check that does not exist has a series")
 	}
@@ -111,10 +104,8 @@ func TestFeatureMetrics(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
 	w := httptest.NewRecorder()
 	env.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if want := `kubernetes_feature_enabled{name="NativeHistograms",stage="BETA"} 1`; !strings.Contains(
-		w.Body.String(),
-		want,
-	) {
+	if want := `kubernetes_feature_enabled{name="NativeHistograms",stage="BETA"} 1`; !strings.Contains(w.Body.String(),
+		want) {
 		t.Errorf("%s is missing", want)
 	}
 }

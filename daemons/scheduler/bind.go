@@ -104,14 +104,8 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 	s.queue.removeScheduled(b.item)
 	s.metrics.observeAttempt("scheduled", pod.Scheduler, s.now().Sub(b.started))
 	s.metrics.observeBound(b.item.attempts, s.now().Sub(b.item.added))
-	s.events[pod.Scheduler].Record(
-		pod.Reference(),
-		nil,
-		corev1.EventTypeNormal,
-		"Scheduled",
-		actionBinding,
-		"Successfully assigned "+pod.Key()+" to "+b.node,
-	)
+	s.events[pod.Scheduler].Record(pod.Reference(), nil, corev1.EventTypeNormal, "Scheduled", actionBinding,
+		"Successfully assigned "+pod.Key()+" to "+b.node)
 	s.log.Debug("pod bound", "pod", pod.Key(), "node", b.node)
 }
 
@@ -193,11 +187,8 @@ func (s *scheduler) writeClaimDecisions(ctx context.Context, b *binding) error {
 				continue
 			}
 			if ref.Namespace != d.Claim.Namespace || ref.Name != d.Claim.Name || ref.UID != "" {
-				return apierrors.NewConflict(
-					corev1.Resource("persistentvolumes"),
-					volume.Name,
-					fmt.Errorf("it is another claim's"),
-				)
+				return apierrors.NewConflict(corev1.Resource("persistentvolumes"), volume.Name,
+					fmt.Errorf("it is another claim's"))
 			}
 		} else {
 			if volume.Annotations == nil {

@@ -75,11 +75,8 @@ func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 			func(a *device.Allocation) bool { return a.Claim.UID == claim.UID }); i >= 0 {
 			result = b.devices.allocated[i].Result
 		}
-		written, err := s.updateClaim(
-			ctx,
-			claim,
-			func(c *resourcev1.ResourceClaim) error { return setReservation(c, b.pod, result) },
-		)
+		written, err := s.updateClaim(ctx, claim,
+			func(c *resourcev1.ResourceClaim) error { return setReservation(c, b.pod, result) })
 		var lost *unknownOutcomeError
 		if result != nil && errors.As(err, &lost) {
 			s.mu.Lock()
@@ -119,15 +116,11 @@ func setReservation(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resou
 	}
 	if !plugin.IsReservedFor(c, pod.UID) {
 		if len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize {
-			return fmt.Errorf(
-				"it is reserved for %d pods already, which is the most that a claim may have",
-				len(c.Status.ReservedFor),
-			)
+			return fmt.Errorf("it is reserved for %d pods already, which is the most that a claim may have",
+				len(c.Status.ReservedFor))
 		}
-		c.Status.ReservedFor = append(
-			c.Status.ReservedFor,
-			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID},
-		)
+		c.Status.ReservedFor = append(c.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
 	}
 	return nil
 }
@@ -193,10 +186,8 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 	if len(b.devices.claims) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(
-		context.WithoutCancel(ctx),
-		writeTimeout,
-	) // the failure may be that ctx has expired
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+		writeTimeout) // the failure may be that ctx has expired
 	defer cancel()
 	for _, claim := range b.devices.claims {
 		if claim == b.devices.createdClaim {
@@ -210,22 +201,13 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 			if !plugin.IsReservedFor(c, b.pod.UID) {
 				return errNothingToDo
 			}
-			c.Status.ReservedFor = slices.DeleteFunc(
-				c.Status.ReservedFor,
-				func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == b.pod.UID },
-			)
+			c.Status.ReservedFor = slices.DeleteFunc(c.Status.ReservedFor,
+				func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == b.pod.UID })
 			return nil
 		})
 		if err != nil && !errors.Is(err, errNothingToDo) && !apierrors.IsNotFound(err) {
-			s.log.Warn(
-				"take back the reservation of a claim",
-				"claim",
-				claim.Namespace+"/"+claim.Name,
-				"pod",
-				b.pod.Key(),
-				"error",
-				err,
-			)
+			s.log.Warn("take back the reservation of a claim", "claim", claim.Namespace+"/"+claim.Name, "pod",
+				b.pod.Key(), "error", err)
 		}
 	}
 }
@@ -264,15 +246,8 @@ func (s *scheduler) deallocate(ctx context.Context, pod *cluster.Pod, claim *res
 		freed.Status.ReservedFor, freed.Status.Allocation, freed.Status.Devices = nil, nil, nil
 		_, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, freed, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			s.log.Warn(
-				"free the devices of a claim",
-				"claim",
-				claim.Namespace+"/"+claim.Name,
-				"pod",
-				pod.Key(),
-				"error",
-				err,
-			)
+			s.log.Warn("free the devices of a claim", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key(),
+				"error", err)
 		} else if err == nil {
 			s.log.Info("freed the devices of a claim for a pod that cannot go where they "+
 				"are", "claim", claim.Namespace+"/"+claim.Name, "pod", pod.Key())

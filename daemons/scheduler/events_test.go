@@ -124,13 +124,8 @@ func TestObjectEventsHaveUpstreamsNames(t *testing.T) {
 // The events equal those of upstream's scheduler.
 // Proves S17.
 func TestEventsNameTheAction(t *testing.T) {
-	api := startScheduler(
-		t,
-		node("n1"),
-		pod("lesser", withNodeName("n1"), withRequest("cpu", "4")),
-		pod("important", priority(10), withRequest("cpu", "2")),
-		pod("waits", withRequest("cpu", "8")),
-	)
+	api := startScheduler(t, node("n1"), pod("lesser", withNodeName("n1"), withRequest("cpu", "4")),
+		pod("important", priority(10), withRequest("cpu", "2")), pod("waits", withRequest("cpu", "8")))
 	waitFor(t, hasEvent(api, "Preempted", "on node n1"))
 	waitFor(t, hasEvent(api, "FailedScheduling", "Insufficient cpu"))
 	waitFor(t, hasEvent(api, "Scheduled", "default/important"))
@@ -230,14 +225,8 @@ func TestPodsAreRetriedWhenTheirVolumeIsReleased(t *testing.T) {
 	if _, err := api.CoreV1().PersistentVolumes().Update(t.Context(), given, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(
-		t,
-		hasEvent(
-			api,
-			"FailedScheduling",
-			`running PreBind plugin "VolumeBinding": binding volumes: ClaimRef got reset for pv "v"`,
-		),
-	)
+	waitFor(t, hasEvent(api, "FailedScheduling",
+		`running PreBind plugin "VolumeBinding": binding volumes: ClaimRef got reset for pv "v"`))
 	waitFor(t, isGiven)
 }
 

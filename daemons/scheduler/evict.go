@@ -60,10 +60,8 @@ func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string)
 	condition := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
 		ObservedGeneration: v.Generation,
-		Message: fmt.Sprintf(
-			"%s: preempting to accommodate a higher priority pod",
-			pod.Scheduler,
-		), LastTransitionTime: metav1.Time{Time: s.now()},
+		Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod",
+			pod.Scheduler), LastTransitionTime: metav1.Time{Time: s.now()},
 	}
 	if err := s.patchStatus(ctx, v, map[string]any{"conditions": []corev1.PodCondition{condition}}); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another pod has its name

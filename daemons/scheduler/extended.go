@@ -165,15 +165,8 @@ func (s *scheduler) deleteExtendedClaim(ctx context.Context, pod *cluster.Pod, c
 		err = remove()
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		s.log.Warn(
-			"delete the claim for a pod's extended resources",
-			"claim",
-			claim.Namespace+"/"+claim.Name,
-			"pod",
-			pod.Key(),
-			"error",
-			err,
-		)
+		s.log.Warn("delete the claim for a pod's extended resources", "claim", claim.Namespace+"/"+claim.Name, "pod",
+			pod.Key(), "error", err)
 	}
 }
 

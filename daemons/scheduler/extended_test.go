@@ -117,12 +117,9 @@ func TestExtendedResourcesOfAClassAreAllocatedAsDevices(t *testing.T) {
 }
 
 func TestNodesThatListTheResourceNeedNoDevices(t *testing.T) {
-	api := startScheduler(
-		t,
-		node("n1", func(n *corev1.Node) { n.Status.Allocatable[gpuResource] = resource.MustParse("2") }),
-		gpuClass("gpu", ptr.To(gpuResource)),
-		gpuSlice("n1", 3),
-	)
+	api := startScheduler(t, node("n1",
+		func(n *corev1.Node) { n.Status.Allocatable[gpuResource] = resource.MustParse("2") }),
+		gpuClass("gpu", ptr.To(gpuResource)), gpuSlice("n1", 3))
 	assignNamesAndUIDs(api)
 	p := pod("p", withRequest(gpuResource, "2"))
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{

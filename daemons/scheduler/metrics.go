@@ -61,12 +61,8 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 				"brought them there.",
 		}, []string{"queue", "event"}),
 	}
-	pending := prometheus.NewDesc(
-		"scheduler_pending_pods",
-		"Pods without a node, by the part of the queue they are in.",
-		[]string{"queue"},
-		nil,
-	)
+	pending := prometheus.NewDesc("scheduler_pending_pods",
+		"Pods without a node, by the part of the queue they are in.", []string{"queue"}, nil)
 	for _, c := range []prometheus.Collector{
 		m.attempts, m.duration, m.algorithm, m.sli, m.attemptsPerPod, m.preemptions, m.victims, m.incomingPods,
 		pendingPods{m, pending},

@@ -128,15 +128,10 @@ func TestPodRequestsAndLimitsAreMetrics(t *testing.T) {
 			"example.com/gpu":  resource.MustParse("1"),
 		}
 	}
-	s.handleAdded(
-		node("n1"),
-		pod("there", withRequest("cpu", "250m"), withRequest("memory", "1Gi"), bounded, withNodeName("n1")),
-		pod("ended", withRequest("cpu", "1"), withNodeName("n1"),
-			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
-		pod("waits", withRequest("cpu", "1500m")),
-		pod("same", withRequest("cpu", "1500m"), bounded),
-		pod("nothing"),
-	)
+	s.handleAdded(node("n1"), pod("there", withRequest("cpu", "250m"), withRequest("memory", "1Gi"), bounded,
+		withNodeName("n1")), pod("ended", withRequest("cpu", "1"), withNodeName("n1"),
+		func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), pod("waits", withRequest("cpu", "1500m")),
+		pod("same", withRequest("cpu", "1500m"), bounded), pod("nothing"))
 	want := `# HELP kube_pod_resource_limit What a pod may use of a resource at most.
 # TYPE kube_pod_resource_limit gauge
 kube_pod_resource_limit{namespace="default",node="",pod="same",priority="0",resource="cpu",scheduler="default-scheduler",unit="cores"} 2

@@ -51,23 +51,11 @@ func refusalReported(t *testing.T, api *fake.Clientset, pod, reason, message str
 
 // A nomination that leads to nothing would reserve the node's resources for ever.
 func TestNominationsEndWhenPreemptionCannotHelp(t *testing.T) {
-	api := startScheduler(
-		t,
-		node("n1"),
-		pod("large", nominated("n1"), withRequest("cpu", "5"), priority(5)),
-		pod("small", withRequest("cpu", "2")),
-	)
+	api := startScheduler(t, node("n1"), pod("large", nominated("n1"), withRequest("cpu", "5"), priority(5)),
+		pod("small", withRequest("cpu", "2")))
 	waitFor(t, nominatedNodeIs(t, api, "large", ""))
-	waitFor(
-		t,
-		refusalReported(
-			t,
-			api,
-			"large",
-			corev1.PodReasonUnschedulable,
-			"preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
-		),
-	)
+	waitFor(t, refusalReported(t, api, "large", corev1.PodReasonUnschedulable,
+		"preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."))
 	waitFor(t, isPlacedOn(t, api, "small", "n1"))
 }
 
@@ -79,46 +67,20 @@ func TestNominationsEndWithoutNodes(t *testing.T) {
 
 func TestNominationsStayIfThePodCannotPreempt(t *testing.T) {
 	never := corev1.PreemptNever
-	api := startScheduler(
-		t,
-		node("n1"),
-		pod(
-			"large",
-			nominated("n1"),
-			withRequest("cpu", "5"),
-			priority(5),
-			func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never },
-		),
-	)
-	waitFor(
-		t,
-		refusalReported(t, api, "large", corev1.PodReasonUnschedulable, "preemption: not eligible due to "+
-			"preemptionPolicy=Never."),
-	)
+	api := startScheduler(t, node("n1"), pod("large", nominated("n1"), withRequest("cpu", "5"), priority(5),
+		func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }))
+	waitFor(t, refusalReported(t, api, "large", corev1.PodReasonUnschedulable,
+		"preemption: not eligible due to preemptionPolicy=Never."))
 	if err := nominatedNodeIs(t, api, "large", "n1")(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestPreemptionReportsTheNominatedNode(t *testing.T) {
-	api := startScheduler(
-		t,
-		node("n1"),
-		pod("a", withNodeName("n1"), withRequest("cpu", "2")),
-		pod("b", withNodeName("n1"), withRequest("cpu", "2")),
-		pod("large", withRequest("cpu", "4"), priority(5)),
-	)
-	waitFor(
-		t,
-		refusalReported(
-			t,
-			api,
-			"large",
-			corev1.PodReasonUnschedulable,
-			"0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node "+
-				"n1, preempting 2 victims",
-		),
-	)
+	api := startScheduler(t, node("n1"), pod("a", withNodeName("n1"), withRequest("cpu", "2")),
+		pod("b", withNodeName("n1"), withRequest("cpu", "2")), pod("large", withRequest("cpu", "4"), priority(5)))
+	waitFor(t, refusalReported(t, api, "large", corev1.PodReasonUnschedulable, "0/1 nodes are available: 1 "+
+		"Insufficient cpu. preemption: found a potential placement for pod on node n1, preempting 2 victims"))
 }
 
 // waitingClaim returns a claim with its class, whose volume is provisioned on the pod's node.

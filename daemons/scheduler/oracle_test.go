@@ -146,16 +146,8 @@ func (s *scene) compareNodes(pod *corev1.Pod) error {
 		case r == nil && v.Plugin != "":
 			return fmt.Errorf("%s: fits, the oracle says %s %v", v.Node, v.Plugin, v.Reasons)
 		case r != nil && (r.Plugin != v.Plugin || !slices.Equal(r.Reasons, v.Reasons) || r.IsFinal != v.IsUnresolvable):
-			return fmt.Errorf(
-				"%s: %s %v (final: %v), the oracle says %s %v (%v)",
-				v.Node,
-				r.Plugin,
-				r.Reasons,
-				r.IsFinal,
-				v.Plugin,
-				v.Reasons,
-				v.IsUnresolvable,
-			)
+			return fmt.Errorf("%s: %s %v (final: %v), the oracle says %s %v (%v)", v.Node, r.Plugin, r.Reasons,
+				r.IsFinal, v.Plugin, v.Reasons, v.IsUnresolvable)
 		case r == nil:
 			fit = append(fit, n)
 			best = max(best, v.Score)
@@ -194,14 +186,8 @@ func (s *scene) compareScores(search *search, fit []*cluster.Node, verdicts []or
 	for i, n := range fit {
 		for _, v := range verdicts {
 			if v.Node == n.Name && v.Score != total[i] {
-				return fmt.Errorf(
-					"%s: score %d of %v, the oracle says %d of %v",
-					n.Name,
-					total[i],
-					by[n.Name],
-					v.Score,
-					v.Scores,
-				)
+				return fmt.Errorf("%s: score %d of %v, the oracle says %d of %v", n.Name, total[i], by[n.Name], v.Score,
+					v.Scores)
 			}
 		}
 	}

@@ -21,18 +21,10 @@ type podResources struct{ m *metrics }
 
 var (
 	podResourceLabels = []string{"namespace", "pod", "node", "scheduler", "priority", "resource", "unit"}
-	podRequestDesc    = prometheus.NewDesc(
-		"kube_pod_resource_request",
-		"What a pod requests of a resource.",
-		podResourceLabels,
-		nil,
-	)
-	podLimitDesc = prometheus.NewDesc(
-		"kube_pod_resource_limit",
-		"What a pod may use of a resource at most.",
-		podResourceLabels,
-		nil,
-	)
+	podRequestDesc    = prometheus.NewDesc("kube_pod_resource_request", "What a pod requests of a resource.",
+		podResourceLabels, nil)
+	podLimitDesc = prometheus.NewDesc("kube_pod_resource_limit", "What a pod may use of a resource at most.",
+		podResourceLabels, nil)
 )
 
 // podResourceMetrics returns the handler that serves podResources.

@@ -115,10 +115,8 @@ func (s *search) areVictimsTerminating() bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(
-		n.Pods,
-		func(p *cluster.Pod) bool { return p.Priority < s.task.Pod.Priority && p.Preempted },
-	)
+	return slices.ContainsFunc(n.Pods,
+		func(p *cluster.Pod) bool { return p.Priority < s.task.Pod.Priority && p.Preempted })
 }
 
 // preemptionBuffers holds lists that are reused for each node.
@@ -221,13 +219,9 @@ func (b budgets) protectedFirst(pods, order []*cluster.Pod) ([]*cluster.Pod, int
 
 // compare returns a negative number if c does less harm than o.
 func (c *preemptionCandidate) compare(o *preemptionCandidate) int {
-	return cmp.Or(
-		cmp.Compare(c.budgetViolations, o.budgetViolations),
-		cmp.Compare(c.victims[0].Priority, o.victims[0].Priority),
-		cmp.Compare(c.prioritySum(), o.prioritySum()),
-		cmp.Compare(len(c.victims), len(o.victims)),
-		cmp.Compare(o.victims[0].Started, c.victims[0].Started),
-	)
+	return cmp.Or(cmp.Compare(c.budgetViolations, o.budgetViolations),
+		cmp.Compare(c.victims[0].Priority, o.victims[0].Priority), cmp.Compare(c.prioritySum(), o.prioritySum()),
+		cmp.Compare(len(c.victims), len(o.victims)), cmp.Compare(o.victims[0].Started, c.victims[0].Started))
 }
 
 // prioritySum returns the sum of the victims' priorities, each shifted to be positive, so that fewer victims are

@@ -59,17 +59,8 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 	active := func(ctx context.Context) error { return newScheduler(api, env.Log, m, settings).run(ctx) }
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return env.ServeHealth(
-			ctx,
-			cfg.BindAddress,
-			cfg.SecurePort,
-			cfg.TLSCertFile,
-			cfg.TLSPrivateKeyFile,
-			cfg.ClientCAFile,
-			cfg.ClientCRLFile,
-			cfg.Profiling,
-			client.NewAccessReviewer(api),
-		)
+		return env.ServeHealth(ctx, cfg.BindAddress, cfg.SecurePort, cfg.TLSCertFile, cfg.TLSPrivateKeyFile,
+			cfg.ClientCAFile, cfg.ClientCRLFile, cfg.Profiling, client.NewAccessReviewer(api))
 	})
 	g.Go(func() error {
 		env.Health.AddReady("started", func() error { return nil }) // a standby is ready to lead
@@ -230,11 +221,8 @@ func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemp
 	}
 	switch {
 	case preemption.Node != nil:
-		message += fmt.Sprintf(
-			" preemption: found a potential placement for pod on node %s, preempting %d victims",
-			preemption.Node.Name,
-			len(preemption.Victims),
-		)
+		message += fmt.Sprintf(" preemption: found a potential placement for pod on node %s, preempting %d victims",
+			preemption.Node.Name, len(preemption.Victims))
 		s.setNomination(it, preemption.Node.Name)
 		s.queue.suspend(pod.UID)
 	case preemption.IsHopeless && pod.Nominated != "":

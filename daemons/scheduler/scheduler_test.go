@@ -122,13 +122,8 @@ func hasEvent(api *fake.Clientset, reason, message string) func() error {
 
 // Proves S16.
 func TestPodsAreScheduledToNodesWithFreeResources(t *testing.T) {
-	api := startScheduler(
-		t,
-		node("n1"),
-		pod("running", withNodeName("n1"), withRequest("cpu", "3")),
-		pod("fits", withRequest("cpu", "1")),
-		pod("waits", withRequest("cpu", "2")),
-	)
+	api := startScheduler(t, node("n1"), pod("running", withNodeName("n1"), withRequest("cpu", "3")),
+		pod("fits", withRequest("cpu", "1")), pod("waits", withRequest("cpu", "2")))
 	waitFor(t, isPlacedOn(t, api, "fits", "n1"))
 	waitFor(t, hasEvent(api, "Scheduled", "Successfully assigned default/fits to n1"))
 	const why = "0/1 nodes are available: 1 Insufficient cpu."
@@ -170,12 +165,8 @@ func TestPodsOfOtherSchedulersAndGatedPodsAreIgnored(t *testing.T) {
 
 // Proves S17.
 func TestHigherPriorityPodsPreemptLowerOnes(t *testing.T) {
-	api := startScheduler(
-		t,
-		node("n1"),
-		pod("lesser", withNodeName("n1"), withRequest("cpu", "4")),
-		pod("important", priority(10), withRequest("cpu", "2")),
-	)
+	api := startScheduler(t, node("n1"), pod("lesser", withNodeName("n1"), withRequest("cpu", "4")),
+		pod("important", priority(10), withRequest("cpu", "2")))
 	waitFor(t, isPlacedOn(t, api, "important", "n1"))
 	waitFor(t, hasEvent(api, "Preempted", "on node n1"))
 	if _, err := api.CoreV1().Pods("default").Get(context.Background(), "lesser", metav1.GetOptions{}); err == nil {

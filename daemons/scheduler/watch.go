@@ -128,14 +128,8 @@ func (s *scheduler) podUpdated(obj any) {
 		s.recordScheduledPod(p)
 	case p.DeletionTimestamp != nil || p.Gated || s.settings.Profile(p.Scheduler) == nil:
 		if s.queue.remove(p.UID) && p.DeletionTimestamp != nil {
-			s.events[p.Scheduler].Record(
-				p.Reference(),
-				nil,
-				corev1.EventTypeWarning,
-				"FailedScheduling",
-				actionScheduling,
-				"skip schedule deleting pod: "+p.Key(),
-			)
+			s.events[p.Scheduler].Record(p.Reference(), nil, corev1.EventTypeWarning, "FailedScheduling",
+				actionScheduling, "skip schedule deleting pod: "+p.Key())
 		}
 		s.queue.setGated(p.UID, p.Gated && p.DeletionTimestamp == nil && s.settings.Profile(p.Scheduler) != nil)
 		s.nominate(p, "")

@@ -48,13 +48,8 @@ const (
 )
 
 func (u *Unreadable) Error() string {
-	return fmt.Sprintf(
-		"StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s revision=%d: %v",
-		u.Key,
-		u.Problem,
-		u.Revision,
-		u.Err,
-	)
+	return fmt.Sprintf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
+		"%s revision=%d: %v", u.Key, u.Problem, u.Revision, u.Err)
 }
 
 // Unwrap returns the underlying error, for package errors.

@@ -123,11 +123,8 @@ func (c *Client) groupsAt(path string) ([]apidiscovery.APIGroupDiscovery, error)
 		return nil, err
 	}
 	if list.Kind != "APIGroupDiscoveryList" {
-		return nil, fmt.Errorf(
-			"read the discovery document of %s: it is of kind %q, not APIGroupDiscoveryList",
-			path,
-			list.Kind,
-		)
+		return nil, fmt.Errorf("read the discovery document of %s: it is of kind %q, not APIGroupDiscoveryList", path,
+			list.Kind)
 	}
 	return list.Items, nil
 }

@@ -48,9 +48,8 @@ type appsClient struct{ rest rest.Interface }
 func (g appsClient) ControllerRevisions(namespace string) Objects[
 	*appsv1.ControllerRevision, *appsv1.ControllerRevisionList,
 ] {
-	return newObjects[*appsv1.ControllerRevision, *appsv1.ControllerRevisionList](
-		g.rest, namespace, "controllerrevisions",
-	)
+	return newObjects[*appsv1.ControllerRevision, *appsv1.ControllerRevisionList](g.rest, namespace,
+		"controllerrevisions")
 }
 
 func (g appsClient) DaemonSets(namespace string) WithStatus[*appsv1.DaemonSet, *appsv1.DaemonSetList] {
@@ -88,9 +87,8 @@ func (c *Clientset) AuthorizationV1() AuthorizationV1 {
 type authorizationClient struct{ rest rest.Interface }
 
 func (g authorizationClient) SubjectAccessReviews() Creator[*authorizationv1.SubjectAccessReview] {
-	return newObjects[*authorizationv1.SubjectAccessReview, *authorizationv1.SubjectAccessReview](
-		g.rest, "", "subjectaccessreviews",
-	)
+	return newObjects[*authorizationv1.SubjectAccessReview, *authorizationv1.SubjectAccessReview](g.rest, "",
+		"subjectaccessreviews")
 }
 
 // AutoscalingV2 implements Interface.
@@ -103,9 +101,8 @@ type autoscalingClient struct{ rest rest.Interface }
 func (g autoscalingClient) HorizontalPodAutoscalers(namespace string) WithStatus[
 	*autoscalingv2.HorizontalPodAutoscaler, *autoscalingv2.HorizontalPodAutoscalerList,
 ] {
-	return newObjects[*autoscalingv2.HorizontalPodAutoscaler, *autoscalingv2.HorizontalPodAutoscalerList](
-		g.rest, namespace, "horizontalpodautoscalers",
-	)
+	return newObjects[*autoscalingv2.HorizontalPodAutoscaler, *autoscalingv2.HorizontalPodAutoscalerList](g.rest,
+		namespace, "horizontalpodautoscalers")
 }
 
 // BatchV1 implements Interface.
@@ -139,17 +136,15 @@ func (g certificatesClient) CertificateSigningRequests() CertificateSigningReque
 func (g certificatesClient) PodCertificateRequests(namespace string) WithStatus[
 	*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList,
 ] {
-	return newObjects[*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList](
-		g.rest, namespace, "podcertificaterequests",
-	)
+	return newObjects[*certificatesv1.PodCertificateRequest, *certificatesv1.PodCertificateRequestList](g.rest,
+		namespace, "podcertificaterequests")
 }
 
 func (g certificatesClient) ClusterTrustBundles() Objects[
 	*certificatesv1.ClusterTrustBundle, *certificatesv1.ClusterTrustBundleList,
 ] {
-	return newObjects[*certificatesv1.ClusterTrustBundle, *certificatesv1.ClusterTrustBundleList](
-		g.rest, "", "clustertrustbundles",
-	)
+	return newObjects[*certificatesv1.ClusterTrustBundle, *certificatesv1.ClusterTrustBundleList](g.rest, "",
+		"clustertrustbundles")
 }
 
 // CoordinationV1 implements Interface.
@@ -195,9 +190,8 @@ func (g coreClient) Nodes() WithStatus[*corev1.Node, *corev1.NodeList] {
 func (g coreClient) PersistentVolumeClaims(namespace string) WithStatus[
 	*corev1.PersistentVolumeClaim, *corev1.PersistentVolumeClaimList,
 ] {
-	return newObjects[*corev1.PersistentVolumeClaim, *corev1.PersistentVolumeClaimList](
-		g.rest, namespace, "persistentvolumeclaims",
-	)
+	return newObjects[*corev1.PersistentVolumeClaim, *corev1.PersistentVolumeClaimList](g.rest, namespace,
+		"persistentvolumeclaims")
 }
 
 func (g coreClient) PersistentVolumes() WithStatus[*corev1.PersistentVolume, *corev1.PersistentVolumeList] {
@@ -211,9 +205,8 @@ func (g coreClient) Pods(namespace string) Pods {
 func (g coreClient) ReplicationControllers(namespace string) WithStatus[
 	*corev1.ReplicationController, *corev1.ReplicationControllerList,
 ] {
-	return newObjects[*corev1.ReplicationController, *corev1.ReplicationControllerList](
-		g.rest, namespace, "replicationcontrollers",
-	)
+	return newObjects[*corev1.ReplicationController, *corev1.ReplicationControllerList](g.rest, namespace,
+		"replicationcontrollers")
 }
 
 func (g coreClient) ResourceQuotas(namespace string) WithStatus[*corev1.ResourceQuota, *corev1.ResourceQuotaList] {
@@ -269,9 +262,8 @@ func (g networkingClient) Ingresses(namespace string) WithStatus[*networkingv1.I
 func (g networkingClient) NetworkPolicies(namespace string) Objects[
 	*networkingv1.NetworkPolicy, *networkingv1.NetworkPolicyList,
 ] {
-	return newObjects[*networkingv1.NetworkPolicy, *networkingv1.NetworkPolicyList](
-		g.rest, namespace, "networkpolicies",
-	)
+	return newObjects[*networkingv1.NetworkPolicy, *networkingv1.NetworkPolicyList](g.rest, namespace,
+		"networkpolicies")
 }
 
 func (g networkingClient) ServiceCIDRs() WithStatus[*networkingv1.ServiceCIDR, *networkingv1.ServiceCIDRList] {
@@ -299,9 +291,8 @@ type policyClient struct{ rest rest.Interface }
 func (g policyClient) PodDisruptionBudgets(namespace string) WithStatus[
 	*policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudgetList,
 ] {
-	return newObjects[*policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudgetList](
-		g.rest, namespace, "poddisruptionbudgets",
-	)
+	return newObjects[*policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudgetList](g.rest, namespace,
+		"poddisruptionbudgets")
 }
 
 // RbacV1 implements Interface.
@@ -339,9 +330,8 @@ func (g resourceClient) ResourceClaims(namespace string) WithStatus[
 func (g resourceClient) ResourceClaimTemplates(namespace string) Objects[
 	*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceClaimTemplateList,
 ] {
-	return newObjects[*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceClaimTemplateList](
-		g.rest, namespace, "resourceclaimtemplates",
-	)
+	return newObjects[*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceClaimTemplateList](g.rest, namespace,
+		"resourceclaimtemplates")
 }
 
 func (g resourceClient) ResourceSlices() Collection[*resourcev1.ResourceSlice, *resourcev1.ResourceSliceList] {
@@ -366,9 +356,8 @@ func (g storageClient) CSINodes() Objects[*storagev1.CSINode, *storagev1.CSINode
 func (g storageClient) CSIStorageCapacities(namespace string) Objects[
 	*storagev1.CSIStorageCapacity, *storagev1.CSIStorageCapacityList,
 ] {
-	return newObjects[*storagev1.CSIStorageCapacity, *storagev1.CSIStorageCapacityList](
-		g.rest, namespace, "csistoragecapacities",
-	)
+	return newObjects[*storagev1.CSIStorageCapacity, *storagev1.CSIStorageCapacityList](g.rest, namespace,
+		"csistoragecapacities")
 }
 
 func (g storageClient) StorageClasses() Objects[*storagev1.StorageClass, *storagev1.StorageClassList] {
@@ -382,9 +371,8 @@ func (g storageClient) VolumeAttachments() WithStatus[*storagev1.VolumeAttachmen
 func (g storageClient) VolumeAttributesClasses() Objects[
 	*storagev1.VolumeAttributesClass, *storagev1.VolumeAttributesClassList,
 ] {
-	return newObjects[*storagev1.VolumeAttributesClass, *storagev1.VolumeAttributesClassList](
-		g.rest, "", "volumeattributesclasses",
-	)
+	return newObjects[*storagev1.VolumeAttributesClass, *storagev1.VolumeAttributesClassList](g.rest, "",
+		"volumeattributesclasses")
 }
 
 // StoragemigrationV1 implements Interface.

@@ -210,12 +210,8 @@ func (c *Client) readAnswer(q request, steps int, heard func(), progress func(Pr
 			}
 		case frameProgress:
 			if reports++; reports > steps {
-				return answer{}, fmt.Errorf(
-					"it reports on more than the %d steps that it was given: the other side does not speak the "+
-						"agent's "+
-						"protocol",
-					steps,
-				)
+				return answer{}, fmt.Errorf("it reports on more than the %d steps that it was given: the other side "+
+					"does not speak the agent's protocol", steps)
 			}
 			beats = 0
 			var p Progress
@@ -256,12 +252,8 @@ func (c *Client) connectionError(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if c.timedOut.Load() {
-		return fmt.Errorf(
-			"%w: nothing has come from it for %s. See to its disks and its memory (journalctl -k there), then apply "+
-				"again",
-			ErrUnresponsive,
-			silenceTimeout,
-		)
+		return fmt.Errorf("%w: nothing has come from it for %s. See to its disks and its memory (journalctl -k "+
+			"there), then apply again", ErrUnresponsive, silenceTimeout)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }

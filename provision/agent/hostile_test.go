@@ -270,9 +270,8 @@ func FuzzClient(f *testing.F) {
 		),
 	)
 	f.Add(begin(frameAnswer, `{"store":{"snapshots":[{"name":"../x"}]}}`))
-	f.Add(
-		append(begin(frameProgress, `{"index":-1,"change":{"name":"\n"}}`), begin(frameAnswer, `{"error":"a\nb"}`)...),
-	)
+	f.Add(append(begin(frameProgress, `{"index":-1,"change":{"name":"\n"}}`),
+		begin(frameAnswer, `{"error":"a\nb"}`)...))
 	f.Add(append(begin(frameData, "(\xb5/\xfd"), begin(frameData, "")...))
 	f.Add([]byte{frameAnswer, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {

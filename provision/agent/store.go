@@ -99,11 +99,7 @@ func sendFrames(h host.Host, from string, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	z, err := zstd.NewWriter(
-		&dataWriter{out},
-		zstd.WithEncoderConcurrency(1),
-		zstd.WithEncoderLevel(zstd.SpeedFastest),
-	)
+	z, err := zstd.NewWriter(&dataWriter{out}, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
 	if err != nil {
 		return err
 	}

@@ -66,12 +66,8 @@ func startTurn(ctx context.Context, h host.Host, t *Turn) (end func(), err error
 	end, err = h.Lock(waits)
 	if err != nil {
 		if r, _ := readRunRecord(h); waits.Err() != nil && ctx.Err() == nil {
-			return nil, fmt.Errorf(
-				"another run%s has been changing this machine for %s: nothing was done here by this one. Apply again "+
-					"when that has ended",
-				r.description(),
-				turnTimeout,
-			)
+			return nil, fmt.Errorf("another run%s has been changing this machine for %s: nothing was done here by "+
+				"this one. Apply again when that has ended", r.description(), turnTimeout)
 		}
 		return nil, fmt.Errorf("wait for this machine's turn: %w", err)
 	}
@@ -93,12 +89,9 @@ func claimTurn(h host.Files, t *Turn) error {
 		return errors.New("another run has cleaned this machine since this run planned: this run makes no changes " +
 			"here. When the other run has ended, plan again")
 	case last.Run != "" && last.Run != t.LastSeen:
-		return fmt.Errorf(
-			"another run%s has changed this machine since this one looked at it, last begun here at %s: nothing more "+
-				"is done here by this one. When that has ended, plan again: what it did was not in this plan",
-			last.description(),
-			last.At.UTC().Format(time.DateTime+" MST"),
-		)
+		return fmt.Errorf("another run%s has changed this machine since this one looked at it, last begun here at %s: "+
+			"nothing more is done here by this one. When that has ended, plan again: what it did was not in this plan",
+			last.description(), last.At.UTC().Format(time.DateTime+" MST"))
 	}
 	text, err := json.Marshal(runRecord{Run: t.Run, Operator: t.Operator, At: time.Now()})
 	if err != nil {

@@ -224,11 +224,8 @@ func readDocker(files map[string][]byte) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	return assemble(
-		files,
-		Descriptor{MediaType: typeManifest, Digest: digestOf(content), Size: int64(len(content))},
-		content,
-	)
+	return assemble(files, Descriptor{MediaType: typeManifest, Digest: digestOf(content), Size: int64(len(content))},
+		content)
 }
 
 func digestOf(content []byte) string {

@@ -8,11 +8,8 @@ import (
 )
 
 func TestWrittenArchivesAreRead(t *testing.T) {
-	archive, err := image.Write(
-		"amd64",
-		[]string{"/pause"},
-		image.File{Path: "/pause", Mode: 0o755, Content: []byte("program")},
-	)
+	archive, err := image.Write("amd64", []string{"/pause"},
+		image.File{Path: "/pause", Mode: 0o755, Content: []byte("program")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,11 +20,8 @@ func TestWrittenArchivesAreRead(t *testing.T) {
 	if len(i.Blobs) != 3 || i.Blobs[2].Digest != i.Target.Digest || len(i.Blobs[2].Labels) != 2 {
 		t.Errorf("config, layer and manifest expected, got %+v", i.Target)
 	}
-	again, err := image.Write(
-		"amd64",
-		[]string{"/pause"},
-		image.File{Path: "/pause", Mode: 0o755, Content: []byte("program")},
-	)
+	again, err := image.Write("amd64", []string{"/pause"},
+		image.File{Path: "/pause", Mode: 0o755, Content: []byte("program")})
 	if err != nil || !bytes.Equal(archive, again) {
 		t.Error("the same files give other bytes")
 	}

@@ -59,10 +59,8 @@ func Write(arch string, entrypoint []string, files ...File) ([]byte, error) {
 		{Path: "index.json", Mode: 0o644, Content: i},
 	}
 	for _, content := range [][]byte{layer, config, m} {
-		out = append(
-			out,
-			File{Path: "blobs/" + strings.Replace(digestOf(content), ":", "/", 1), Mode: 0o644, Content: content},
-		)
+		out = append(out,
+			File{Path: "blobs/" + strings.Replace(digestOf(content), ":", "/", 1), Mode: 0o644, Content: content})
 	}
 	return writeTar(out)
 }

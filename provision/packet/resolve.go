@@ -93,11 +93,8 @@ func (r *Route) resolveNamed(c *Cluster, to string, reachable func(netip.Addr) b
 	who, port, _ := cutPort(to)
 	kind, namespace, name, ok := splitName(who)
 	if !ok {
-		return fmt.Errorf(
-			"%q is not where a packet can go: pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT, node/NAME:PORT "+
-				"or ADDRESS:PORT",
-			to,
-		)
+		return fmt.Errorf("%q is not where a packet can go: pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT, "+
+			"node/NAME:PORT or ADDRESS:PORT", to)
 	}
 	var list []netip.Addr
 	var number uint16

@@ -26,45 +26,27 @@ func (w *Walk) setVerdict(c *Cluster, r *Route, sent SendOutcome, seen []NodeRep
 		w.Verdict = "It arrives: " + r.receiverName(end) + " answers."
 	case r.Protocol == host.UDP && delivered && sent.Outcome == host.OutcomeSilent:
 		w.Arrived = true
-		w.Verdict = fmt.Sprintf(
-			"It reaches %s. Nothing came back, as is usual for a datagram that its receiver does not understand.",
-			end.name(),
-		)
+		w.Verdict = fmt.Sprintf("It reaches %s. Nothing came back, as is usual for a datagram that its "+
+			"receiver does not understand.", end.name())
 	case r.Service != nil && len(r.Ends) == 0:
-		w.Verdict = fmt.Sprintf(
-			"It is %s: service %s/%s has no endpoint that is ready.",
-			stopReason(sent),
-			r.Service.Namespace,
-			r.Service.Name,
-		)
-		w.Reasons = append(
-			w.Reasons,
-			fmt.Sprintf(
-				"kubectl get pods -n %s -l %s shows the pods that it selects",
-				r.Service.Namespace,
-				selectorText(r.Service.Spec.Selector),
-			),
-		)
+		w.Verdict = fmt.Sprintf("It is %s: service %s/%s has no endpoint that is ready.", stopReason(sent),
+			r.Service.Namespace, r.Service.Name)
+		w.Reasons = append(w.Reasons, fmt.Sprintf("kubectl get pods -n %s -l %s shows the pods that it selects",
+			r.Service.Namespace, selectorText(r.Service.Spec.Selector)))
 	case sent.Outcome == host.OutcomeFailed:
 		w.Verdict = "It was not sent: " + sent.Reason + "."
 	case last == nil:
 		w.setUnseenVerdict(r, sent)
 	case w.lastHop(host.KindAccepted) != nil:
 		back := w.lastHop(host.KindAccepted)
-		w.Verdict = fmt.Sprintf(
-			"It reaches %s, which answers; the answer is lost behind %s of %s.",
-			r.receiverName(end),
-			back.Link,
-			back.Node,
-		)
+		w.Verdict = fmt.Sprintf("It reaches %s, which answers; the answer is lost behind %s of %s.",
+			r.receiverName(end), back.Link, back.Node)
 	case delivered && sent.Outcome == host.OutcomeRefused:
 		w.Verdict = fmt.Sprintf("It reaches %s, where nothing listens on port %d.", end.name(), end.At.Port())
 	case delivered:
 		w.Verdict = fmt.Sprintf("It reaches %s, which does not answer.", end.name())
-		w.Reasons = append(
-			w.Reasons,
-			"the program there hangs, or has packet rules before it, or no way back to the sender",
-		)
+		w.Reasons = append(w.Reasons,
+			"the program there hangs, or has packet rules before it, or no way back to the sender")
 	default:
 		w.setStoppedVerdict(c, r, sent, seen, last, end)
 	}
@@ -98,10 +80,8 @@ func (w *Walk) setUnseenVerdict(r *Route, sent SendOutcome) {
 	switch {
 	case r.Sender == "":
 		w.Verdict = "It reaches none of the machines that were watched: it ends between this computer and the cluster."
-		w.Reasons = append(
-			w.Reasons,
-			"a firewall, a missing route to "+r.Target.Addr().String()+", or an address that no machine has taken",
-		)
+		w.Reasons = append(w.Reasons,
+			"a firewall, a missing route to "+r.Target.Addr().String()+", or an address that no machine has taken")
 	case r.Pod == nil:
 		w.Verdict = fmt.Sprintf("It is %s on %s itself, before it leaves any interface.", stopReason(sent), r.Sender)
 		w.Reasons = append(w.Reasons, "packet rules of the machine: nft list ruleset")
@@ -119,47 +99,34 @@ func (w *Walk) setStoppedVerdict(c *Cluster, r *Route, sent SendOutcome, seen []
 		if slices.ContainsFunc(seen, func(s NodeReport) bool { return s.Node == end.Node && s.Error != "" }) {
 			w.Verdict = fmt.Sprintf("It leaves %s by %s. %s could not be asked.", last.Node, last.Link, end.Node)
 		}
-		w.Reasons = append(
-			w.Reasons,
-			"the network between the machines: a firewall, a switch that knows no pods' addresses, a machine that is "+
-				"off",
-		)
+		w.Reasons = append(w.Reasons, "the network between the machines: a firewall, a switch that knows no pods' "+
+			"addresses, a machine that is off")
 		return
 	}
 	if end == nil && last.IsOutgoing && r.Service != nil {
 		w.Verdict = fmt.Sprintf(
-			"It leaves %s by %s, still to the service's address: nothing on %s leads it to an endpoint.",
-			last.Node,
-			last.Link,
-			last.Node,
-		)
+			"It leaves %s by %s, still to the service's address: nothing on %s leads it to an endpoint.", last.Node,
+			last.Link, last.Node)
 		w.Reasons = append(w.Reasons, "kube-proxy's rules are missing there: journalctl -u kube-proxy on "+last.Node)
 		return
 	}
 	if end == nil && last.IsOutgoing {
-		w.Verdict = fmt.Sprintf(
-			"It leaves %s by %s, for an address outside of the cluster, and nothing comes back.",
-			last.Node,
-			last.Link,
-		)
+		w.Verdict = fmt.Sprintf("It leaves %s by %s, for an address outside of the cluster, and nothing comes back.",
+			last.Node, last.Link)
 		return
 	}
 	w.Verdict = fmt.Sprintf("It comes in at %s of %s, and is %s there.", last.Link, last.Node, stopReason(sent))
 	w.addDenyingPolicies(c, r, end)
 	for _, s := range seen {
 		if s.Node == last.Node && end != nil && s.Routes[end.At.Addr().String()] == "" {
-			w.Reasons = append(
-				w.Reasons,
-				fmt.Sprintf("%s has no route to %s: journalctl -u kube-network %s", s.Node, end.At.Addr(), here),
-			)
+			w.Reasons = append(w.Reasons, fmt.Sprintf("%s has no route to %s: journalctl -u kube-network %s", s.Node,
+				end.At.Addr(), here))
 		}
 	}
 	if len(w.Reasons) == 0 {
-		w.Reasons = append(
-			w.Reasons,
+		w.Reasons = append(w.Reasons,
 			"no policy of the API denies it: packet rules of others "+here+" (nft list ruleset), or kube-network's "+
-				"are behind (journalctl -u kube-network)",
-		)
+				"are behind (journalctl -u kube-network)")
 	}
 }
 
@@ -176,35 +143,16 @@ func (w *Walk) addDenyingPolicies(c *Cluster, r *Route, end *End) {
 	for _, e := range ends {
 		receiver := podOf(&e)
 		if r.Pod != nil && r.Source.IsValid() {
-			w.addReason(
-				said,
-				c.deniedBy(
-					r.Pod,
-					receiver,
-					e.At.Addr(),
-					networkingv1.PolicyTypeEgress,
-					receiver,
-					r.Protocol,
-					e.At.Port(),
-				),
-				"isolates pod "+podKey(r.Pod)+" for egress, and nothing lets it send to "+e.name(),
-			)
+			w.addReason(said, c.deniedBy(r.Pod, receiver, e.At.Addr(), networkingv1.PolicyTypeEgress, receiver,
+				r.Protocol, e.At.Port()),
+				"isolates pod "+podKey(r.Pod)+" for egress, and nothing lets it send to "+e.name())
 		}
 		if receiver != nil && (r.Pod == nil || r.Source.IsValid()) {
 			w.addReason(
 				said,
-				c.deniedBy(
-					receiver,
-					r.Pod,
-					r.Source,
-					networkingv1.PolicyTypeIngress,
-					receiver,
-					r.Protocol,
-					e.At.Port(),
-				),
-				"isolates pod "+podKey(
-					receiver,
-				)+" for ingress, and nothing lets "+r.From+" in on port "+fmt.Sprint(
+				c.deniedBy(receiver, r.Pod, r.Source, networkingv1.PolicyTypeIngress, receiver, r.Protocol,
+					e.At.Port()),
+				"isolates pod "+podKey(receiver)+" for ingress, and nothing lets "+r.From+" in on port "+fmt.Sprint(
 					e.At.Port(),
 				),
 			)

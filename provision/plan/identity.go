@@ -63,17 +63,8 @@ func MatchMachines(
 }
 
 func checkName(d config.Machine, address string, k config.Machine) error {
-	return fmt.Errorf(
-		"%s (%s:%d): the machine at %s was applied as %s under the name %q, and is declared with the name %q. A node "+
-			"and a member of the store keep their names: write name = %q in this block. "+
-			"To replace the machine under another name, apply once without the block",
-		d.Address,
-		d.Source.File,
-		d.Source.Line,
-		k.IP,
-		address,
-		k.Name,
-		d.Name,
-		k.Name,
-	)
+	return fmt.Errorf("%s (%s:%d): the machine at %s was applied as %s under the name %q, and is declared with the "+
+		"name %q. A node and a member of the store keep their names: write name = %q in this block. To replace the "+
+		"machine under another name, apply once without the block", d.Address, d.Source.File, d.Source.Line, k.IP,
+		address, k.Name, d.Name, k.Name)
 }

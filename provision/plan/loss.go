@@ -35,26 +35,11 @@ func (p *Plan) CheckProtected(c *config.Cluster, s *state.State) error {
 		declared, ok := c.Machine(m.Address)
 		switch {
 		case ok && declared.PreventDestroy:
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"%s (%s:%d): it says prevent_destroy, and would be %s",
-					m.Address,
-					declared.Source.File,
-					declared.Source.Line,
-					removalVerbs[m.Action],
-				),
-			)
+			errs = append(errs, fmt.Errorf("%s (%s:%d): it says prevent_destroy, and would be %s", m.Address,
+				declared.Source.File, declared.Source.Line, removalVerbs[m.Action]))
 		case !ok && s.Machines[m.Address].Machine.PreventDestroy:
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"%s: it would be %s, and was applied with prevent_destroy. Bring its block back and apply it "+
-						"once without",
-					m.Address,
-					removalVerbs[m.Action],
-				),
-			)
+			errs = append(errs, fmt.Errorf("%s: it would be %s, and was applied with prevent_destroy. Bring its block "+
+				"back and apply it once without", m.Address, removalVerbs[m.Action]))
 		}
 	}
 	return errors.Join(errs...)

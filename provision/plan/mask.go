@@ -47,10 +47,8 @@ func maskFields(diff, secrets []string) []string {
 // maskLines hides all changed lines of a file if one of them contains a secret, because it is unknown which removed
 // lines are the former secret.
 func maskLines(diff, secrets []string) []string {
-	if !slices.ContainsFunc(
-		diff,
-		func(line string) bool { return config.HasSecret(strings.TrimLeft(line, "+- "), secrets) },
-	) {
+	if !slices.ContainsFunc(diff,
+		func(line string) bool { return config.HasSecret(strings.TrimLeft(line, "+- "), secrets) }) {
 		return diff
 	}
 	diff = slices.Clone(diff)

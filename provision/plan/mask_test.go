@@ -10,10 +10,8 @@ import (
 
 func TestSensitiveBooleansAreHiddenOnlyAsWholeValues(t *testing.T) {
 	p := &plan.Plan{Objects: []plan.Object{{Diff: []string{"spec.on: false → true", `data.text: "x" → "it is true"`}}}}
-	if got := p.WithoutSecrets([]string{"true"}).Objects[0].Diff; !slices.Equal(
-		got,
-		[]string{"spec.on: (sensitive) → (sensitive)", `data.text: "x" → "it is true"`},
-	) {
+	if got := p.WithoutSecrets([]string{"true"}).Objects[0].Diff; !slices.Equal(got,
+		[]string{"spec.on: (sensitive) → (sensitive)", `data.text: "x" → "it is true"`}) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -94,12 +94,8 @@ func (p *page) stages(plan *Plan) {
 			p.printSet(` <span class="how">(%s)</span>`, s.describeParallelism())
 			p.print("<div>")
 			for _, address := range s.Machines {
-				p.print(
-					`<a class="box %s" href="#%s">%s</a>`,
-					actions[address],
-					url.PathEscape(anchor(address)),
-					address,
-				)
+				p.print(`<a class="box %s" href="#%s">%s</a>`, actions[address], url.PathEscape(anchor(address)),
+					address)
 			}
 			p.print("</div></li>")
 		}
@@ -126,13 +122,8 @@ func (p *page) machines(machines []Machine) {
 		p.printSet(`<p class="loss">%s</p>`, m.Loss)
 		p.printSet(`<pre>%s</pre>`, m.LastFailure)
 		for _, c := range m.Changes {
-			p.print(
-				`<div><code>%s %s %s</code> <span class="note">%s</span></div>`,
-				string(c.Action),
-				c.Kind,
-				c.Name,
-				c.Note,
-			)
+			p.print(`<div><code>%s %s %s</code> <span class="note">%s</span></div>`, string(c.Action), c.Kind, c.Name,
+				c.Note)
 			p.diff(c.Diff)
 		}
 		p.print("\n</details>")

@@ -10,36 +10,19 @@ import (
 // trusted: one machine or object must not be able to fake lines about others.
 func (p *Plan) withoutControls() *Plan {
 	copied := *p
-	copied.Machines, copied.Objects, copied.Rotations = slices.Clone(
-		p.Machines,
-	), slices.Clone(
-		p.Objects,
-	), slices.Clone(
+	copied.Machines, copied.Objects, copied.Rotations = slices.Clone(p.Machines), slices.Clone(p.Objects), slices.Clone(
 		p.Rotations,
 	)
 	for i := range copied.Machines {
 		m := &copied.Machines[i]
-		m.Address, m.Note, m.LastFailure = config.EscapeLine(
-			m.Address,
-		), config.EscapeIndented(
-			m.Note,
-			continuationIndent,
-		), config.EscapeControls(
-			m.LastFailure,
-		)
+		m.Address, m.Note, m.LastFailure = config.EscapeLine(m.Address), config.EscapeIndented(m.Note,
+			continuationIndent), config.EscapeControls(m.LastFailure)
 		m.Changes = slices.Clone(m.Changes)
 		for j := range m.Changes {
 			c := &m.Changes[j]
-			c.Action, c.Kind, c.Name, c.Note = config.EscapeLine(
-				c.Action,
-			), config.EscapeLine(
+			c.Action, c.Kind, c.Name, c.Note = config.EscapeLine(c.Action), config.EscapeLine(
 				c.Kind,
-			), config.EscapeLine(
-				c.Name,
-			), config.EscapeIndented(
-				c.Note,
-				continuationIndent,
-			)
+			), config.EscapeLine(c.Name), config.EscapeIndented(c.Note, continuationIndent)
 			c.Diff = linesWithoutControls(c.Diff)
 		}
 	}

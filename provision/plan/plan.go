@@ -191,21 +191,14 @@ const SavedFormat = 1
 func (s *Saved) Check(serial int64, now *Plan) error {
 	switch {
 	case s.Format != SavedFormat:
-		return fmt.Errorf(
-			"the plan was saved in format %d, this release knows format %d: plan again",
-			s.Format,
-			SavedFormat,
-		)
+		return fmt.Errorf("the plan was saved in format %d, this release knows format %d: plan again", s.Format,
+			SavedFormat)
 	case s.Serial != serial:
-		return fmt.Errorf(
-			"another run has changed the cluster since the plan was saved (state %d, now %d): plan again",
-			s.Serial,
-			serial,
-		)
+		return fmt.Errorf("another run has changed the cluster since the plan was saved (state %d, now %d): plan again",
+			s.Serial, serial)
 	case s.Fingerprint != now.Fingerprint():
 		return fmt.Errorf(
-			"the world has moved on since the plan was saved: what would be done now is something else. Plan again",
-		)
+			"the world has moved on since the plan was saved: what would be done now is something else. Plan again")
 	}
 	return nil
 }

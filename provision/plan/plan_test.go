@@ -106,10 +106,8 @@ func TestFixedSettingsCannotChange(t *testing.T) {
 	c.Controllers.Choose("node_cidr_mask_size", 25)
 	for _, was := range []state.Fixed{made, earlier} {
 		if err := plan.CheckUnchangeable(c, was); err == nil ||
-			!strings.Contains(
-				err.Error(),
-				"controllers.node_cidr_mask_size was 24 when the cluster was made, and is 25 now",
-			) {
+			!strings.Contains(err.Error(),
+				"controllers.node_cidr_mask_size was 24 when the cluster was made, and is 25 now") {
 			t.Errorf("it changes: %v", err)
 		}
 	}

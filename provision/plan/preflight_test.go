@@ -124,13 +124,8 @@ func TestPreflightFindsObstacles(t *testing.T) {
 		t.Errorf("S28: a mode whose programs are installed: %q", errs)
 	}
 	rhel := host.Facts{IsRoot: true, OS: "rocky 9.4", Survey: host.Survey{OSLike: "rhel centos fedora"}}
-	errs, _ := plan.Preflight(
-		&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeDistribution}},
-		config.Machine{Roles: node},
-		rhel,
-		&state.State{},
-		now,
-	)
+	errs, _ := plan.Preflight(&config.Cluster{Runtime: config.Runtime{Source: config.RuntimeDistribution}},
+		config.Machine{Roles: node}, rhel, &state.State{}, now)
 	if len(errs) != 1 || !strings.Contains(errs[0], "packages are not known") {
 		t.Errorf("packages of another distribution: %q", errs)
 	}
@@ -169,14 +164,8 @@ func TestMachinesAreCompared(t *testing.T) {
 	}
 	errs, warnings := plan.CompareMachines([]plan.MachineFacts{
 		known("machine.a", "x", "1", "a", "10.0.0.1", 1500), known("machine.b", "y", "2", "b", "10.0.0.2", 1500),
-		known(
-			"machine.c",
-			"x",
-			"1",
-			"c",
-			"10.0.0.1",
-			1500,
-		), known("machine.d", "z", "2", "b", "10.0.0.4", 1400), {Address: "machine.e"},
+		known("machine.c", "x", "1", "c", "10.0.0.1",
+			1500), known("machine.d", "z", "2", "b", "10.0.0.4", 1400), {Address: "machine.e"},
 	})
 	for address, want := range map[string]string{"machine.a": "", "machine.b": "", "machine.c": "is the same machine " +
 		"as machine.a", "machine.d": "", "machine.e": ""} {

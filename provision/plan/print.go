@@ -112,10 +112,8 @@ func Number(n int, noun string) string {
 // Summary returns the last line of the printed plan.
 func (p *Plan) Summary() string {
 	if n, _ := p.Count(Skipped); p.IsEmpty() && !p.IsPending && n > 0 {
-		return "No changes in what was looked at, which is as declared. " + Number(
-			n,
-			"machine",
-		) + " skipped, not reached."
+		return "No changes in what was looked at, which is as declared. " + Number(n,
+			"machine") + " skipped, not reached."
 	}
 	if p.IsEmpty() && !p.IsPending && p.IsPartial {
 		return "No changes in what is selected, which is as declared. What -target or -exclude leaves out was not " +

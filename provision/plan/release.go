@@ -56,39 +56,19 @@ func CheckSkew(to host.Release, list []MachineRelease) error {
 		switch {
 		case !known:
 		case u.HasServer && servers && (is-want > serverSkew || want-is > serverSkew):
-			refuse(
-				u,
-				"its API server is of Kubernetes %s, and others would be of %s meanwhile: they may be one minor "+
-					"version apart. Update by way of each minor version between",
-				u.From.Kubernetes,
-				to.Kubernetes,
-			)
+			refuse(u, "its API server is of Kubernetes %s, and others would be of %s meanwhile: they may be one minor "+
+				"version apart. Update by way of each minor version between", u.From.Kubernetes, to.Kubernetes)
 		case u.HasServer && !u.ChangesRelease && is < want &&
 			slices.ContainsFunc(list,
 				func(n MachineRelease) bool { return n.ChangesRelease && n.HasKubelet && !n.HasServer }):
-			refuse(
-				u,
-				"its API server would stay at Kubernetes %s while kubelets go to %s, and no kubelet may be newer "+
-					"than an API server. Update the control plane first, all of it",
-				u.From.Kubernetes,
-				to.Kubernetes,
-			)
+			refuse(u, "its API server would stay at Kubernetes %s while kubelets go to %s, and no kubelet may be "+
+				"newer than an API server. Update the control plane first, all of it", u.From.Kubernetes, to.Kubernetes)
 		case u.HasKubelet && servers && is > want:
-			refuse(
-				u,
-				"its kubelet is of Kubernetes %s and may not be newer than an API server, which would be of %s: "+
-					"bring the nodes there first, with -target",
-				u.From.Kubernetes,
-				to.Kubernetes,
-			)
+			refuse(u, "its kubelet is of Kubernetes %s and may not be newer than an API server, which would be of %s: "+
+				"bring the nodes there first, with -target", u.From.Kubernetes, to.Kubernetes)
 		case u.HasKubelet && servers && want-is > kubeletSkew:
-			refuse(
-				u,
-				"its kubelet is of Kubernetes %s, and may be three minor versions older than an API server, which "+
-					"would be of %s: bring it nearer first",
-				u.From.Kubernetes,
-				to.Kubernetes,
-			)
+			refuse(u, "its kubelet is of Kubernetes %s, and may be three minor versions older than an API server, "+
+				"which would be of %s: bring it nearer first", u.From.Kubernetes, to.Kubernetes)
 		}
 	}
 	return errors.Join(errs...)
@@ -116,14 +96,9 @@ func CheckDowngrade(to host.Release, list []MachineRelease, history []host.Relea
 		shown += fmt.Sprintf(" and %d more", more)
 	}
 	name, was := ReleaseNames(to, from)
-	err := fmt.Errorf(
-		"%s would go back from %s to %s: an older release may not read what a newer one has written, and lacks what "+
-			"it has mended. If that is meant, say so: -allow-downgrade %s",
-		shown,
-		was,
-		name,
-		downgradeArgument(to, from),
-	)
+	err := fmt.Errorf("%s would go back from %s to %s: an older release may not read what a newer one has written, "+
+		"and lacks what it has mended. If that is meant, say so: -allow-downgrade %s", shown, was, name,
+		downgradeArgument(to, from))
 	if allowed != "" {
 		err = fmt.Errorf("%w (-allow-downgrade names %s, and this is another release)", err, allowed)
 	}

@@ -90,12 +90,9 @@ func TestOlderReleasesAreFoundByVersionAndHistory(t *testing.T) {
 		{"commits, never had", b, a, []host.Release{b}, false},
 		{"the same build", b, b, []host.Release{b}, false},
 	} {
-		err := plan.CheckDowngrade(
-			c.to,
+		err := plan.CheckDowngrade(c.to,
 			[]plan.MachineRelease{{Address: "m", From: c.from, ChangesRelease: true}, {Address: "other", From: c.from}},
-			c.history,
-			"",
-		)
+			c.history, "")
 		if (err != nil) != c.older || err != nil && strings.Contains(err.Error(), "other") {
 			t.Errorf("%s: %v", c.name, err)
 		}

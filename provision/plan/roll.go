@@ -79,13 +79,9 @@ func CheckDrain(budget int, ready map[string]string, changed []string) error {
 	if len(broken) < budget {
 		return nil
 	}
-	return fmt.Errorf(
-		"%s not ready (%s), and a rolling change may leave %s without pods at a time: mend that first, or raise "+
-			"max_unavailable in the cluster's roll block",
-		verbFor(len(broken), "node"),
-		strings.Join(broken, ", "),
-		Number(budget, "node"),
-	)
+	return fmt.Errorf("%s not ready (%s), and a rolling change may leave %s without pods at a time: mend that first, "+
+		"or raise max_unavailable in the cluster's roll block", verbFor(len(broken), "node"),
+		strings.Join(broken, ", "), Number(budget, "node"))
 }
 
 func verbFor(n int, noun string) string {
@@ -144,14 +140,9 @@ func CheckRestart(name string, units []string, list []Health) error {
 		}
 		// A store of one or two members, all of them well, cannot be changed without losing its majority.
 		if majority := members/2 + 1; up < majority && (len(broken) > 0 || members > 2) {
-			return fmt.Errorf(
-				"it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). %s",
-				up,
-				members,
-				majority,
-				strings.Join(broken, "; "),
-				adviseRepair(list, "etcd", func(h Health) bool { return h.HasMember && h.Etcd != "" }),
-			)
+			return fmt.Errorf("it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). %s",
+				up, members, majority, strings.Join(broken, "; "), adviseRepair(list, "etcd",
+					func(h Health) bool { return h.HasMember && h.Etcd != "" }))
 		}
 	}
 	if stops("kube-apiserver") && own.API == "" {
@@ -185,25 +176,12 @@ func adviseRepair(list []Health, daemon string, broken func(Health) bool) string
 	}
 	var text []string
 	if len(here) > 0 {
-		text = append(
-			text,
-			fmt.Sprintf(
-				"On %s, which can be logged in to, journalctl -u %s says what is wrong: mend that, and leave it in "+
-					"the configuration",
-				strings.Join(here, ", "),
-				daemon,
-			),
-		)
+		text = append(text, fmt.Sprintf("On %s, which can be logged in to, journalctl -u %s says what is wrong: mend "+
+			"that, and leave it in the configuration", strings.Join(here, ", "), daemon))
 	}
 	if len(away) > 0 {
-		text = append(
-			text,
-			fmt.Sprintf(
-				"Bring %s back; only one that is gone for good is taken out of the configuration, so that the others "+
-					"go on without it",
-				strings.Join(away, ", "),
-			),
-		)
+		text = append(text, fmt.Sprintf("Bring %s back; only one that is gone for good is taken out of the "+
+			"configuration, so that the others go on without it", strings.Join(away, ", ")))
 	}
 	return strings.Join(append(text, "Then apply again"), ". ")
 }

@@ -151,11 +151,8 @@ func removeFormerEtcd(b *builder) {
 	if _, had := b.State.Etcd[b.Machine.Name]; had && (b.isControlPlane() || b.wasControlPlane()) {
 		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
 	}
-	b.add(
-		removeStaticPod("etcd"),
-		&step.RemoveUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"},
-		&step.Absent{Path: etcdData + "/member"},
-	)
+	b.add(removeStaticPod("etcd"), &step.RemoveUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"},
+		&step.Absent{Path: etcdData + "/member"})
 }
 
 // addAPIServer adds the API server.
@@ -163,32 +160,23 @@ func addAPIServer(b *builder) {
 	m, def := b.Machine, config.DefaultAPIServer()
 	cfg := def
 	cfg.AdvertiseAddress = m.IP.String()
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate(
-		"apiserver",
-		certs.ClusterCA,
-		certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)),
-	)
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("apiserver", certs.ClusterCA,
+		certs.APIServer(b.Cluster.Domain, b.Cluster.ServiceIP(1).String(), apiHosts(b.Cluster, m)))
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
 	cfg.EtcdServers = b.etcdServers()
 	cfg.EtcdCAFile = PKI + "/etcd/ca.crt"
 	cfg.EtcdCertFile, cfg.EtcdKeyFile = b.storeClient()
 	cfg.EncryptionProviderConfig = b.configureEncryption()
 	cfg.KubeletCertificateAuthority = PKI + "/ca.crt"
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate(
-		kubeletClient,
-		certs.ClusterCA,
-		certs.APIServerKubeletClient(),
-	)
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = b.certificate(kubeletClient, certs.ClusterCA,
+		certs.APIServerKubeletClient())
 	cfg.ServiceAccountIssuer = "https://kubernetes.default.svc." + b.Cluster.Domain
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{PKI + "/sa.pub"}, PKI+"/sa.key"
 	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{
 		"front-proxy-client",
 	}
-	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate(
-		"front-proxy-client",
-		certs.FrontProxyCA,
-		certs.FrontProxyClient(),
-	)
+	cfg.ProxyClientCertFile, cfg.ProxyClientKeyFile = b.certificate("front-proxy-client", certs.FrontProxyCA,
+		certs.FrontProxyClient())
 	cfg.ServiceClusterIPRange = toStrings(b.Cluster.ServiceCIDRs)
 	if b.hasStaticPods() {
 		cfg.HealthzBindAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(plainHealthPort))
@@ -213,17 +201,9 @@ func addAPIServer(b *builder) {
 		name: "kube-apiserver", description: "Kubernetes API server", startAfter: "etcd.service", hasWatchdog: true,
 		needsProxy: true,
 		exec:       append([]string{b.addDaemon("kube-apiserver")}, config.Args(&cfg, &def)...),
-		reads: append(
-			reads,
-			cfg.TLSCertFile,
-			cfg.ClientCAFile,
-			cfg.EtcdCAFile,
-			cfg.EtcdCertFile,
-			cfg.KubeletClientCertificate,
-			cfg.ServiceAccountKeyFiles[0],
-			cfg.RequestheaderClientCAFile,
-			cfg.ProxyClientCertFile,
-		),
+		reads: append(reads, cfg.TLSCertFile, cfg.ClientCAFile, cfg.EtcdCAFile, cfg.EtcdCertFile,
+			cfg.KubeletClientCertificate, cfg.ServiceAccountKeyFiles[0], cfg.RequestheaderClientCAFile,
+			cfg.ProxyClientCertFile),
 		options: append(append([]string{"CapabilityBoundingSet="}, confinement...), proxy...),
 	}, port: 6443, probePort: plainHealthPort, livePath: "/livez", readyPath: "/readyz", cpu: "250m",
 		image:  bundle.ControlPlaneImage,
@@ -273,11 +253,8 @@ func addControllers(b *builder) {
 		b.add(&step.Absent{Path: schedulerConfig})
 	}
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("scheduler", certs.Daemon("kube-scheduler")), b.apiServers()
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate(
-		"kube-scheduler",
-		certs.ClusterCA,
-		certs.DaemonServer("kube-scheduler", nil),
-	)
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("kube-scheduler", certs.ClusterCA,
+		certs.DaemonServer("kube-scheduler", nil))
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", caCRL
 	b.addComponent(component{service: service{
 		name: "kube-scheduler", description: "Kubernetes scheduler", startAfter: "kube-apiserver.service",
@@ -291,15 +268,10 @@ func addControllers(b *builder) {
 	managerDef := config.DefaultControllerManager()
 	manager := managerDef
 	b.Cluster.Controllers.Over(&manager)
-	manager.Kubeconfig, manager.APIServers = b.kubeconfig(
-		"controller-manager",
-		certs.Daemon("kube-controller-manager"),
-	), b.apiServers()
-	manager.TLSCertFile, manager.TLSPrivateKeyFile = b.certificate(
-		"kube-controller-manager",
-		certs.ClusterCA,
-		certs.DaemonServer("kube-controller-manager", nil),
-	)
+	manager.Kubeconfig, manager.APIServers = b.kubeconfig("controller-manager",
+		certs.Daemon("kube-controller-manager")), b.apiServers()
+	manager.TLSCertFile, manager.TLSPrivateKeyFile = b.certificate("kube-controller-manager", certs.ClusterCA,
+		certs.DaemonServer("kube-controller-manager", nil))
 	manager.ClientCAFile, manager.ClientCRLFile, manager.RootCAFile = PKI+"/ca.crt", caCRL, PKI+"/ca.crt"
 	manager.ClusterCIDR = toStrings(b.Cluster.PodCIDRs)
 	manager.ServiceAccountPrivateKeyFile = PKI + "/sa.key"
@@ -325,11 +297,8 @@ func addMetrics(b *builder) {
 	cfg := def
 	cfg.Kubeconfig, cfg.APIServers = b.kubeconfig("metrics-server", certs.Replica("metrics-server", b.Machine.Name)),
 		b.apiServers()
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate(
-		"metrics-server",
-		certs.ClusterCA,
-		certs.MetricsServer([]string{b.Machine.IP.String()}),
-	)
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile = b.certificate("metrics-server", certs.ClusterCA,
+		certs.MetricsServer([]string{b.Machine.IP.String()}))
 	cfg.ClientCAFile, cfg.ClientCRLFile = PKI+"/ca.crt", apiCRL
 	cfg.RequestheaderClientCAFile, cfg.RequestheaderAllowedNames = PKI+"/front-proxy-ca.crt", []string{
 		certs.FrontProxyClient().CommonName,
@@ -357,8 +326,7 @@ func addVirtualAddress(b *builder) {
 		hasWatchdog: true, health: readyURL(cfg.HealthAddress),
 		exec:  append([]string{b.addDaemon("kube-address")}, config.Args(&cfg, &def)...),
 		reads: []string{cfg.Kubeconfig},
-		options: append(
-			[]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"},
+		options: append([]string{"CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW"},
 			withAddressFamilies(confinement, "AF_NETLINK AF_PACKET")...),
 	})
 }

@@ -81,19 +81,14 @@ func addKubelet(b *builder) {
 	cfg.ClientCRLFile = caCRL
 	cfg.NetworkPolicySocket = config.DefaultNetwork().PolicySocket
 
-	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate(
-		"kubelet",
-		certs.ClusterCA,
-		certs.KubeletServer(m.Name, m.IPs()),
-	)
+	file.TLSCertFile, file.TLSPrivateKeyFile = b.certificate("kubelet", certs.ClusterCA,
+		certs.KubeletServer(m.Name, m.IPs()))
 	file.Authentication.X509.ClientCAFile = PKI + "/ca.crt"
 	file.StaticPodPath = Kubernetes + "/manifests"
 	file.ClusterDNS, file.ClusterDomain = []string{b.Cluster.ServiceIP(10).String()}, b.Cluster.Domain
 	for _, t := range m.Taints {
-		file.RegisterWithTaints = append(
-			file.RegisterWithTaints,
-			config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect},
-		)
+		file.RegisterWithTaints = append(file.RegisterWithTaints,
+			config.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
 	b.addPrivateFile(kubeletConfig, b.renderKubelet(file))
 	b.add(newDirectory(file.StaticPodPath, 0o755), newDirectory(cfg.RootDir, 0o750))

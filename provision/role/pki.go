@@ -109,8 +109,7 @@ func Revocations(in Input) []step.Step {
 			Secret: true},
 	}
 	if in.isControlPlane() {
-		both := append(
-			certs.EncodeRevocations(in.Revoked[certs.ClusterCA]),
+		both := append(certs.EncodeRevocations(in.Revoked[certs.ClusterCA]),
 			certs.EncodeRevocations(in.Revoked[certs.FrontProxyCA])...)
 		list = append(list, &step.File{Path: apiCRL, Content: both, Mode: 0o644, Secret: true})
 		list = append(list, &step.File{Path: etcdCRL, Content: in.Revoked[certs.EtcdCA], Mode: 0o644, Secret: true})

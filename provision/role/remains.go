@@ -115,9 +115,7 @@ func ReadRemains(ctx context.Context, h host.Host) (Remains, error) {
 		}
 	}
 	if r.Member != nil {
-		r.Members, _ = newStore(
-			"https://127.0.0.1:2379",
-		).Members(ctx, h, membersTimeout)
+		r.Members, _ = newStore("https://127.0.0.1:2379").Members(ctx, h, membersTimeout)
 		// The machine's data is useful even if the store does not answer.
 	}
 	return r, nil
@@ -233,10 +231,8 @@ func (r *Remains) readDaemons(h host.Files) error {
 			)
 		}
 	}
-	r.Fixed.Domain = strings.TrimPrefix(
-		cmp.Or(flags["kube-apiserver"]["service-account-issuer"], server.ServiceAccountIssuer),
-		"https://kubernetes.default.svc.",
-	)
+	r.Fixed.Domain = strings.TrimPrefix(cmp.Or(flags["kube-apiserver"]["service-account-issuer"],
+		server.ServiceAccountIssuer), "https://kubernetes.default.svc.")
 	return nil
 }
 

@@ -97,15 +97,8 @@ func render(t *testing.T, steps []step.Step) string {
 // The golden files contain everything that a machine gets, for review.
 // Proves P05.
 func TestStepsOfMachines(t *testing.T) {
-	control, node := machine(
-		"control",
-		"10.0.0.1",
-		config.RoleControlPlane,
-	), machine(
-		"node",
-		"10.0.0.2",
-		config.RoleNode,
-	)
+	control, node := machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2",
+		config.RoleNode)
 	node.Labels = map[string]string{"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/web": ""}
 	node.Taints = []config.Taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}}
 	node.Kubelet.Choose("cgroup_root", "/lab")
@@ -146,15 +139,8 @@ func TestEtcdHasAnOddNumberOfMembersUpToSeven(t *testing.T) {
 
 // A new machine that is declared before a machine with a member does not take over the member.
 func TestMembersStayOnTheirMachines(t *testing.T) {
-	first, second := machine(
-		"first",
-		"10.0.0.1",
-		config.RoleControlPlane,
-	), machine(
-		"second",
-		"10.0.0.2",
-		config.RoleControlPlane,
-	)
+	first, second := machine("first", "10.0.0.1", config.RoleControlPlane), machine("second", "10.0.0.2",
+		config.RoleControlPlane)
 	got := role.EtcdMachines(cluster(first, second), newState("second"))
 	if len(got) != 1 || got[0].Name != "second" {
 		t.Errorf("members %v, want second", got)

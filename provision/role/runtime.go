@@ -111,28 +111,13 @@ func renderContainerdV3(b *builder) string {
 
 // renderContainerdV2 returns the configuration of containerd 1, which distributions have.
 func renderContainerdV2(b *builder) string {
-	return joinLines(
-		"# written by clusterctl",
-		"version = 2",
-		`required_plugins = ["io.containerd.grpc.v1.cri"]`,
-		"",
-		`[plugins."io.containerd.grpc.v1.cri"]`,
-		fmt.Sprintf("sandbox_image = %q", bundle.PauseReference),
-		fmt.Sprintf("restrict_oom_score_adj = %t", !b.Facts.CanAdjustOOM),
-		"",
-		`[plugins."io.containerd.grpc.v1.cri".cni]`,
-		fmt.Sprintf("bin_dir = %q", b.cniBinDir()),
-		`conf_dir = "/etc/cni/net.d"`,
-		"",
-		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]`,
-		`runtime_type = "io.containerd.runc.v2"`,
-		"",
-		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]`,
-		"SystemdCgroup = false",
-		"",
-		`[plugins."io.containerd.grpc.v1.cri".registry]`,
-		fmt.Sprintf("config_path = %q", registryDir),
-	)
+	return joinLines("# written by clusterctl", "version = 2", `required_plugins = ["io.containerd.grpc.v1.cri"]`, "",
+		`[plugins."io.containerd.grpc.v1.cri"]`, fmt.Sprintf("sandbox_image = %q", bundle.PauseReference), fmt.Sprintf(
+			"restrict_oom_score_adj = %t", !b.Facts.CanAdjustOOM), "", `[plugins."io.containerd.grpc.v1.cri".cni]`,
+		fmt.Sprintf("bin_dir = %q", b.cniBinDir()), `conf_dir = "/etc/cni/net.d"`, "",
+		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]`, `runtime_type = "io.containerd.runc.v2"`, "",
+		`[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]`, "SystemdCgroup = false", "",
+		`[plugins."io.containerd.grpc.v1.cri".registry]`, fmt.Sprintf("config_path = %q", registryDir))
 }
 
 // addImages adds the images that do not come from a registry.

@@ -55,10 +55,8 @@ func unitFiles(t *testing.T, c *config.Cluster, m config.Machine) map[string]str
 func checkReaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster) *daemons.Chosen[T]) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		make := func() *config.Cluster {
-			c := cluster(
-				machine("control", "10.0.0.1", config.RoleControlPlane, config.RoleNode),
-				machine("node", "10.0.0.2", config.RoleNode),
-			)
+			c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane, config.RoleNode),
+				machine("node", "10.0.0.2", config.RoleNode))
 			c.ControlPlaneForm, c.Ingress = form, &config.Ingress{}
 			return c
 		}
@@ -92,54 +90,22 @@ func checkReaches[T any](t *testing.T, unit string, def T, into func(*config.Clu
 }
 
 func TestEverySettingReachesItsDaemonAndRestartsNoOther(t *testing.T) {
-	checkReaches(
-		t,
-		"kube-scheduler.service",
-		daemons.DefaultScheduler(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.Scheduler] { return &c.Scheduler },
-	)
-	checkReaches(
-		t,
-		"kube-controller-manager.service",
-		daemons.DefaultControllerManager(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.ControllerManager] { return &c.Controllers },
-	)
-	checkReaches(
-		t,
-		"kubelet.service",
-		daemons.DefaultKubeletSettings(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Kubelet },
-	)
-	checkReaches(
-		t,
-		"kubelet.service",
-		daemons.DefaultKubeletSettings(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Machines[1].Kubelet },
-	)
-	checkReaches(
-		t,
-		"kube-proxy.service",
-		daemons.DefaultProxy(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.Proxy] { return &c.Proxy },
-	)
-	checkReaches(
-		t,
-		"kube-network.service",
-		daemons.DefaultNetwork(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network },
-	)
-	checkReaches(
-		t,
-		"kube-ingress.service",
-		daemons.DefaultIngress(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.Ingress] { return &c.Ingress.Settings },
-	)
-	checkReaches(
-		t,
-		"kube-dns.service",
-		daemons.DefaultDNS(),
-		func(c *config.Cluster) *daemons.Chosen[daemons.DNS] { return &c.DNS.Settings },
-	)
+	checkReaches(t, "kube-scheduler.service", daemons.DefaultScheduler(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Scheduler] { return &c.Scheduler })
+	checkReaches(t, "kube-controller-manager.service", daemons.DefaultControllerManager(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.ControllerManager] { return &c.Controllers })
+	checkReaches(t, "kubelet.service", daemons.DefaultKubeletSettings(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Kubelet })
+	checkReaches(t, "kubelet.service", daemons.DefaultKubeletSettings(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.KubeletSettings] { return &c.Machines[1].Kubelet })
+	checkReaches(t, "kube-proxy.service", daemons.DefaultProxy(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Proxy] { return &c.Proxy })
+	checkReaches(t, "kube-network.service", daemons.DefaultNetwork(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network })
+	checkReaches(t, "kube-ingress.service", daemons.DefaultIngress(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.Ingress] { return &c.Ingress.Settings })
+	checkReaches(t, "kube-dns.service", daemons.DefaultDNS(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.DNS] { return &c.DNS.Settings })
 }
 
 func TestKubeletSettingsOfMachinesOverrideTheClusters(t *testing.T) {
@@ -166,11 +132,8 @@ func TestTheSchedulerReadsItsConfigurationFromAFile(t *testing.T) {
 }
 
 func TestDNSRunsOnTheDeclaredNumberOfMachines(t *testing.T) {
-	c := cluster(
-		machine("control", "10.0.0.1", config.RoleControlPlane),
-		machine("a", "10.0.0.2", config.RoleNode),
-		machine("b", "10.0.0.3", config.RoleNode),
-	)
+	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("a", "10.0.0.2", config.RoleNode),
+		machine("b", "10.0.0.3", config.RoleNode))
 	for replicas, want := range map[int]int{0: 2, 1: 1, 2: 2, 3: 3, 9: 3} {
 		c.DNS.Replicas = replicas
 		if got := role.DNSMachines(c); len(got) != want {
@@ -191,11 +154,8 @@ func TestIngressRunsOnTheSelectedNodes(t *testing.T) {
 	edge := machine("edge", "10.0.0.3", config.RoleNode)
 	edge.SecondIP = netip.MustParseAddr("fd00::3")
 	edge.Labels = map[string]string{"edge": "yes"}
-	c := cluster(
-		machine("control", "10.0.0.1", config.RoleControlPlane),
-		machine("node", "10.0.0.2", config.RoleNode),
-		edge,
-	)
+	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode),
+		edge)
 	for name, want := range map[string][]string{"none": nil, "all": {"node", "edge"}, "labelled": {"edge"}} {
 		c.Ingress = map[string]*config.Ingress{"all": {},
 			"labelled": {NodeSelector: map[string]string{"edge": "yes"}}}[name]

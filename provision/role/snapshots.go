@@ -108,14 +108,8 @@ func addSnapshots(b *builder) {
 	} else {
 		text = append(text, "Persistent=yes") // a snapshot that was due while the machine was off is taken after boot
 	}
-	text = append(
-		text,
-		"RandomizedDelaySec="+formatSeconds(declared.Schedule.Jitter),
-		"AccuracySec=1s",
-		"",
-		"[Install]",
-		"WantedBy=timers.target",
-	)
+	text = append(text, "RandomizedDelaySec="+formatSeconds(declared.Schedule.Jitter), "AccuracySec=1s", "",
+		"[Install]", "WantedBy=timers.target")
 	timer := b.addPrivateFile(step.UnitDir+snapshotTimer, joinLines(text...))
 	b.addUnitStep(&step.Unit{Name: snapshotTimer, Files: append([]string{timer, service}, proxyFiles...)})
 }

@@ -11,15 +11,8 @@ import (
 )
 
 func TestSnapshotsAreTakenByATimerOnMachinesWithAMember(t *testing.T) {
-	control, other := machine(
-		"control",
-		"10.0.0.1",
-		config.RoleControlPlane,
-	), machine(
-		"other",
-		"10.0.0.2",
-		config.RoleControlPlane,
-	)
+	control, other := machine("control", "10.0.0.1", config.RoleControlPlane), machine("other", "10.0.0.2",
+		config.RoleControlPlane)
 	c := cluster(control, other)
 	c.Etcd.Members = 1
 	c.Etcd.Snapshot = &config.Snapshot{
@@ -52,10 +45,8 @@ func TestSnapshotsAreTakenByATimerOnMachinesWithAMember(t *testing.T) {
 		}
 		service, ok := found["file /etc/systemd/system/etcd-snapshot.service"].(*step.File)
 		if !ok ||
-			!strings.Contains(
-				string(service.Content),
-				"ExecStart=/usr/local/bin/etcd snapshot /etc/kubernetes/etcd-snapshots.json\n",
-			) {
+			!strings.Contains(string(service.Content),
+				"ExecStart=/usr/local/bin/etcd snapshot /etc/kubernetes/etcd-snapshots.json\n") {
 			t.Errorf("%s: the service is %v", form, service)
 		}
 		if d, ok := found["directory /srv/snapshots"].(*step.Directory); !ok || d.Mode != 0o700 {

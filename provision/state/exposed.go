@@ -36,10 +36,8 @@ func (s *State) RecordExposure(machine string, now time.Time) {
 		if public != nil {
 			e.Digest = digestOf(public)
 		}
-		if !slices.ContainsFunc(
-			list,
-			func(have Exposed) bool { return have.Name == e.Name && have.Digest == e.Digest },
-		) {
+		if !slices.ContainsFunc(list,
+			func(have Exposed) bool { return have.Name == e.Name && have.Digest == e.Digest }) {
 			list = append(list, e)
 		}
 	}
@@ -65,10 +63,8 @@ func (s *State) DueKeys() (list []Exposed) {
 		var trusted [][]byte
 		switch {
 		case e.IsEncryption():
-			if slices.ContainsFunc(
-				s.Keys.Encryption.Keys,
-				func(k EncryptionKey) bool { return encryptionPrefix+k.ID() == e.Name },
-			) {
+			if slices.ContainsFunc(s.Keys.Encryption.Keys,
+				func(k EncryptionKey) bool { return encryptionPrefix+k.ID() == e.Name }) {
 				list = append(list, e)
 			}
 			continue
@@ -77,10 +73,8 @@ func (s *State) DueKeys() (list []Exposed) {
 		default:
 			trusted = [][]byte{s.CAs[e.Name], s.Rotations[e.Name].Peer}
 		}
-		if slices.ContainsFunc(
-			trusted,
-			func(public []byte) bool { return len(public) > 0 && digestOf(public) == e.Digest },
-		) {
+		if slices.ContainsFunc(trusted,
+			func(public []byte) bool { return len(public) > 0 && digestOf(public) == e.Digest }) {
 			list = append(list, e)
 		}
 	}

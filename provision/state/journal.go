@@ -42,11 +42,8 @@ func OpenJournal(dir string, now time.Time) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the journal's folder: %w", err)
 	}
-	f, err := os.OpenFile(
-		filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+journalSuffix),
-		os.O_CREATE|os.O_WRONLY|os.O_APPEND,
-		0o600,
-	)
+	f, err := os.OpenFile(filepath.Join(dir, now.UTC().Format("2006-01-02T150405.000Z")+journalSuffix),
+		os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("begin the journal: %w", err)
 	}

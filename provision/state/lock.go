@@ -24,10 +24,8 @@ const (
 var ErrLocked = errors.New("another run is under way")
 
 // ErrLost reports that another run took over the lock, because this process did not renew it for a lease.
-var ErrLost = errors.New(
-	"another run has taken the lock, since this one was not heard of for too long; it stops here. Run again when the " +
-		"other has ended",
-)
+var ErrLost = errors.New("another run has taken the lock, since this one was not heard of for too long; it stops " +
+	"here. Run again when the other has ended")
 
 type holder struct {
 	Operator string    `json:"who"`
@@ -85,12 +83,8 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf(
-				"%w: %s, since %s. It ends by itself at %s unless it goes on; -lock-timeout waits for it",
-				ErrLocked,
-				other.Operator,
-				other.Since.Format(time.TimeOnly),
-				other.Expires.Format(time.TimeOnly),
-			)
+				"%w: %s, since %s. It ends by itself at %s unless it goes on; -lock-timeout waits for it", ErrLocked,
+				other.Operator, other.Since.Format(time.TimeOnly), other.Expires.Format(time.TimeOnly))
 		case <-time.After(retryInterval):
 		}
 	}

@@ -22,10 +22,8 @@ func (s *State) LaterSecrets(g host.SecretDigests) (later []string) {
 		later = append(later, "the key that signs service accounts' tokens")
 	}
 	for _, d := range g.Encryption {
-		if !slices.ContainsFunc(
-			slices.Concat(s.Keys.Encryption.Keys, s.Keys.Encryption.Former),
-			func(k EncryptionKey) bool { return host.KeyDigest(k.Secret) == d },
-		) {
+		if !slices.ContainsFunc(slices.Concat(s.Keys.Encryption.Keys, s.Keys.Encryption.Former),
+			func(k EncryptionKey) bool { return host.KeyDigest(k.Secret) == d }) {
 			later = append(later, "a key that values in the store are encrypted with")
 			break
 		}

@@ -89,12 +89,8 @@ func (s Sealer) Open(sealed []byte) ([]byte, error) {
 	}
 	r, err := age.Decrypt(bytes.NewReader(sealed), identity)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"this is not the key that they were sealed with (%s, or %s): %w",
-			s.KeyFile,
-			PassphraseEnv,
-			err,
-		)
+		return nil, fmt.Errorf("this is not the key that they were sealed with (%s, or %s): %w", s.KeyFile,
+			PassphraseEnv, err)
 	}
 	return io.ReadAll(r)
 }
@@ -138,12 +134,8 @@ func (s Sealer) createKeyFile() (*age.X25519Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(
-		f,
-		"# opens the keys of your clusters' states\n# public key: %s\n%s\n",
-		identity.Recipient(),
-		identity,
-	)
+	_, err = fmt.Fprintf(f, "# opens the keys of your clusters' states\n# public key: %s\n%s\n", identity.Recipient(),
+		identity)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}

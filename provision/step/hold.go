@@ -87,12 +87,8 @@ func (s *HoldRelease) awaitConfirmed(ctx context.Context, h host.Host) error {
 			if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return s.withJournal(
-				context.WithoutCancel(ctx),
-				h,
-				ill,
-				fmt.Errorf("it is not well %s after its start: %w", timeout, err),
-			)
+			return s.withJournal(context.WithoutCancel(ctx), h, ill, fmt.Errorf("it is not well %s after its start: %w",
+				timeout, err))
 		}
 	}
 }

@@ -33,20 +33,12 @@ func (s *Membership) Check(ctx context.Context, h host.Host, _ *Walk) (Change, e
 	for _, m := range members {
 		switch {
 		case m.Name == "" && !m.Learner:
-			found = append(
-				found,
-				fmt.Sprintf("etcd counts the member %x at %s, which has never started", m.ID, m.PeerURL),
-			)
+			found = append(found, fmt.Sprintf("etcd counts the member %x at %s, which has never started", m.ID,
+				m.PeerURL))
 		case m.Name != "" && !slices.Contains(s.Allowed, m.Name):
-			found = append(
-				found,
-				fmt.Sprintf(
-					"etcd has the member %s (%x) at %s, and no machine of the control plane has that name",
-					m.Name,
-					m.ID,
-					m.PeerURL,
-				),
-			)
+			found = append(found, fmt.Sprintf(
+				"etcd has the member %s (%x) at %s, and no machine of the control plane has that name", m.Name, m.ID,
+				m.PeerURL))
 		}
 	}
 	for _, name := range s.Required {

@@ -177,14 +177,8 @@ func (s *Upgrade) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	defer cancel()
 	if _, err := runAPT(ctx, h, args...); err != nil {
 		_, again := runAPT(ctx, h, "update") // an archive has only the newest versions, so the lists may be outdated
-		return errors.Join(
-			fmt.Errorf(
-				"upgrade packages: %w. The lists were updated: plan again, and see to dpkg --audit there if this "+
-					"stays",
-				err,
-			),
-			again,
-		)
+		return errors.Join(fmt.Errorf("upgrade packages: %w. The lists were updated: plan again, and see to "+
+			"dpkg --audit there if this stays", err), again)
 	}
 	return nil
 }

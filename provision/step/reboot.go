@@ -55,8 +55,7 @@ func (*Reboot) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		select {
 		case <-ctx.Done():
 			return errors.New(
-				"it was asked to reboot, and is still up: see systemctl list-jobs there for what holds it up",
-			)
+				"it was asked to reboot, and is still up: see systemctl list-jobs there for what holds it up")
 		case <-tick.C:
 		}
 	}

@@ -44,13 +44,8 @@ func (s *AwaitReload) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	if err := retryUntil(ctx, func() error { return h.CheckURL(ctx, s.URL, s.Client) }); err != nil {
-		return fmt.Errorf(
-			"%s does not use %s and goes on with what was there before (journalctl -u %s says why): %w",
-			s.Unit,
-			s.Path,
-			s.Unit,
-			err,
-		)
+		return fmt.Errorf("%s does not use %s and goes on with what was there before (journalctl -u %s says why): %w",
+			s.Unit, s.Path, s.Unit, err)
 	}
 	return nil
 }

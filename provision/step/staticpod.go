@@ -98,11 +98,8 @@ func (s *StaticPod) Apply(ctx context.Context, h host.Host, w *Walk) error {
 		return err
 	}
 	if err := retryUntil(ctx, func() error { return h.CheckURL(ctx, s.URL, s.Client) }); err != nil {
-		return fmt.Errorf(
-			"the static pod %s is not ready (crictl ps -a and journalctl -u kubelet on the machine say why): %w",
-			s.Name,
-			err,
-		)
+		return fmt.Errorf("the static pod %s is not ready (crictl ps -a and journalctl -u kubelet on the "+
+			"machine say why): %w", s.Name, err)
 	}
 	return nil
 }

@@ -151,11 +151,8 @@ func TestDifferencesDoNotShowSecrets(t *testing.T) {
 	if err := h.WriteFile("/k", strings.NewReader("old secret"), 0o600, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	changes, err := step.Check(
-		t.Context(),
-		h,
-		[]step.Step{&step.File{Path: "/k", Content: []byte("new secret"), Mode: 0o600, Secret: true}},
-	)
+	changes, err := step.Check(t.Context(), h,
+		[]step.Step{&step.File{Path: "/k", Content: []byte("new secret"), Mode: 0o600, Secret: true}})
 	if err != nil || strings.Contains(strings.Join(changes[0].Diff, ""), "secret") {
 		t.Errorf("difference %q, %v", changes[0].Diff, err)
 	}

@@ -24,10 +24,7 @@ func TestVersionsOfInstalledProgramsAreCollected(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{"versions/clusterctl.txt", "versions/containerd.txt", "versions/etcd.txt", "versions/runc.txt",
-		"versions/systemd.txt"}; !slices.Equal(
-		got,
-		want,
-	) {
+		"versions/systemd.txt"}; !slices.Equal(got, want) {
 		t.Errorf("files %q", got)
 	}
 	for _, want := range []string{"/usr/bin/containerd --version", "/usr/sbin/runc " +

@@ -39,11 +39,8 @@ func TestEveryFieldOfAConfigurationIsRead(t *testing.T) {
 				for _, name := range field.Names {
 					fields++
 					if name.IsExported() && !read[name.Name] {
-						t.Errorf(
-							"nothing outside hcl/block reads %s.%s: refuse what it is decoded from, or carry it out",
-							spec.Name.Name,
-							name.Name,
-						)
+						t.Errorf("nothing outside hcl/block reads %s.%s: refuse what it is decoded from, or carry "+
+							"it out", spec.Name.Name, name.Name)
 					}
 				}
 			}

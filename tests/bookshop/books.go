@@ -112,9 +112,7 @@ func newCertificate(namespace string) (tls.Certificate, []byte, error) {
 		return tls.Certificate{}, nil, fmt.Errorf("make a certificate: %w", err)
 	}
 	return tls.Certificate{
-			Certificate: [][]byte{der},
-			PrivateKey:  key,
-		}, pem.EncodeToMemory(
-			&pem.Block{Type: "CERTIFICATE", Bytes: der},
-		), nil
+		Certificate: [][]byte{der},
+		PrivateKey:  key,
+	}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }

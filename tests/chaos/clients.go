@@ -76,13 +76,8 @@ func (c *clients) finish(ctx context.Context, all kubernetes.Interface) (relists
 	for _, w := range c.watches {
 		views = append(views, w.views...)
 		relists += len(w.views) - 1
-		fmt.Printf(
-			"watcher of %s: %d views, resumed %d times, longest without a watch %s\n",
-			w.name,
-			len(w.views),
-			w.resumes-1,
-			w.longestGap.Round(time.Millisecond),
-		)
+		fmt.Printf("watcher of %s: %d views, resumed %d times, longest without a watch %s\n", w.name, len(w.views),
+			w.resumes-1, w.longestGap.Round(time.Millisecond))
 	}
 	findings = append(findings, check.Watches(views, c.history.Acknowledged())...)
 	return relists, append(findings, check.Linearizable(c.history.operations, 5*time.Minute)...)
@@ -109,17 +104,9 @@ func reportVerdict(seed uint64, faults int, h *History, relists int, findings []
 			unknown++
 		}
 	}
-	fmt.Printf(
-		"chaos: seed %d: %d faults; %d operations (%d of unknown outcome; longest wait of a client of all servers "+
-			"%s, until %s); %d watches begun again\n",
-		seed,
-		faults,
-		len(h.operations),
-		unknown,
-		h.slowest.Round(time.Millisecond),
-		h.start.Add(h.slowestAt).UTC().Format("15:04:05"),
-		relists,
-	)
+	fmt.Printf("chaos: seed %d: %d faults; %d operations (%d of unknown outcome; longest wait of a client of all "+
+		"servers %s, until %s); %d watches begun again\n", seed, faults, len(h.operations), unknown,
+		h.slowest.Round(time.Millisecond), h.start.Add(h.slowestAt).UTC().Format("15:04:05"), relists)
 	if len(findings) == 0 {
 		fmt.Println("chaos: nothing was found")
 		return nil

@@ -45,11 +45,8 @@ func testMinority(ctx context.Context, name string) error {
 		return what(ctx)
 	}
 	write := func(ctx context.Context) error {
-		_, err := maps.Create(
-			ctx,
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "minority-"}},
-			metav1.CreateOptions{},
-		)
+		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "minority-"}},
+			metav1.CreateOptions{})
 		return err
 	}
 	fails := func(ctx context.Context) error {

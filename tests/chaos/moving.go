@@ -83,11 +83,8 @@ func testMoving(ctx context.Context, name string, t evictionTiming) (err error) 
 		newRepair(c)); err != nil {
 		return err
 	}
-	moved, err := awaitPodsInPlace(
-		ctx,
-		all,
-		func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone },
-	)
+	moved, err := awaitPodsInPlace(ctx, all,
+		func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone })
 	if err != nil {
 		return fmt.Errorf("the pods of %s did not move: %w", gone, err)
 	}
@@ -107,12 +104,8 @@ func testMoving(ctx context.Context, name string, t evictionTiming) (err error) 
 	if err != nil {
 		return err
 	}
-	fmt.Printf(
-		"%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n",
-		stamp(),
-		gone,
-		t.cutDuration,
-	)
+	fmt.Printf("%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n", stamp(), gone,
+		t.cutDuration)
 	if err := (fault.Fault{Kind: fault.Cut, Machines: machineNames.Nodes, Duration: t.cutDuration}).Run(ctx, c.Lab,
 		newRepair(c)); err != nil {
 		return err

@@ -79,14 +79,8 @@ func testRollout(ctx context.Context, name string) (err error) {
 	took := time.Since(began)
 	watching()
 	found := <-findings
-	fmt.Printf(
-		"chaos: %d deployments rolled out in %.1f s under %d rounds of kills; %d times more pods than maxSurge or "+
-			"fewer than maxUnavailable allow\n",
-		rolloutCount,
-		took.Seconds(),
-		kills,
-		len(found),
-	)
+	fmt.Printf("chaos: %d deployments rolled out in %.1f s under %d rounds of kills; %d times more pods than maxSurge "+
+		"or fewer than maxUnavailable allow\n", rolloutCount, took.Seconds(), kills, len(found))
 	if err != nil {
 		found = append(found, fmt.Sprintf("the rollout did not finish: %v", err))
 	}

@@ -100,12 +100,8 @@ func runOnCluster(ctx context.Context, name string, o options) error {
 		r.findings = append(r.findings,
 			check.MissedRequests(client, n, max(0, span-r.severed[machine]), requestInterval)...)
 	}
-	fmt.Printf(
-		"chaos: %d requests, of which %d failed while their machines were broken or otherwise; %d looks\n",
-		requests,
-		len(failures),
-		observer.snapshots,
-	)
+	fmt.Printf("chaos: %d requests, of which %d failed while their machines were broken or otherwise; %d looks\n",
+		requests, len(failures), observer.snapshots)
 	return reportVerdict(o.seed, r.faultsDone, clients.history, relists, r.findings)
 }
 

@@ -32,9 +32,8 @@ WantedBy=multi-user.target
 // startTraffic starts two clients of the workload's Service on every node: one as a unit of the machine and one in a
 // pod. Both start again by themselves after a power cut.
 func startTraffic(ctx context.Context, c *cluster.Cluster) error {
-	service, err := cluster.Output(
-		c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
-	)
+	service, err := cluster.Output(c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o",
+		"jsonpath={.spec.clusterIP}"))
 	if err != nil {
 		return err
 	}
@@ -52,23 +51,15 @@ func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	}
 	for _, name := range machineNames.Nodes {
 		m := c.Lab.Machine(name)
-		cmd := m.SSH(
-			ctx,
-			"root",
-			"systemctl stop chaos-probe 2>/dev/null; rm -f /var/log/chaos-probe; cat >/usr/local/bin/test-web && "+
-				"chmod 755 /usr/local/bin/test-web",
-		)
+		cmd := m.SSH(ctx, "root", "systemctl stop chaos-probe 2>/dev/null; rm -f /var/log/chaos-probe; cat "+
+			">/usr/local/bin/test-web && chmod 755 /usr/local/bin/test-web")
 		cmd.Stdin = strings.NewReader(string(program))
 		if _, err := cluster.Output(cmd); err != nil {
 			return err
 		}
 		unit := fmt.Sprintf(probeUnit, service, requestInterval)
-		cmd = m.SSH(
-			ctx,
-			"root",
-			"cat >/etc/systemd/system/chaos-probe.service && systemctl daemon-reload && systemctl enable --now -q "+
-				"chaos-probe",
-		)
+		cmd = m.SSH(ctx, "root", "cat >/etc/systemd/system/chaos-probe.service && systemctl daemon-reload && "+
+			"systemctl enable --now -q chaos-probe")
 		cmd.Stdin = strings.NewReader(unit)
 		if _, err := cluster.Output(cmd); err != nil {
 			return err
@@ -84,18 +75,8 @@ const probePods = `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name"
     "containers":[{"name":"probe","image":%q,"command":["web","-probe","http://%s/","-every","%s","-log","/log/pod"],"resources":{"requests":{"cpu":"250m","memory":"32Mi"}},"volumeMounts":[{"name":"log","mountPath":"/log"}]}]}}}}`
 
 func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
-	image, err := cluster.Output(
-		c.KubectlCommand(
-			ctx,
-			"get",
-			"deployment",
-			"web",
-			"-n",
-			"shop",
-			"-o",
-			"jsonpath={.spec.template.spec.containers[0].image}",
-		),
-	)
+	image, err := cluster.Output(c.KubectlCommand(ctx, "get", "deployment", "web", "-n", "shop", "-o",
+		"jsonpath={.spec.template.spec.containers[0].image}"))
 	if err != nil {
 		return err
 	}

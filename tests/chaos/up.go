@@ -77,11 +77,8 @@ func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[file] = strings.ReplaceAll(
-			string(text),
-			`user = "admin"`,
-			`user = "root"`,
-		) // the lab's user admin has a password
+		files[file] = strings.ReplaceAll(string(text), `user = "admin"`,
+			`user = "root"`) // the lab's user admin has a password
 	}
 	var list []string
 	for _, m := range append(append([]string{}, machineNames.Control...), machineNames.Nodes...) {

@@ -93,10 +93,8 @@ func (w *Watcher) list(ctx context.Context) error {
 		return err
 	}
 	w.lastRevision = end.revision
-	w.views = append(
-		w.views,
-		check.Watch{Name: fmt.Sprintf("%s/%d", w.name, len(w.views)), From: end.revision, Listed: end.objects},
-	)
+	w.views = append(w.views,
+		check.Watch{Name: fmt.Sprintf("%s/%d", w.name, len(w.views)), From: end.revision, Listed: end.objects})
 	return nil
 }
 
@@ -144,10 +142,8 @@ func (w *Watcher) readEvents(ctx context.Context, stream watch.Interface, goal *
 			}
 			at := revision(object)
 			if e.Type != watch.Bookmark {
-				view.Events = append(
-					view.Events,
-					check.Event{Type: string(e.Type), UID: string(object.UID), Revision: at},
-				)
+				view.Events = append(view.Events,
+					check.Event{Type: string(e.Type), UID: string(object.UID), Revision: at})
 			}
 			w.lastRevision = at
 		}

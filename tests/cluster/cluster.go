@@ -183,14 +183,8 @@ func Output(cmd *exec.Cmd) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return string(
-				out,
-			), fmt.Errorf(
-				"%s: %w: %s",
-				strings.Join(cmd.Args, " "),
-				err,
-				strings.TrimSpace(stderr.String()),
-			)
+		return string(out), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

@@ -62,10 +62,8 @@ func TestHealthEndpointsAnswerByCheck(t *testing.T) {
 			t.Errorf("%s?verbose: %s", path, a.raw)
 		}
 	}
-	if a := c.mustAnswer(t, 200, get("/readyz?verbose&exclude=etcd")); !strings.Contains(
-		string(a.raw),
-		"[+]etcd excluded: ok",
-	) {
+	if a := c.mustAnswer(t, 200, get("/readyz?verbose&exclude=etcd")); !strings.Contains(string(a.raw),
+		"[+]etcd excluded: ok") {
 		t.Errorf("excluded: %s", a.raw)
 	}
 	c.mustAnswer(t, 200, get("/readyz/etcd"))

@@ -35,17 +35,10 @@ func TestAnswersHaveTheTextsOfUpstream(t *testing.T) {
 	}
 	c.mustAnswer(t, 404, get("/api/v1//namespaces"))
 	c.mustAnswer(t, 404, get("/api//v1"))
-	review := post(
-		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-		object{"spec": object{"resourceAttributes": object{"verb": "get", "resource": "pods"}}},
-	)
-	c.mustRefuse(
-		t,
-		review.withAccept("application/json;as=Table;v=v1;g=meta.k8s.io"),
-		406,
-		"NotAcceptable",
-		"only the following media types are accepted: application/json",
-	)
+	review := post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		object{"spec": object{"resourceAttributes": object{"verb": "get", "resource": "pods"}}})
+	c.mustRefuse(t, review.withAccept("application/json;as=Table;v=v1;g=meta.k8s.io"), 406, "NotAcceptable",
+		"only the following media types are accepted: application/json")
 	c.mustAnswer(t, 201, review.withAccept("application/json;as=Table;v=v1;g=meta.k8s.io, application/json"))
 	r := c.mustAnswer(t, 200, get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes"))
 	if r.textAt("status.conditions.0.type") != "Ready" || r.textAt("status.conditions.0.status") != "True" ||
@@ -72,15 +65,8 @@ func TestOwnersAreAppliedByTheirUIDs(t *testing.T) {
 	if list, _ := both.valueAt("metadata.ownerReferences").([]any); len(list) != 2 {
 		t.Errorf("two managers' owners: %v", both.valueAt("metadata.ownerReferences"))
 	}
-	left := c.mustAnswer(
-		t,
-		200,
-		patch(
-			path+"?fieldManager=one",
-			"apply-patch+yaml",
-			object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c"}},
-		),
-	)
+	left := c.mustAnswer(t, 200, patch(path+"?fieldManager=one", "apply-patch+yaml",
+		object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c"}}))
 	if list, _ := left.valueAt("metadata.ownerReferences").([]any); len(list) != 1 ||
 		left.textAt("metadata.ownerReferences.0.uid") != "b" {
 		t.Errorf("one manager's owner: %v", left.valueAt("metadata.ownerReferences"))

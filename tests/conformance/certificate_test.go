@@ -73,21 +73,15 @@ func TestIssuedCertificatesDoNotChange(t *testing.T) {
 	chain := coded("Subject: somebody\n" + string(leaf.Cert) + "\nSubject: signer\n" + string(ca.Cert))
 	o = c.mustAnswer(t, 200, put(path+"/status", withValue(o, "status.certificate", chain))).obj
 	for _, other := range []any{coded(string(leaf.Cert)), nil} {
-		c.mustRefuse(
-			t,
-			put(path+"/status", withValue(o, "status.certificate", other)),
-			422,
-			"Invalid",
-			"updates may not modify existing certificate content",
-		)
+		c.mustRefuse(t, put(path+"/status", withValue(o, "status.certificate", other)), 422, "Invalid",
+			"updates may not modify existing certificate content")
 	}
 	same := c.mustAnswer(t, 200, put(path+"/status", withValue(o, "metadata.labels", object{"a": "b"})))
 	if same.textAt("status.certificate") != chain {
 		t.Errorf("the certificate is %s", same.textAt("status.certificate"))
 	}
 	if a := c.mustAnswer(t, 200, put(path, withValue(same.obj, "status.certificate", coded("none")))); a.textAt(
-		"status.certificate",
-	) != chain {
+		"status.certificate") != chain {
 		t.Errorf("a plain write changed the certificate: %s", a.raw)
 	}
 
@@ -95,9 +89,7 @@ func TestIssuedCertificatesDoNotChange(t *testing.T) {
 	o, path = request()
 	if a := c.mustAnswer(t, 200, put(path+"/approval",
 		withValue(withValue(o, "status.conditions", decisionConditions("Approved")), "status.certificate",
-			chain))); a.valueAt(
-		"status.certificate",
-	) != nil {
+			chain))); a.valueAt("status.certificate") != nil {
 		t.Errorf("an approval brought a certificate: %s", a.raw)
 	}
 }
@@ -140,10 +132,8 @@ func TestApprovalDecisionsDoNotChange(t *testing.T) {
 	o, path := request()
 	o = c.mustAnswer(t, 200, put(path+"/approval",
 		withValue(o, "status.conditions", decisionConditions("Approved")))).obj
-	forged := append(
-		decisionConditions("Failed"),
-		object{"type": "Approved", "status": "True", "reason": "Forged", "message": "M"},
-	)
+	forged := append(decisionConditions("Failed"),
+		object{"type": "Approved", "status": "True", "reason": "Forged", "message": "M"})
 	a := c.mustAnswer(t, 200, put(path+"/status", withValue(o, "status.conditions", forged)))
 	if a.textAt("status.conditions.0.type") != "Failed" || a.textAt("status.conditions.1.reason") != "R" {
 		t.Errorf("conditions are %v", a.valueAt("status.conditions"))

@@ -125,11 +125,8 @@ func (d *differenceCase) checkAnswer(t *testing.T, s *subject, way string) {
 		d.mustCauses(t, a)
 	}
 	if want := warningHeaders(d.Warnings); !slices.Equal(want, sortedCopy(a.header.Values("Warning"))) {
-		t.Errorf(
-			"warnings\n%s\nwant\n%s",
-			strings.Join(sortedCopy(a.header.Values("Warning")), "\n"),
-			strings.Join(want, "\n"),
-		)
+		t.Errorf("warnings\n%s\nwant\n%s", strings.Join(sortedCopy(a.header.Values("Warning")), "\n"),
+			strings.Join(want, "\n"))
 	}
 	for path, want := range d.Makes {
 		if got := a.valueAt(path); !reflect.DeepEqual(got, want) {
@@ -191,23 +188,13 @@ func TestVolumePhaseIsTimed(t *testing.T) {
 		t.Fatalf("a new volume: %v", made.valueAt("status"))
 	}
 	const status = "/api/v1/persistentvolumes/timed/status"
-	answer := c.mustAnswer(
-		t,
-		200,
-		patch(
-			status,
-			"merge-patch+json",
-			object{"status": object{"phase": "Available", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}},
-		),
-	)
+	answer := c.mustAnswer(t, 200, patch(status, "merge-patch+json",
+		object{"status": object{"phase": "Available", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}}))
 	if answer.textAt("status.lastPhaseTransitionTime") != "2020-01-01T00:00:00Z" {
 		t.Errorf("told: %v", answer.valueAt("status"))
 	}
-	kept := c.mustAnswer(
-		t,
-		200,
-		patch(status, "merge-patch+json", object{"status": object{"message": "m", "lastPhaseTransitionTime": nil}}),
-	)
+	kept := c.mustAnswer(t, 200, patch(status, "merge-patch+json",
+		object{"status": object{"message": "m", "lastPhaseTransitionTime": nil}}))
 	if kept.textAt("status.lastPhaseTransitionTime") != "2020-01-01T00:00:00Z" {
 		t.Errorf("the same phase: %v", kept.valueAt("status"))
 	}

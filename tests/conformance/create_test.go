@@ -14,15 +14,8 @@ func hasGeneration(o object) bool { return valueAt(o, "metadata.generation") != 
 func testCreate(t *testing.T, s *subject) {
 	o, _ := s.newObject()
 	// The server ignores a client's values of fields that it sets itself.
-	o = withValue(
-		withValue(
-			withValue(o, "metadata.uid", "00000000-0000-0000-0000-000000000000"),
-			"metadata.creationTimestamp",
-			"2001-01-01T00:00:00Z",
-		),
-		"metadata.generation",
-		77,
-	)
+	o = withValue(withValue(withValue(o, "metadata.uid", "00000000-0000-0000-0000-000000000000"),
+		"metadata.creationTimestamp", "2001-01-01T00:00:00Z"), "metadata.generation", 77)
 	a := s.mustAnswer(t, 201, post(s.collection()+"?fieldManager=somebody", o))
 	if a.textAt("apiVersion") != s.Version || a.textAt("kind") != s.Kind || a.textAt("metadata.name") != objectName(o) {
 		t.Errorf("it is %s %s %s", a.textAt("apiVersion"), a.textAt("kind"), a.textAt("metadata.name"))
@@ -171,14 +164,8 @@ func testInvalidMetadata(t *testing.T, s *subject) {
 	if s.Namespaced {
 		s.mustRefuse(t, post(s.collection(), withValue(o, "metadata.namespace", "elsewhere")), 400, "BadRequest",
 			"the namespace of the provided object does not match the namespace sent on the request")
-		s.mustRefuse(
-			t,
-			post(s.namespacePath("nowhere"),
-				withValue(s.newNamed("nowhere", objectName(o)), "metadata.namespace", "nowhere")),
-			404,
-			"NotFound",
-			`namespaces "nowhere" not found`,
-		)
+		s.mustRefuse(t, post(s.namespacePath("nowhere"), withValue(s.newNamed("nowhere", objectName(o)),
+			"metadata.namespace", "nowhere")), 404, "NotFound", `namespaces "nowhere" not found`)
 		s.mustRefuse(t, post(s.allPath(), o), 405, "MethodNotAllowed", "")
 	}
 }
@@ -215,13 +202,8 @@ func testCreateDryRun(t *testing.T, s *subject) {
 		t.Errorf("tried: %s", a.raw)
 	}
 	s.mustRefuse(t, get("%s", path), 404, "NotFound", "not found")
-	bad := s.mustRefuse(
-		t,
-		post(s.collection()+"?dryRun=Some", o),
-		422,
-		"Invalid",
-		`dryRun: Unsupported value: ["Some"]: supported values: "All"`,
-	)
+	bad := s.mustRefuse(t, post(s.collection()+"?dryRun=Some", o), 422, "Invalid",
+		`dryRun: Unsupported value: ["Some"]: supported values: "All"`)
 	if bad.textAt("details.kind") != "CreateOptions" || bad.textAt("details.group") != "meta.k8s.io" {
 		t.Errorf("details %v", bad.valueAt("details"))
 	}
@@ -248,33 +230,18 @@ func testFieldValidation(t *testing.T, s *subject) {
 			}
 		}
 	}
-	a := s.mustRefuse(
-		t,
-		post(s.collection()+"?fieldValidation=Strict", unknown()),
-		400,
-		"BadRequest",
-		`strict decoding error: unknown field "metadata.neither", unknown field "nobodyKnows"`,
-	)
+	a := s.mustRefuse(t, post(s.collection()+"?fieldValidation=Strict", unknown()), 400, "BadRequest",
+		`strict decoding error: unknown field "metadata.neither", unknown field "nobodyKnows"`)
 	if !strings.Contains(a.textAt("message"), s.Kind+` in version "`) ||
 		!strings.Contains(a.textAt("message"), "cannot be handled as a "+s.Kind) {
 		t.Errorf("message %q", a.textAt("message"))
 	}
 	o, _ := s.newObject()
 	twice := strings.Replace(string(encode(o)), `"metadata":{`, `"metadata":{"name":"first",`, 1)
-	s.mustRefuse(
-		t,
-		post(s.collection()+"?fieldValidation=Strict", twice),
-		400,
-		"BadRequest",
-		`duplicate field "metadata.name"`,
-	)
-	s.mustRefuse(
-		t,
-		post(s.collection()+"?fieldValidation=Wild", o),
-		422,
-		"Invalid",
-		`fieldValidation: Unsupported value: "Wild": supported values: "", "Ignore", "Strict", "Warn"`,
-	)
+	s.mustRefuse(t, post(s.collection()+"?fieldValidation=Strict", twice), 400, "BadRequest",
+		`duplicate field "metadata.name"`)
+	s.mustRefuse(t, post(s.collection()+"?fieldValidation=Wild", o), 422, "Invalid",
+		`fieldValidation: Unsupported value: "Wild": supported values: "", "Ignore", "Strict", "Warn"`)
 }
 
 func testInvalidBodies(t *testing.T, s *subject) {
@@ -285,33 +252,18 @@ func testInvalidBodies(t *testing.T, s *subject) {
 	s.mustRefuse(t, post(s.collection(), "{"), 400, "BadRequest", "")
 	s.mustRefuse(t, post(s.collection(), `{"metadata":7}`), 400, "BadRequest", "")
 	s.mustRefuse(t, post(s.collection(), "[]"), 400, "BadRequest", "")
-	a := s.mustRefuse(
-		t,
-		call{method: "POST", path: s.collection(), body: encode(o), contentType: "text/csv"},
-		415,
-		"UnsupportedMediaType",
-		"the body of the request was in an unknown format - accepted media types include:",
-	)
+	a := s.mustRefuse(t, call{method: "POST", path: s.collection(), body: encode(o), contentType: "text/csv"}, 415,
+		"UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types include:")
 	if !strings.Contains(a.textAt("message"), "application/json") ||
 		!strings.Contains(a.textAt("message"), "application/yaml") {
 		t.Errorf("message %q", a.textAt("message"))
 	}
-	s.mustRefuse(
-		t,
-		post(s.collection(), o).withAccept("text/csv"),
-		406,
-		"NotAcceptable",
+	s.mustRefuse(t, post(s.collection(), o).withAccept("text/csv"), 406, "NotAcceptable",
 		"only the following media types are accepted: application/json, application/yaml, "+
-			"application/vnd.kubernetes.protobuf",
-	)
+			"application/vnd.kubernetes.protobuf")
 	long := strings.Repeat("m", 129)
-	s.mustRefuse(
-		t,
-		post(s.collection()+"?fieldManager="+long, o),
-		422,
-		"Invalid",
-		"fieldManager: Too long: may not be more than 128 bytes",
-	)
+	s.mustRefuse(t, post(s.collection()+"?fieldManager="+long, o), 422, "Invalid",
+		"fieldManager: Too long: may not be more than 128 bytes")
 }
 
 // A pod's selectors include the labels of label keys from its creation on, also when its labels change later.
@@ -364,16 +316,8 @@ func TestMatchLabelKeysAreMergedIntoSelectors(t *testing.T) {
 			t.Errorf("%s: %v", where, got)
 		}
 	}
-	twice := withValue(
-		withValue(pod, "metadata.name", "twice"),
-		"spec.topologySpreadConstraints",
-		[]any{withValue(spread, "labelSelector", object{"matchLabels": object{"hash": "1"}})},
-	)
-	c.mustRefuse(
-		t,
-		post(path, twice),
-		422,
-		"Invalid",
-		`spec.topologySpreadConstraints[0][0]: Invalid value: "hash": exists in both matchLabelKeys and labelSelector`,
-	)
+	twice := withValue(withValue(pod, "metadata.name", "twice"), "spec.topologySpreadConstraints",
+		[]any{withValue(spread, "labelSelector", object{"matchLabels": object{"hash": "1"}})})
+	c.mustRefuse(t, post(path, twice), 422, "Invalid",
+		`spec.topologySpreadConstraints[0][0]: Invalid value: "hash": exists in both matchLabelKeys and labelSelector`)
 }

@@ -85,23 +85,13 @@ func testDeletePreconditions(t *testing.T, s *subject) {
 			o,
 		)+"). The object might have been modified",
 	)
-	bad := s.mustRefuse(
-		t,
-		remove(path+"?propagationPolicy=Wild", nil),
-		422,
-		"Invalid",
-		`propagationPolicy: Unsupported value: "Wild": supported values: "Foreground", "Background", "Orphan", "nil"`,
-	)
+	bad := s.mustRefuse(t, remove(path+"?propagationPolicy=Wild", nil), 422, "Invalid",
+		`propagationPolicy: Unsupported value: "Wild": supported values: "Foreground", "Background", "Orphan", "nil"`)
 	if bad.textAt("details.kind") != "DeleteOptions" || bad.textAt("details.group") != "meta.k8s.io" {
 		t.Errorf("details %v", bad.valueAt("details"))
 	}
-	s.mustRefuse(
-		t,
-		remove(path, object{"propagationPolicy": "Orphan", "orphanDependents": true}),
-		422,
-		"Invalid",
-		"orphanDependents and deletionPropagation cannot be both set",
-	)
+	s.mustRefuse(t, remove(path, object{"propagationPolicy": "Orphan", "orphanDependents": true}), 422, "Invalid",
+		"orphanDependents and deletionPropagation cannot be both set")
 	s.mustRefuse(t, remove(path+"?dryRun=Some", nil), 422, "Invalid", "dryRun: Unsupported value")
 	s.mustRefuse(t, remove(path+"?gracePeriodSeconds=x", nil), 400, "BadRequest", "")
 	s.mustRefuse(t, remove(path, "{"), 400, "BadRequest", "")
@@ -125,13 +115,8 @@ func testDeleteWithFinalizers(t *testing.T, s *subject) {
 			// No finalizer can be added to an object that is being deleted. The test sends a patch, because the server
 			// may be writing the object's status.
 			more := object{"metadata": object{"finalizers": append(list, "example.com/more")}}
-			s.mustRefuse(
-				t,
-				patch(path, "merge-patch+json", more),
-				422,
-				"Invalid",
-				"no new finalizers can be added if the object is being deleted",
-			)
+			s.mustRefuse(t, patch(path, "merge-patch+json", more), 422, "Invalid",
+				"no new finalizers can be added if the object is being deleted")
 		}
 		s.deleteWithFinalizers(t, path)
 	}
@@ -141,15 +126,8 @@ func testDeleteWithFinalizers(t *testing.T, s *subject) {
 	if held.textAt("metadata.deletionTimestamp") == "" || held.valueAt("metadata.deletionGracePeriodSeconds") != 0.0 {
 		t.Errorf("held %v", held.valueAt("metadata"))
 	}
-	stays := s.mustAnswer(
-		t,
-		200,
-		patch(
-			path,
-			"merge-patch+json",
-			object{"metadata": object{"annotations": object{"a": "b"}, "deletionTimestamp": nil}},
-		),
-	)
+	stays := s.mustAnswer(t, 200, patch(path, "merge-patch+json",
+		object{"metadata": object{"annotations": object{"a": "b"}, "deletionTimestamp": nil}}))
 	if stays.textAt("metadata.deletionTimestamp") != held.textAt("metadata.deletionTimestamp") {
 		t.Errorf("a deletion was taken back: %v", stays.valueAt("metadata"))
 	}
@@ -175,11 +153,8 @@ func testDeleteCollection(t *testing.T, s *subject) {
 		t.Fatalf("a dry run left %v", objectNames(left.itemList()))
 	}
 	first := s.mustAnswer(t, 200, remove(all+"&dryRun=All&limit=2", nil))
-	rest := s.mustAnswer(
-		t,
-		200,
-		remove(all+"&dryRun=All&limit=2&continue="+url.QueryEscape(first.textAt("metadata.continue")), nil),
-	)
+	rest := s.mustAnswer(t, 200,
+		remove(all+"&dryRun=All&limit=2&continue="+url.QueryEscape(first.textAt("metadata.continue")), nil))
 	if !slices.Equal(objectNames(first.itemList()), made[:2]) ||
 		!slices.Equal(objectNames(rest.itemList()), made[2:]) ||
 		rest.textAt("metadata.continue") != "" {
@@ -202,11 +177,6 @@ func testDeleteCollection(t *testing.T, s *subject) {
 		}
 	}
 	s.mustRefuse(t, remove(s.collection()+"?labelSelector=a%20b", nil), 400, "BadRequest", "")
-	s.mustRefuse(
-		t,
-		remove(s.collection()+"?propagationPolicy=Wild", nil),
-		422,
-		"Invalid",
-		"propagationPolicy: Unsupported value",
-	)
+	s.mustRefuse(t, remove(s.collection()+"?propagationPolicy=Wild", nil), 422, "Invalid",
+		"propagationPolicy: Unsupported value")
 }

@@ -79,13 +79,8 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 		a := c.mustAnswer(t, 200, get("%s", address))
 		if a.textAt("openapi") == "" || !strings.Contains(a.header.Get("Cache-Control"), "immutable") ||
 			a.header.Get("ETag") == "" {
-			t.Errorf(
-				"%s: %s, cached %q, tag %q",
-				name,
-				a.textAt("openapi"),
-				a.header.Get("Cache-Control"),
-				a.header.Get("ETag"),
-			)
+			t.Errorf("%s: %s, cached %q, tag %q", name, a.textAt("openapi"), a.header.Get("Cache-Control"),
+				a.header.Get("ETag"))
 		}
 		again := get("/openapi/v3/%s", name)
 		again.header = map[string][]string{"If-None-Match": {a.header.Get("ETag")}}
@@ -134,11 +129,7 @@ func TestOpenAPIDescribesEveryKind(t *testing.T) {
 	var document openapi_v2.Document
 	if err := proto.Unmarshal(binary.raw, &document); err != nil || document.Swagger != "2.0" ||
 		len(document.Paths.GetPath()) == 0 {
-		t.Errorf(
-			"version 2 in protobuf is of version %q with %d paths: %v",
-			document.Swagger,
-			len(document.Paths.GetPath()),
-			err,
-		)
+		t.Errorf("version 2 in protobuf is of version %q with %d paths: %v", document.Swagger,
+			len(document.Paths.GetPath()), err)
 	}
 }

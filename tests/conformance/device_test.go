@@ -29,24 +29,12 @@ func TestDeviceAdminAccessNeedsALabelledNamespace(t *testing.T) {
 	const refusal = "admin access to devices requires the `" + label + ": true` label on the containing namespace"
 	c.mustRefuse(t, post(claims, claim("a", true)), 422, "Invalid", refusal)
 	plain := c.mustAnswer(t, 201, post(claims, claim("plain", false))).obj
-	c.mustRefuse(
-		t,
-		put(claims+"/plain/status", allocated(plain, result(object{"adminAccess": true}))),
-		422,
-		"Invalid",
-		refusal,
-	)
+	c.mustRefuse(t, put(claims+"/plain/status", allocated(plain, result(object{"adminAccess": true}))), 422, "Invalid",
+		refusal)
 	// Admission reads the server's cache. A read returns after the cache has reached the write.
 	labelled := func(value any) {
-		c.mustAnswer(
-			t,
-			200,
-			patch(
-				"/api/v1/namespaces/"+ns,
-				"merge-patch+json",
-				object{"metadata": object{"labels": object{label: value}}},
-			),
-		)
+		c.mustAnswer(t, 200, patch("/api/v1/namespaces/"+ns, "merge-patch+json",
+			object{"metadata": object{"labels": object{label: value}}}))
 		c.mustAnswer(t, 200, get("/api/v1/namespaces/"+ns))
 	}
 	for _, value := range []string{"True", "yes", ""} {
@@ -84,35 +72,15 @@ func TestDeviceAdminAccessNeedsALabelledNamespace(t *testing.T) {
 	const share = "12345678-1234-1234-1234-123456789abc"
 	device["shareID"] = share
 	reports := func(devices ...any) object {
-		return withValue(
-			withValue(allocated(plain, result(object{"shareID": share})), "status.devices", devices),
-			"metadata.resourceVersion",
-			"",
-		)
+		return withValue(withValue(allocated(plain, result(object{"shareID": share})), "status.devices", devices),
+			"metadata.resourceVersion", "")
 	}
 	c.mustAnswer(t, 200, put(claims+"/plain/status", reports(device)))
-	c.mustRefuse(
-		t,
-		put(claims+"/plain/status", reports(device, device)),
-		422,
-		"Invalid",
-		"status.devices[1]: Duplicate value",
-	)
-	c.mustRefuse(
-		t,
-		put(claims+"/plain/status", reports(mergeObjects(device, object{"shareID": "1"}))),
-		422,
-		"Invalid",
-		"must be a lowercase UUID",
-	)
-	c.mustRefuse(
-		t,
-		put(
-			claims+"/plain/status",
-			reports(mergeObjects(device, object{"networkData": object{"ips": []any{"10.0.0.1/24", "10.0.0.1/24"}}})),
-		),
-		422,
-		"Invalid",
-		"ips[1]: Duplicate value",
-	)
+	c.mustRefuse(t, put(claims+"/plain/status", reports(device, device)), 422, "Invalid",
+		"status.devices[1]: Duplicate value")
+	c.mustRefuse(t, put(claims+"/plain/status", reports(mergeObjects(device, object{"shareID": "1"}))), 422, "Invalid",
+		"must be a lowercase UUID")
+	c.mustRefuse(t, put(claims+"/plain/status", reports(mergeObjects(device,
+		object{"networkData": object{"ips": []any{"10.0.0.1/24", "10.0.0.1/24"}}}))), 422, "Invalid",
+		"ips[1]: Duplicate value")
 }

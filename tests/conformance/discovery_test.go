@@ -111,18 +111,8 @@ func TestDiscoveryListsEveryStableKind(t *testing.T) {
 			subs = append(subs, "status")
 		}
 		if s.Kind == "Pod" {
-			subs = append(
-				subs,
-				"attach",
-				"binding",
-				"ephemeralcontainers",
-				"eviction",
-				"exec",
-				"log",
-				"portforward",
-				"proxy",
-				"resize",
-			)
+			subs = append(subs, "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward",
+				"proxy", "resize")
 		}
 		if s.Kind == "Service" || s.Kind == "Node" {
 			subs = append(subs, "proxy")

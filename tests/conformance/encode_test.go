@@ -38,13 +38,8 @@ func testEncodings(t *testing.T, s *subject) {
 		!isSubset(next["spec"], got.valueAt("spec")) {
 		t.Errorf("sent in CBOR %v, got %v", next, got.obj)
 	}
-	s.mustRefuse(
-		t,
-		call{method: "POST", path: s.collection(), body: []byte("{"), contentType: cborType},
-		400,
-		"BadRequest",
-		"",
-	)
+	s.mustRefuse(t, call{method: "POST", path: s.collection(), body: []byte("{"), contentType: cborType}, 400,
+		"BadRequest", "")
 
 	if s.group() == "apiextensions.k8s.io" || s.group() == "apiregistration.k8s.io" {
 		return // their types have a protobuf form that clients do not use
@@ -62,18 +57,9 @@ func testEncodings(t *testing.T, s *subject) {
 	if !reflect.DeepEqual(same.obj, o) {
 		t.Errorf("written from protobuf\n%v\nwas\n%v", same.obj, o)
 	}
-	s.mustRefuse(
-		t,
-		call{method: "POST", path: s.collection(), body: []byte("none"), contentType: protobufType},
-		400,
-		"BadRequest",
-		"",
-	)
-	s.mustRefuse(
-		t,
-		call{method: "POST", path: s.collection(), body: []byte("k8s\x00\xff\xff"), contentType: protobufType},
-		400,
-		"BadRequest",
-		"",
-	)
+	s.mustRefuse(t, call{method: "POST", path: s.collection(), body: []byte("none"), contentType: protobufType}, 400,
+		"BadRequest", "")
+	s.mustRefuse(t,
+		call{method: "POST", path: s.collection(), body: []byte("k8s\x00\xff\xff"), contentType: protobufType}, 400,
+		"BadRequest", "")
 }

@@ -36,13 +36,8 @@ func TestExcessiveRequestsAreRejected(t *testing.T) {
 	c.mustRefuse(t, post(path, sized("beyond", 3<<20)), 413, tooLarge, "limit is 3145728")
 	c.mustRefuse(t, post(path, sized("far", 12<<20)), 413, tooLarge, "limit is 3145728")
 	c.mustRefuse(t, patch(path+"/mib", "merge-patch+json", sized("mib", 3<<20)), 413, tooLarge, "limit is 3145728")
-	c.mustRefuse(
-		t,
-		call{method: "DELETE", path: path + "/mib", body: []byte(sized("mib", 3<<20))},
-		413,
-		tooLarge,
-		"limit is 3145728",
-	)
+	c.mustRefuse(t, call{method: "DELETE", path: path + "/mib", body: []byte(sized("mib", 3<<20))}, 413, tooLarge,
+		"limit is 3145728")
 
 	// The store limits what no kind limits.
 	pod := object{
@@ -64,10 +59,8 @@ func TestExcessiveRequestsAreRejected(t *testing.T) {
 	if a := c.mustRefuse(t, post(path, bad), 422, "Invalid", "a valid label must be"); len(a.raw) > 1<<20 {
 		t.Errorf("what is wrong is told in %d bytes", len(a.raw))
 	}
-	million := `{"metadata":{"name":"million","labels":{` + strings.Repeat(
-		strings.Join(labels, ",")+",",
-		34,
-	) + labels[0] + `}}}`
+	million := `{"metadata":{"name":"million","labels":{` + strings.Repeat(strings.Join(labels, ",")+",",
+		34) + labels[0] + `}}}`
 	c.mustRefuse(t, post(path, million), 413, tooLarge, "limit is 3145728")
 
 	deep := func(open, shut string, n int) string {
@@ -79,12 +72,9 @@ func TestExcessiveRequestsAreRejected(t *testing.T) {
 	c.mustRefuse(t, post(path, deep(`{"a":`, `1}`, 2500)[:20]+deep("[", "]", 20000)), 400, "BadRequest", "")
 	c.mustRefuse(t, post(path, deep("[", "]", 1<<20)), 413, tooLarge, "objects and lists")
 	yaml := call{method: "POST", path: path, contentType: "application/yaml"}
-	yaml.body = []byte(
-		"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d " +
-			"[*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
-			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g " +
-			"[*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n",
-	)
+	yaml.body = []byte("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c " +
+		"[*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f " +
+		"[*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n")
 	c.mustRefuse(t, yaml, 413, tooLarge, "limit is 3145728")
 	yaml.body = []byte(strings.Repeat("[", 1<<20))
 	c.mustRefuse(t, yaml, 400, "BadRequest", "")
@@ -92,20 +82,10 @@ func TestExcessiveRequestsAreRejected(t *testing.T) {
 	c.mustRefuse(t, cborDeep, 400, "BadRequest", "")
 
 	operations := strings.Repeat(`{"op":"test","path":"/metadata/name","value":"mib"},`, 10001)
-	c.mustRefuse(
-		t,
-		patch(path+"/mib", "json-patch+json", "["+strings.TrimSuffix(operations, ",")+"]"),
-		413,
-		tooLarge,
-		"The allowed maximum operations in a JSON patch is 10000, got 10001",
-	)
-	c.mustRefuse(
-		t,
-		patch(path+"/mib", "json-patch+json", `[{"op":"test","path":""}]`),
-		422,
-		"Invalid",
-		"the server rejected our request",
-	)
+	c.mustRefuse(t, patch(path+"/mib", "json-patch+json", "["+strings.TrimSuffix(operations, ",")+"]"), 413, tooLarge,
+		"The allowed maximum operations in a JSON patch is 10000, got 10001")
+	c.mustRefuse(t, patch(path+"/mib", "json-patch+json", `[{"op":"test","path":""}]`), 422, "Invalid",
+		"the server rejected our request")
 	copies := `[{"op":"add","path":"/data/b","value":""}`
 	for range 3000 {
 		copies += `,{"op":"copy","from":"/data/a","path":"/data/b"}`
@@ -144,11 +124,8 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 	var all sync.WaitGroup
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		for range 50 {
-			conn, err := tls.Dial(
-				"tcp",
-				strings.TrimPrefix(s.url, "https://"),
-				&tls.Config{RootCAs: roots, NextProtos: []string{protocol}, MinVersion: tls.VersionTLS13},
-			)
+			conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"),
+				&tls.Config{RootCAs: roots, NextProtos: []string{protocol}, MinVersion: tls.VersionTLS13})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,10 +200,8 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 		c.http.Timeout = 0
 		all.Go(func() {
 			for range 200 {
-				resp, err := c.request(
-					ctx,
-					get("/api/v1/namespaces/idle/configmaps?watch=1&resourceVersion=%s", version),
-				)
+				resp, err := c.request(ctx, get("/api/v1/namespaces/idle/configmaps?watch=1&resourceVersion=%s",
+					version))
 				if err != nil {
 					seen <- fmt.Errorf("begin a watch: %w", err)
 					continue

@@ -101,25 +101,15 @@ func (a *fieldOwners) testChanged(t *testing.T, s *subject) {
 		if replaced.code != 200 {
 			t.Fatalf("put: %d %s", replaced.code, replaced.textAt("message"))
 		}
-		mustOwn(
-			t,
-			"put",
-			replaced.obj,
-			ownerEntry{"changer", "Update", s.Version, a.Change},
-			ownerEntry{"conformance", "Update", s.Version, kept},
-		)
+		mustOwn(t, "put", replaced.obj, ownerEntry{"changer", "Update", s.Version, a.Change},
+			ownerEntry{"conformance", "Update", s.Version, kept})
 		return nil
 	})
 	d := wrongObject{Set: map[string]any{s.Change.Path: s.Change.Value}}
 	change := d.change(t, made, &wrongSender{subject: s})
 	patched := s.mustAnswer(t, 200, patch(path+"?dryRun=All&fieldManager=changer", "merge-patch+json", change))
-	mustOwn(
-		t,
-		"patch",
-		patched.obj,
-		ownerEntry{"changer", "Update", s.Version, a.Change},
-		ownerEntry{"conformance", "Update", s.Version, kept},
-	)
+	mustOwn(t, "patch", patched.obj, ownerEntry{"changer", "Update", s.Version, a.Change},
+		ownerEntry{"conformance", "Update", s.Version, kept})
 }
 
 // ownerEntry is what one manager owns.

@@ -51,13 +51,8 @@ func testValidObject(t *testing.T, s *subject, made object, path string) {
 		if section == "metadata" || section == "status" {
 			continue
 		}
-		is, was := randomPattern.ReplaceAllString(
-			string(encode(posted.obj[section])),
-			"X",
-		), randomPattern.ReplaceAllString(
-			string(encode(applied.obj[section])),
-			"X",
-		)
+		is, was := randomPattern.ReplaceAllString(string(encode(posted.obj[section])),
+			"X"), randomPattern.ReplaceAllString(string(encode(applied.obj[section])), "X")
 		if is != was {
 			t.Errorf("%s: posted\n%s\napplied\n%s", section, is, was)
 		}
@@ -82,13 +77,8 @@ func testUnknownFields(t *testing.T, s *subject, made object, path string) {
 	s.mustRefuse(t, put(path+strict, replaced), 400, "BadRequest", text)
 	s.mustRefuse(t, patch(path+strict, "merge-patch+json", change), 422, "Invalid", text)
 	for _, validation := range []string{"Strict", "Warn", "Ignore"} {
-		s.mustRefuse(
-			t,
-			patch(at+"?dryRun=All&fieldManager=m&fieldValidation="+validation, "apply-patch+yaml", o),
-			500,
-			"",
-			".metadata.nobodyKnows: field not declared in schema",
-		)
+		s.mustRefuse(t, patch(at+"?dryRun=All&fieldManager=m&fieldValidation="+validation, "apply-patch+yaml", o), 500,
+			"", ".metadata.nobodyKnows: field not declared in schema")
 	}
 	for validation, warned := range map[string]bool{"Warn": true, "Ignore": false} {
 		query := "?dryRun=All&fieldValidation=" + validation
@@ -134,56 +124,32 @@ func testWrongTypes(t *testing.T, s *subject, made object, path string) {
 		s.mustRefuse(t, put(path+"?dryRun=All", withValue(made, p, wrong)), 400, "BadRequest", "cannot be handled as "+
 			"a "+s.Kind)
 		if p != "metadata.name" { // the name is needed to find the object
-			s.mustRefuse(
-				t,
-				patch(path+"?dryRun=All", "merge-patch+json", withValue(object{}, p, wrong)),
-				422,
-				"Invalid",
-				"patch: Invalid value: ",
-			)
-			s.mustRefuse(
-				t,
-				patch(where+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad),
-				500,
-				"",
-				"failed to create typed patch object",
-			)
+			s.mustRefuse(t, patch(path+"?dryRun=All", "merge-patch+json", withValue(object{}, p, wrong)), 422,
+				"Invalid", "patch: Invalid value: ")
+			s.mustRefuse(t, patch(where+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad), 500, "",
+				"failed to create typed patch object")
 		}
 	}
 }
 
 // refusalText returns the reason and the causes of a refusal, without the object's name.
 func refusalText(a answer) string {
-	return fmt.Sprint(
-		a.code,
-		" ",
-		randomPattern.ReplaceAllString(a.textAt("reason")+" "+string(encode(a.valueAt("details.causes"))), "X"),
-	)
+	return fmt.Sprint(a.code, " ",
+		randomPattern.ReplaceAllString(a.textAt("reason")+" "+string(encode(a.valueAt("details.causes"))), "X"))
 }
 
 func testInvalidCreate(t *testing.T, s *subject, r wantRefusal) {
 	t.Helper()
 	o, at := s.newObject()
 	bad := withValue(o, r.Path, s.fillPlaceholders(r.Value, s.namespace))
-	posted, applied := s.do(
-		t,
-		post(s.collection()+"?dryRun=All", bad),
-	), s.do(
-		t,
-		patch(at+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad),
-	)
+	posted, applied := s.do(t, post(s.collection()+"?dryRun=All", bad)), s.do(t, patch(at+"?dryRun=All&fieldManager=m",
+		"apply-patch+yaml", bad))
 	if applied.code == 500 && strings.Contains(applied.textAt("message"), "failed to create typed patch object") {
 		return // lists with unique keys are checked before values are validated
 	}
 	if refusalText(posted) != refusalText(applied) || posted.code != 422 {
-		t.Errorf(
-			"%s %v: posted\n%s\napplied\n%s %s",
-			r.Path,
-			r.Value,
-			refusalText(posted),
-			refusalText(applied),
-			applied.textAt("message"),
-		)
+		t.Errorf("%s %v: posted\n%s\napplied\n%s %s", r.Path, r.Value, refusalText(posted), refusalText(applied),
+			applied.textAt("message"))
 	}
 }
 
@@ -193,13 +159,8 @@ func testInvalidUpdate(t *testing.T, s *subject, made object, path string, r wan
 	if _, ok := v.(object); ok {
 		return // a patch is merged with the present value, but a PUT replaces it
 	}
-	replaced, patched := s.do(
-		t,
-		put(path+"?dryRun=All", withValue(made, r.Path, v)),
-	), s.do(
-		t,
-		patch(path+"?dryRun=All", "merge-patch+json", withValue(object{}, r.Path, v)),
-	)
+	replaced, patched := s.do(t, put(path+"?dryRun=All", withValue(made, r.Path, v))), s.do(t, patch(path+"?dryRun=All",
+		"merge-patch+json", withValue(object{}, r.Path, v)))
 	if refusalText(replaced) != refusalText(patched) {
 		t.Errorf("%s %v: replaced\n%s\npatched\n%s", r.Path, r.Value, refusalText(replaced), refusalText(patched))
 	}

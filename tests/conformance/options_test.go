@@ -117,28 +117,14 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: %s, details %v", r.call.path, a.textAt("message"), a.valueAt("details"))
 		}
 	}
-	c.mustRefuse(
-		t,
-		gone("uid=other"),
-		409,
-		"Conflict",
-		"the UID in the precondition (other) does not match the UID in record",
-	)
-	c.mustRefuse(
-		t,
-		gone("resourceVersion=1"),
-		409,
-		"Conflict",
-		"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record",
-	)
+	c.mustRefuse(t, gone("uid=other"), 409, "Conflict",
+		"the UID in the precondition (other) does not match the UID in record")
+	c.mustRefuse(t, gone("resourceVersion=1"), 409, "Conflict",
+		"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record")
 	// The type of a patch is checked before its options.
-	c.mustRefuse(
-		t,
-		call{method: "PATCH", path: one + "?dryRun=Some", body: []byte("{}"), contentType: "application/json"},
-		415,
-		"UnsupportedMediaType",
-		"",
-	)
+	c.mustRefuse(t,
+		call{method: "PATCH", path: one + "?dryRun=Some", body: []byte("{}"), contentType: "application/json"}, 415,
+		"UnsupportedMediaType", "")
 
 	for _, r := range []call{
 		list("limit=-1"), list("limit=0"), list("timeoutSeconds=-1"),
@@ -156,27 +142,16 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	for _, query := range []string{"resourceVersion=x",
 		"resourceVersion=x&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
-		c.mustRefuse(
-			t,
-			watch(query),
-			500,
-			"",
-			`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`,
-		)
+		c.mustRefuse(t, watch(query), 500, "",
+			`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
 	}
 	// A watch with an immediate timeout still begins.
 	if w := c.watch(t, watch("timeoutSeconds=-1&labelSelector=nobody")); w.nextEvent() != nil {
 		t.Error("a watch without time has an event")
 	}
 	// If a deletion has options in its body, only those are used.
-	c.mustAnswer(
-		t,
-		200,
-		remove(
-			one+"?propagationPolicy=Wild&gracePeriodSeconds=x",
-			`{"apiVersion":"apps/v1","kind":"DeleteOptions","propagationPolicy":"Background"}`,
-		),
-	)
+	c.mustAnswer(t, 200, remove(one+"?propagationPolicy=Wild&gracePeriodSeconds=x",
+		`{"apiVersion":"apps/v1","kind":"DeleteOptions","propagationPolicy":"Background"}`))
 	c.mustRefuse(t, get("%s", one), 404, "NotFound", "")
 }
 

@@ -43,15 +43,8 @@ func testPatch(t *testing.T, s *subject) {
 	if !strings.HasPrefix(s.Change.Path, "metadata.") {
 		parent := s.Change.Path[:max(0, strings.LastIndex(s.Change.Path, "."))]
 		if parent == "" || valueAt(a.obj, parent) != nil {
-			b := s.mustAnswer(
-				t,
-				200,
-				patch(
-					path,
-					"json-patch+json",
-					[]any{object{"op": "add", "path": jsonPointer(s.Change.Path), "value": want}},
-				),
-			)
+			b := s.mustAnswer(t, 200, patch(path, "json-patch+json",
+				[]any{object{"op": "add", "path": jsonPointer(s.Change.Path), "value": want}}))
 			s.checkChanged(t, b.obj)
 		}
 	}
@@ -60,15 +53,8 @@ func testPatch(t *testing.T, s *subject) {
 	if got := s.mustAnswer(t, 200, get("%s", path)); got.valueAt("metadata.annotations.e") != nil {
 		t.Errorf("annotations %v", got.valueAt("metadata.annotations"))
 	}
-	tried := s.mustAnswer(
-		t,
-		200,
-		patch(
-			path+"?dryRun=All",
-			"merge-patch+json",
-			object{"metadata": object{"annotations": object{"tried": "yes"}}},
-		),
-	)
+	tried := s.mustAnswer(t, 200, patch(path+"?dryRun=All", "merge-patch+json",
+		object{"metadata": object{"annotations": object{"tried": "yes"}}}))
 	if got := s.mustAnswer(t, 200, get("%s", path)); tried.textAt("metadata.annotations.tried") != "yes" ||
 		got.valueAt("metadata.annotations.tried") != nil {
 		t.Errorf("a dry run left %v", got.valueAt("metadata.annotations"))
@@ -77,115 +63,46 @@ func testPatch(t *testing.T, s *subject) {
 
 func testInvalidPatches(t *testing.T, s *subject) {
 	o, path := s.createObject(t)
-	a := s.mustRefuse(
-		t,
-		call{method: "PATCH", path: path, body: []byte("{}"), contentType: "application/json"},
-		415,
-		"UnsupportedMediaType",
-		"the body of the request was in an unknown format - accepted media types include: "+
-			"application/json-patch+json, application/merge-patch+json",
-	)
+	a := s.mustRefuse(t, call{method: "PATCH", path: path, body: []byte("{}"), contentType: "application/json"}, 415,
+		"UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types include: "+
+			"application/json-patch+json, application/merge-patch+json")
 	if !strings.Contains(a.textAt("message"), "application/apply-patch+yaml") {
 		t.Errorf("message %q", a.textAt("message"))
 	}
 	s.mustRefuse(t, patch(path, "merge-patch+json", "{"), 400, "BadRequest", "")
 	s.mustRefuse(t, patch(path, "merge-patch+json", "null"), 400, "BadRequest", "Invalid JSON Patch")
-	s.mustRefuse(
-		t,
-		patch(path+"?fieldValidation=Ignore", "merge-patch+json", "1"),
-		400,
-		"BadRequest",
-		"Invalid JSON Patch",
-	)
-	s.mustRefuse(
-		t,
-		patch(path, "strategic-merge-patch+json", object{"metadata": object{"labels": object{"a": 1}}}),
-		422,
-		"Invalid",
-		`patch: Invalid value: "map[metadata:map[labels:map[a:1]]]": `,
-	)
-	s.mustRefuse(
-		t,
-		patch(path, "strategic-merge-patch+json", object{"metadata": object{"$retainKeys": "a"}}),
-		400,
-		"BadRequest",
-		"invalid patch format of retainKeys",
-	)
+	s.mustRefuse(t, patch(path+"?fieldValidation=Ignore", "merge-patch+json", "1"), 400, "BadRequest",
+		"Invalid JSON Patch")
+	s.mustRefuse(t, patch(path, "strategic-merge-patch+json", object{"metadata": object{"labels": object{"a": 1}}}),
+		422, "Invalid", `patch: Invalid value: "map[metadata:map[labels:map[a:1]]]": `)
+	s.mustRefuse(t, patch(path, "strategic-merge-patch+json", object{"metadata": object{"$retainKeys": "a"}}), 400,
+		"BadRequest", "invalid patch format of retainKeys")
 	s.mustRefuse(t, patch(path, "json-patch+json", `{"op":"add"}`), 400, "BadRequest", "")
-	s.mustRefuse(
-		t,
-		patch(path, "json-patch+json", []any{object{"op": "test", "path": "/metadata/name", "value": "other"}}),
-		422,
-		"Invalid",
-		"",
-	)
-	s.mustRefuse(
-		t,
-		patch(path, "json-patch+json", []any{object{"op": "remove", "path": "/metadata/nothing"}}),
-		422,
-		"Invalid",
-		"",
-	)
+	s.mustRefuse(t, patch(path, "json-patch+json",
+		[]any{object{"op": "test", "path": "/metadata/name", "value": "other"}}), 422, "Invalid", "")
+	s.mustRefuse(t, patch(path, "json-patch+json", []any{object{"op": "remove", "path": "/metadata/nothing"}}), 422,
+		"Invalid", "")
 	s.mustRefuse(t, patch(path, "merge-patch+json", object{"metadata": object{"name": "other"}}), 400, "BadRequest", "")
-	s.mustRefuse(
-		t,
-		patch(path, "merge-patch+json", object{"metadata": object{"resourceVersion": "1"}}),
-		409,
-		"Conflict",
-		"the object has been modified",
-	)
-	s.mustRefuse(
-		t,
-		patch(path, "merge-patch+json", object{"metadata": object{"uid": "00000000-0000-0000-0000-000000000000"}}),
-		422,
-		"Invalid",
-		"metadata.uid: Invalid value: \"00000000-0000-0000-0000-000000000000\": field is immutable",
-	)
-	s.mustRefuse(
-		t,
-		patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"a/b/c": "d"}}}),
-		422,
-		"Invalid",
-		"metadata.labels: Invalid value",
-	)
-	s.mustRefuse(
-		t,
-		patch(path+"-not", "merge-patch+json", object{}),
-		404,
-		"NotFound",
-		s.qualifiedResource()+` "`+objectName(o)+`-not" not found`,
-	)
-	s.mustRefuse(
-		t,
-		patch(path+"?force=true", "merge-patch+json", object{}),
-		422,
-		"Invalid",
-		"force: Forbidden: may not be specified for non-apply patch",
-	)
-	bad := s.mustRefuse(
-		t,
-		patch(path+"?dryRun=Some", "merge-patch+json", object{}),
-		422,
-		"Invalid",
-		"dryRun: Unsupported value",
-	)
+	s.mustRefuse(t, patch(path, "merge-patch+json", object{"metadata": object{"resourceVersion": "1"}}), 409,
+		"Conflict", "the object has been modified")
+	s.mustRefuse(t, patch(path, "merge-patch+json",
+		object{"metadata": object{"uid": "00000000-0000-0000-0000-000000000000"}}), 422, "Invalid",
+		"metadata.uid: Invalid value: \"00000000-0000-0000-0000-000000000000\": field is immutable")
+	s.mustRefuse(t, patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"a/b/c": "d"}}}), 422,
+		"Invalid", "metadata.labels: Invalid value")
+	s.mustRefuse(t, patch(path+"-not", "merge-patch+json", object{}), 404, "NotFound",
+		s.qualifiedResource()+` "`+objectName(o)+`-not" not found`)
+	s.mustRefuse(t, patch(path+"?force=true", "merge-patch+json", object{}), 422, "Invalid",
+		"force: Forbidden: may not be specified for non-apply patch")
+	bad := s.mustRefuse(t, patch(path+"?dryRun=Some", "merge-patch+json", object{}), 422, "Invalid",
+		"dryRun: Unsupported value")
 	if bad.textAt("details.kind") != "PatchOptions" {
 		t.Errorf("details %v", bad.valueAt("details"))
 	}
-	s.mustRefuse(
-		t,
-		patch(path+"?fieldValidation=Strict", "merge-patch+json", object{"nobodyKnows": 1}),
-		422,
-		"Invalid",
-		`unknown field "nobodyKnows"`,
-	)
-	s.mustRefuse(
-		t,
-		patch(path+"?fieldValidation=Strict", "strategic-merge-patch+json", object{"nobodyKnows": 1}),
-		422,
-		"Invalid",
-		`unknown field "nobodyKnows"`,
-	)
+	s.mustRefuse(t, patch(path+"?fieldValidation=Strict", "merge-patch+json", object{"nobodyKnows": 1}), 422, "Invalid",
+		`unknown field "nobodyKnows"`)
+	s.mustRefuse(t, patch(path+"?fieldValidation=Strict", "strategic-merge-patch+json", object{"nobodyKnows": 1}), 422,
+		"Invalid", `unknown field "nobodyKnows"`)
 	warned := s.mustAnswer(t, 200, patch(path, "merge-patch+json", object{"nobodyKnows": 1}))
 	if !strings.Contains(strings.Join(warned.header.Values("Warning"), "\n"), `unknown field \"nobodyKnows\"`) {
 		t.Errorf("warnings %v", warned.header.Values("Warning"))
@@ -213,13 +130,8 @@ func testApply(t *testing.T, s *subject) {
 		bare = withValue(bare, "metadata.namespace", s.namespace)
 	}
 	theirs := withValue(bare, "metadata.annotations", object{"shared": "two"})
-	conflict := s.mustRefuse(
-		t,
-		patch(path+"?fieldManager=two", kind, theirs),
-		409,
-		"Conflict",
-		`conflict with "one": .metadata.annotations.shared`,
-	)
+	conflict := s.mustRefuse(t, patch(path+"?fieldManager=two", kind, theirs), 409, "Conflict",
+		`conflict with "one": .metadata.annotations.shared`)
 	if conflict.textAt("details.causes.0.reason") != "FieldManagerConflict" ||
 		conflict.textAt("details.causes.0.field") != ".metadata.annotations.shared" {
 		t.Errorf("causes %v", conflict.valueAt("details.causes"))
@@ -233,33 +145,14 @@ func testApply(t *testing.T, s *subject) {
 	if left.valueAt("metadata.annotations.own") != nil || left.textAt("metadata.annotations.shared") != "two" {
 		t.Errorf("left out %v", left.valueAt("metadata.annotations"))
 	}
-	missing := s.mustRefuse(
-		t,
-		patch(path, kind, o),
-		422,
-		"Invalid",
-		"fieldManager: Required value: is required for apply patch",
-	)
+	missing := s.mustRefuse(t, patch(path, kind, o), 422, "Invalid",
+		"fieldManager: Required value: is required for apply patch")
 	if missing.textAt("details.kind") != "PatchOptions" || missing.textAt("details.group") != "meta.k8s.io" {
 		t.Errorf("details %v", missing.valueAt("details"))
 	}
-	s.mustRefuse(
-		t,
-		patch(
-			path+"?fieldManager=m",
-			kind,
-			withValue(o, "metadata.managedFields", []any{object{"manager": "x", "operation": "Apply"}}),
-		),
-		400,
-		"BadRequest",
-		"metadata.managedFields must be nil",
-	)
-	s.mustRefuse(
-		t,
-		patch(path+"?fieldManager=m&fieldValidation=Strict", kind, withValue(o, "nobodyKnows", 1)),
-		500,
-		"",
-		"nobodyKnows: field not declared in schema",
-	)
+	s.mustRefuse(t, patch(path+"?fieldManager=m", kind, withValue(o, "metadata.managedFields",
+		[]any{object{"manager": "x", "operation": "Apply"}})), 400, "BadRequest", "metadata.managedFields must be nil")
+	s.mustRefuse(t, patch(path+"?fieldManager=m&fieldValidation=Strict", kind, withValue(o, "nobodyKnows", 1)), 500, "",
+		"nobodyKnows: field not declared in schema")
 	s.mustRefuse(t, patch(path+"?fieldManager=m", kind, "a: b: c"), 400, "BadRequest", "")
 }

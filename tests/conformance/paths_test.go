@@ -18,14 +18,8 @@ func TestLegacyWatchPathsAreServed(t *testing.T) {
 	}
 	c.mustAnswer(t, 201, post("/api/v1/namespaces/w/configmaps", one(object{"a": "b"})))
 	c.mustAnswer(t, 201, post("/api/v1/namespaces/w/configmaps", object{"metadata": object{"name": "two"}}))
-	c.mustAnswer(
-		t,
-		201,
-		post(
-			"/apis/networking.k8s.io/v1/ingressclasses",
-			object{"metadata": object{"name": "one"}, "spec": object{"controller": "a.example.com/b"}},
-		),
-	)
+	c.mustAnswer(t, 201, post("/apis/networking.k8s.io/v1/ingressclasses",
+		object{"metadata": object{"name": "one"}, "spec": object{"controller": "a.example.com/b"}}))
 
 	for _, path := range []string{
 		"/api/v1/watch/namespaces/w/configmaps/one",
@@ -51,20 +45,10 @@ func TestLegacyWatchPathsAreServed(t *testing.T) {
 		object{"data": object{"a": "b"}}))
 	changes.mustBeEvent("MODIFIED", "one")
 
-	c.mustRefuse(
-		t,
-		get("/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%%3Dtwo"),
-		400,
-		"BadRequest",
-		"fieldSelector metadata.name doesn't match requested name",
-	)
-	c.mustRefuse(
-		t,
-		get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"),
-		422,
-		"Invalid",
-		"resourceVersionMatch is forbidden unless resourceVersion is provided",
-	)
+	c.mustRefuse(t, get("/api/v1/watch/namespaces/w/configmaps/one?fieldSelector=metadata.name%%3Dtwo"), 400,
+		"BadRequest", "fieldSelector metadata.name doesn't match requested name")
+	c.mustRefuse(t, get("/api/v1/watch/namespaces/w/configmaps/one?resourceVersionMatch=Exact"), 422, "Invalid",
+		"resourceVersionMatch is forbidden unless resourceVersion is provided")
 	for _, r := range []call{
 		get("/api/v1/watch/configmaps/one"), get("/api/v1/watch/namespaces/w/pods/p/status"),
 		get("/api/v1/watch/namespaces/w/pods/p/log"), get("/api/v1/watch/things"),
@@ -249,11 +233,8 @@ func TestUnsupportedMethodsAreNotAllowed(t *testing.T) {
 		}
 		return nil
 	})
-	c.mustAnswer(
-		t,
-		201,
-		post(things, object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}),
-	)
+	c.mustAnswer(t, 201, post(things,
+		object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}))
 	c.watch(t, get("/apis/m.example.com/v1/watch/namespaces/m/things/one")).mustBeEvent("ADDED", "one")
 	c.mustRefuse(t, plain("PUT", things), 400, "BadRequest", "name must be provided")
 	for _, r := range []call{plain("POST", "/apis/m.example.com/v1/things"),
@@ -263,31 +244,13 @@ func TestUnsupportedMethodsAreNotAllowed(t *testing.T) {
 		}
 	}
 	// The name in a path for creating objects is ignored.
-	c.mustAnswer(
-		t,
-		201,
-		post(
-			things+"/other",
-			object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}},
-		),
-	)
-	c.mustRefuse(
-		t,
-		post(
-			things+"/three",
-			object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}},
-		),
-		409,
-		"AlreadyExists",
-		`things.m.example.com "two" already exists`,
-	)
-	c.mustRefuse(
-		t,
-		plain("OPTIONS", things),
-		405,
-		"MethodNotAllowed",
-		"is not supported on resources of kind \"things.m.example.com\"",
-	)
+	c.mustAnswer(t, 201, post(things+"/other",
+		object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}}))
+	c.mustRefuse(t, post(things+"/three",
+		object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}}), 409,
+		"AlreadyExists", `things.m.example.com "two" already exists`)
+	c.mustRefuse(t, plain("OPTIONS", things), 405, "MethodNotAllowed",
+		"is not supported on resources of kind \"things.m.example.com\"")
 	if a := c.do(t, plain(http.MethodHead, things+"/one")); a.code != 200 {
 		t.Errorf("HEAD of what a definition declares: %d", a.code)
 	}
@@ -309,15 +272,10 @@ func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
 		}
 	}
 	const leases, maps = "/apis/coordination.k8s.io/v1/namespaces/u/leases", "/api/v1/namespaces/u/configmaps"
-	a := c.mustRefuse(
-		t,
-		put(leases+"/l", lease(gone, "7")),
-		409,
-		"Conflict",
+	a := c.mustRefuse(t, put(leases+"/l", lease(gone, "7")), 409, "Conflict",
 		`Operation cannot be fulfilled on leases.coordination.k8s.io "l": StorageError: invalid object, Code: 4, `+
 			"Key: /registry/leases/u/l, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "+
-			"precondition: "+gone+", UID in object meta: ",
-	)
+			"precondition: "+gone+", UID in object meta: ")
 	if a.textAt("details.name") != "l" || a.textAt("details.group") != "coordination.k8s.io" ||
 		a.textAt("details.kind") != "leases" {
 		t.Errorf("details %v", a.valueAt("details"))
@@ -325,13 +283,8 @@ func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
 	c.mustAnswer(t, 201, put(leases+"/l", lease("", "7")))
 	missing := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c", "uid": gone}}
 	c.mustRefuse(t, put(maps+"/c", missing), 404, "NotFound", `configmaps "c" not found`)
-	c.mustRefuse(
-		t,
-		patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing),
-		409,
-		"Conflict",
-		"uid mismatch: the provided object specified uid "+gone+", and no existing object was found",
-	)
+	c.mustRefuse(t, patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing), 409, "Conflict",
+		"uid mismatch: the provided object specified uid "+gone+", and no existing object was found")
 
 	c.mustAnswer(
 		t,
@@ -383,11 +336,8 @@ func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
 	)
 	changer.mustRefuse(
 		t,
-		patch(
-			maps+"/new?fieldManager=m",
-			"apply-patch+yaml",
-			object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "new"}},
-		),
+		patch(maps+"/new?fieldManager=m", "apply-patch+yaml",
+			object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "new"}}),
 		403,
 		"Forbidden",
 		`configmaps "new" is forbidden: User "changer" cannot create resource "configmaps" in API group "" in the namespace "u"`,

@@ -51,15 +51,8 @@ func serveKubelet(t *testing.T, ca certs.Pair, node string) *url.URL {
 			w.WriteHeader(http.StatusTeapot)
 		default:
 			body, _ := io.ReadAll(r.Body)
-			fmt.Fprintf(
-				w,
-				"%s %s %s %q %q",
-				r.Method,
-				r.URL.Path,
-				r.URL.RawQuery,
-				body,
-				r.Header.Get("Authorization")+r.Header.Get("X-Remote-User"),
-			)
+			fmt.Fprintf(w, "%s %s %s %q %q", r.Method, r.URL.Path, r.URL.RawQuery, body,
+				r.Header.Get("Authorization")+r.Header.Get("X-Remote-User"))
 		}
 	}))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
@@ -160,12 +153,8 @@ func testUpgrade(t *testing.T, s *server, path string) {
 	c := s.clientFor(t, certs.Admin())
 	config := c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos, config.ServerName = []string{"http/1.1"}, "127.0.0.1"
-	conn, err := tls.DialWithDialer(
-		&net.Dialer{Timeout: 30 * time.Second},
-		"tcp",
-		strings.TrimPrefix(s.url, "https://"),
-		config,
-	)
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp",
+		strings.TrimPrefix(s.url, "https://"), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,15 +187,8 @@ func TestInvalidProxyTargetsAreRejected(t *testing.T) {
 	c.mustRefuse(t, get("%s/proxy/", path), 503, "ServiceUnavailable", "the pod has no address yet")
 	c.mustRefuse(t, get("%s-not/proxy/", path), 404, "NotFound", `pods "p-not" not found`)
 	for _, ip := range []string{"127.0.0.1", "169.254.169.254", "::1"} {
-		c.mustAnswer(
-			t,
-			200,
-			patch(
-				path+"/status",
-				"merge-patch+json",
-				object{"status": object{"podIP": ip, "podIPs": []any{object{"ip": ip}}}},
-			),
-		)
+		c.mustAnswer(t, 200, patch(path+"/status", "merge-patch+json",
+			object{"status": object{"podIP": ip, "podIPs": []any{object{"ip": ip}}}}))
 		c.mustRefuse(t, get("%s/proxy/", path), 400, "BadRequest", "address not allowed")
 		c.mustRefuse(t, get("%s:8080/proxy/x", path), 400, "BadRequest", "address not allowed")
 	}
@@ -225,21 +207,11 @@ func TestInvalidProxyTargetsAreRejected(t *testing.T) {
 		),
 	)
 	c.mustRefuse(t, get("%s/s/proxy/", service), 503, "ServiceUnavailable", "no service port")
-	c.mustRefuse(
-		t,
-		get("%s/s:none/proxy/", service),
-		503,
-		"ServiceUnavailable",
-		`no service port "none" found for service "s"`,
-	)
+	c.mustRefuse(t, get("%s/s:none/proxy/", service), 503, "ServiceUnavailable",
+		`no service port "none" found for service "s"`)
 	for _, name := range []string{"s:http", "s:80", "https:s:other", "http:s:81"} {
-		c.mustRefuse(
-			t,
-			get("%s/%s/proxy/a", service, name),
-			503,
-			"ServiceUnavailable",
-			`no endpoints available for service "s"`,
-		)
+		c.mustRefuse(t, get("%s/%s/proxy/a", service, name), 503, "ServiceUnavailable",
+			`no endpoints available for service "s"`)
 	}
 	c.mustRefuse(t, get("%s/none:80/proxy/", service), 404, "NotFound", `services "none" not found`)
 	slice := object{
@@ -259,25 +231,15 @@ func TestImpossibleStreamsAreRejected(t *testing.T) {
 	c.createNamespace(t, "streams")
 	path, _ := createPod(t, c, "streams", "p")
 	for _, sub := range []string{"exec", "attach", "portforward"} {
-		c.mustRefuse(
-			t,
-			post(path+"/"+sub+"?command=a&stdout=true", nil),
-			400,
-			"BadRequest",
-			"pod p does not have a host assigned",
-		)
+		c.mustRefuse(t, post(path+"/"+sub+"?command=a&stdout=true", nil), 400, "BadRequest",
+			"pod p does not have a host assigned")
 		c.mustRefuse(t, post(path+"-not/"+sub, nil), 404, "NotFound", `pods "p-not" not found`)
 		c.mustRefuse(t, put(path+"/"+sub, "{}"), 405, "MethodNotAllowed", "")
 		c.mustRefuse(t, remove(path+"/"+sub, nil), 405, "MethodNotAllowed", "")
 	}
 	for _, sub := range []string{"exec", "attach"} {
-		c.mustRefuse(
-			t,
-			post(path+"/"+sub+"?container=x&command=a", nil),
-			400,
-			"BadRequest",
-			"container x is not valid for pod p",
-		)
+		c.mustRefuse(t, post(path+"/"+sub+"?container=x&command=a", nil), 400, "BadRequest",
+			"container x is not valid for pod p")
 	}
 	c.mustRefuse(t, get("%s/log?container=x", path), 400, "BadRequest", "container x is not valid for pod p")
 	two := "/api/v1/namespaces/streams/pods"
@@ -294,20 +256,9 @@ func TestImpossibleStreamsAreRejected(t *testing.T) {
 			},
 		),
 	)
-	c.mustRefuse(
-		t,
-		post(two+"/two/exec?command=a", nil),
-		400,
-		"BadRequest",
-		"a container name must be specified for pod two, choose one of: [a b]",
-	)
-	c.mustAnswer(
-		t,
-		201,
-		post(
-			path+"/binding",
-			object{"metadata": object{"name": "p"}, "target": object{"kind": "Node", "name": "gone"}},
-		),
-	)
+	c.mustRefuse(t, post(two+"/two/exec?command=a", nil), 400, "BadRequest",
+		"a container name must be specified for pod two, choose one of: [a b]")
+	c.mustAnswer(t, 201, post(path+"/binding",
+		object{"metadata": object{"name": "p"}, "target": object{"kind": "Node", "name": "gone"}}))
 	c.mustRefuse(t, post(path+"/exec?command=a", nil), 404, "NotFound", `nodes "gone" not found`)
 }

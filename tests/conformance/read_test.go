@@ -32,13 +32,8 @@ func testGet(t *testing.T, s *subject) {
 		t.Errorf("details %v", missing.valueAt("details"))
 	}
 	s.mustRefuse(t, get("%s?resourceVersion=x", path), 400, "BadRequest", "")
-	later := s.mustRefuse(
-		t,
-		get("%s?resourceVersion=9000000000", path),
-		504,
-		"Timeout",
-		"Too large resource version: 9000000000, current: ",
-	)
+	later := s.mustRefuse(t, get("%s?resourceVersion=9000000000", path), 504, "Timeout",
+		"Too large resource version: 9000000000, current: ")
 	if later.textAt("details.causes.0.reason") != "ResourceVersionTooLarge" ||
 		later.valueAt("details.retryAfterSeconds") == nil {
 		t.Errorf("details %v", later.valueAt("details"))
@@ -59,13 +54,8 @@ func testGetFormats(t *testing.T, s *subject) {
 	checkTable(t, s, whole, []string{objectName(o)}, s.Kind)
 	none := s.mustAnswer(t, 200, get("%s?includeObject=None", path).withAccept(tableType))
 	checkTable(t, s, none, []string{objectName(o)}, "")
-	s.mustRefuse(
-		t,
-		get("%s?includeObject=Some", path).withAccept(tableType),
-		400,
-		"BadRequest",
-		"must be 'Metadata', 'Object', 'None', or empty",
-	)
+	s.mustRefuse(t, get("%s?includeObject=Some", path).withAccept(tableType), 400, "BadRequest",
+		"must be 'Metadata', 'Object', 'None', or empty")
 	yaml := s.mustAnswer(t, 200, get("%s", path).withAccept("application/yaml"))
 	if !strings.Contains(string(yaml.raw), "kind: "+s.Kind+"\n") ||
 		yaml.header.Get("Content-Type") != "application/yaml" {
@@ -182,31 +172,18 @@ func testList(t *testing.T, s *subject) {
 		}
 	}
 	if s.Namespaced {
-		a := s.mustAnswer(
-			t,
-			200,
-			get("%s?fieldSelector=metadata.namespace%%3D%s,metadata.name%%3D%s", s.allPath(), s.namespace, made[0]),
-		)
+		a := s.mustAnswer(t, 200, get("%s?fieldSelector=metadata.namespace%%3D%s,metadata.name%%3D%s", s.allPath(),
+			s.namespace, made[0]))
 		if !slices.Equal(objectNames(a.itemList()), made[:1]) {
 			t.Errorf("by namespace %v", objectNames(a.itemList()))
 		}
 	}
 	s.mustRefuse(t, get("%s?labelSelector=a%%20b", s.collection()), 400, "BadRequest", "unable to parse requirement")
-	s.mustRefuse(
-		t,
-		get("%s?fieldSelector=nobody.knows%%3Dx", s.collection()),
-		400,
-		"BadRequest",
-		unknownField[kindsWithFieldSelectors[s.Resource]],
-	)
+	s.mustRefuse(t, get("%s?fieldSelector=nobody.knows%%3Dx", s.collection()), 400, "BadRequest",
+		unknownField[kindsWithFieldSelectors[s.Resource]])
 	s.mustRefuse(t, get("%s?fieldSelector=x", s.collection()), 400, "BadRequest", "invalid selector")
-	s.mustRefuse(
-		t,
-		get("%s?resourceVersionMatch=Exact", s.collection()),
-		422,
-		"Invalid",
-		"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-	)
+	s.mustRefuse(t, get("%s?resourceVersionMatch=Exact", s.collection()), 422, "Invalid",
+		"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
 }
 
 // unknownField is the error for an unknown field selector, for kinds with and without their own fields.
@@ -241,13 +218,8 @@ func testListPages(t *testing.T, s *subject) {
 		t.Errorf("one page for all: %v", whole.valueAt("metadata"))
 	}
 	s.mustRefuse(t, get("%s&continue=nonsense", base), 400, "BadRequest", "continue key is not valid")
-	s.mustRefuse(
-		t,
-		get("%s&continue=%s&resourceVersion=7", base, url.QueryEscape(next)),
-		400,
-		"BadRequest",
-		"specifying resource version is not allowed when using continue",
-	)
+	s.mustRefuse(t, get("%s&continue=%s&resourceVersion=7", base, url.QueryEscape(next)), 400, "BadRequest",
+		"specifying resource version is not allowed when using continue")
 	s.mustRefuse(t, get("%s&limit=x", base), 400, "BadRequest", "")
 	s.do(t, remove(path, nil))
 }

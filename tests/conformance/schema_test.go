@@ -94,12 +94,8 @@ func TestSchemaViolationsAreAnsweredAsByUpstream(t *testing.T) {
 						t.Errorf("%s %s by %s: %v", d.Rule, d.path(), way, err)
 					}
 					if err == nil && known != "" {
-						t.Errorf(
-							"%s %s by %s is answered as upstream does: it is no difference any more",
-							d.Rule,
-							d.path(),
-							way,
-						)
+						t.Errorf("%s %s by %s is answered as upstream does: it is no difference any more", d.Rule,
+							d.path(), way)
 					}
 				}
 			}
@@ -168,13 +164,8 @@ func (w *wrongSender) checkAnswer(t *testing.T, d wrongObject, way string) error
 	a = w.do(t, w.request(t, d, way, "Warn"))
 	if warnings := a.header.Values("Warning"); a.code >= 300 ||
 		!slices.Contains(warnings, warningHeaders([]string{d.Warning})[0]) {
-		return fmt.Errorf(
-			"where it is to be warned of: %d, warnings %v, want %s: %s",
-			a.code,
-			warnings,
-			d.Warning,
-			a.textAt("message"),
-		)
+		return fmt.Errorf("where it is to be warned of: %d, warnings %v, want %s: %s", a.code, warnings, d.Warning,
+			a.textAt("message"))
 	}
 	return nil
 }
@@ -188,15 +179,8 @@ func checkRefused(a answer, code, reason string, texts ...string) error {
 		ok = ok && strings.Contains(a.textAt("message"), text)
 	}
 	if !ok {
-		return fmt.Errorf(
-			"%d %s: %s\nwant %s %s: %s",
-			a.code,
-			a.textAt("reason"),
-			a.textAt("message"),
-			code,
-			reason,
-			strings.Join(texts, "…"),
-		)
+		return fmt.Errorf("%d %s: %s\nwant %s %s: %s", a.code, a.textAt("reason"), a.textAt("message"), code, reason,
+			strings.Join(texts, "…"))
 	}
 	return nil
 }

@@ -170,11 +170,8 @@ func sharedClient(t *testing.T) *client {
 func (c *client) createNamespace(t testing.TB, name string) {
 	t.Helper()
 	c.mustAnswer(t, http.StatusCreated, post("/api/v1/namespaces", object{"metadata": object{"name": name}}))
-	c.mustAnswer(
-		t,
-		http.StatusCreated,
-		post(fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts", name), object{"metadata": object{"name": "default"}}),
-	)
+	c.mustAnswer(t, http.StatusCreated, post(fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts", name),
+		object{"metadata": object{"name": "default"}}))
 }
 
 // TestMain runs many tests in parallel, because they mostly wait for answers.

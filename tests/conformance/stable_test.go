@@ -96,11 +96,8 @@ func newFillers(t testing.TB) *strings.Replacer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := x509.CreateCertificateRequest(
-		rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "somebody"}},
-		key,
-	)
+	request, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "somebody"}}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,16 +114,9 @@ func newFillers(t testing.TB) *strings.Replacer {
 		t.Fatal(err)
 	}
 	inJSON := func(text []byte) string { return strings.ReplaceAll(string(text), "\n", `\n`) }
-	return strings.NewReplacer(
-		"$REQUEST",
+	return strings.NewReplacer("$REQUEST",
 		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
-		"$STUB",
-		base64.StdEncoding.EncodeToString(stub),
-		"$AUTHORITY",
-		inJSON(ca.Cert),
-		"$LEAF",
-		inJSON(leaf.Cert),
-	)
+		"$STUB", base64.StdEncoding.EncodeToString(stub), "$AUTHORITY", inJSON(ca.Cert), "$LEAF", inJSON(leaf.Cert))
 }
 
 func (s *sample) String() string { return s.Version + "/" + s.Kind }

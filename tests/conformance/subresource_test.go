@@ -53,17 +53,11 @@ func TestScaleSubresourcesBehaveAlike(t *testing.T) {
 		c.mustRefuse(t, put(path, withValue(a.obj, "spec.replicas", 4)), 409, "Conflict", "the object has been "+
 			"modified")
 		if b := c.mustAnswer(t, 200, patch(path, "merge-patch+json", object{"spec": object{"replicas": 5}})); b.valueAt(
-			"spec.replicas",
-		) != 5.0 {
+			"spec.replicas") != 5.0 {
 			t.Errorf("%s: %s", s, b.raw)
 		}
-		bad := c.mustRefuse(
-			t,
-			patch(path, "merge-patch+json", object{"spec": object{"replicas": -1}}),
-			422,
-			"Invalid",
-			"must be greater than or equal to 0",
-		)
+		bad := c.mustRefuse(t, patch(path, "merge-patch+json", object{"spec": object{"replicas": -1}}), 422, "Invalid",
+			"must be greater than or equal to 0")
 		if findCause(bad, "spec.replicas") == nil {
 			t.Errorf("%s: causes %v", s, bad.valueAt("details.causes"))
 		}
@@ -114,13 +108,8 @@ func TestPodsCanBeBoundOnlyOnce(t *testing.T) {
 		t.Errorf("it is promised %v still", pod.valueAt("status.nominatedNodeName"))
 	}
 	c.mustRefuse(t, post(path+"/binding", binding), 409, "Conflict", `pod p is already assigned to node "n1"`)
-	c.mustRefuse(
-		t,
-		post(path+"-not/binding", withValue(binding, "metadata.name", "p-not")),
-		404,
-		"NotFound",
-		`pods "p-not" not found`,
-	)
+	c.mustRefuse(t, post(path+"-not/binding", withValue(binding, "metadata.name", "p-not")), 404, "NotFound",
+		`pods "p-not" not found`)
 	createPod(t, c, "binding", "q")
 	c.mustAnswer(t, 201, post("/api/v1/namespaces/binding/bindings", withValue(binding, "metadata.name", "q")))
 }
@@ -162,11 +151,8 @@ func TestPodsAreLabelledWithTheTopologyOfTheirNode(t *testing.T) {
 		),
 	)
 	place("bound", "topology-1")
-	c.mustAnswer(
-		t,
-		201,
-		post(pods, object{"metadata": object{"name": "created"}, "spec": withValue(spec, "nodeName", "topology-1")}),
-	)
+	c.mustAnswer(t, 201, post(pods,
+		object{"metadata": object{"name": "created"}, "spec": withValue(spec, "nodeName", "topology-1")}))
 	c.mustAnswer(t, 201, post(pods, object{"metadata": object{"name": "elsewhere"}, "spec": spec}))
 	place("elsewhere", "topology-not")
 	for name, want := range map[string]object{
@@ -207,14 +193,8 @@ func TestEvictionsRespectDisruptionBudgets(t *testing.T) {
 			"name": "b",
 		}, "spec": object{"minAvailable": 1, "selector": object{"matchLabels": object{"app": "held"}}}}))
 	// The pod is bound and ready. Evicting a pod that has not started does not count as a disruption.
-	c.mustAnswer(
-		t,
-		201,
-		post(
-			held+"/binding",
-			object{"metadata": object{"name": "held"}, "target": object{"kind": "Node", "name": "n"}},
-		),
-	)
+	c.mustAnswer(t, 201, post(held+"/binding",
+		object{"metadata": object{"name": "held"}, "target": object{"kind": "Node", "name": "n"}}))
 	c.mustAnswer(
 		t,
 		200,
@@ -226,26 +206,13 @@ func TestEvictionsRespectDisruptionBudgets(t *testing.T) {
 			},
 		),
 	)
-	a := c.mustRefuse(
-		t,
-		post(held+"/eviction", eviction("held")),
-		429,
-		"TooManyRequests",
-		"Cannot evict pod as it would violate the pod's disruption budget",
-	)
+	a := c.mustRefuse(t, post(held+"/eviction", eviction("held")), 429, "TooManyRequests",
+		"Cannot evict pod as it would violate the pod's disruption budget")
 	if a.textAt("details.causes.0.reason") != "DisruptionBudget" {
 		t.Errorf("causes %v", a.valueAt("details.causes"))
 	}
-	c.mustRefuse(
-		t,
-		post(
-			held+"/eviction",
-			withValue(eviction("held"), "deleteOptions", object{"preconditions": object{"uid": "other"}}),
-		),
-		409,
-		"Conflict",
-		objectUID(pod),
-	)
+	c.mustRefuse(t, post(held+"/eviction", withValue(eviction("held"), "deleteOptions",
+		object{"preconditions": object{"uid": "other"}})), 409, "Conflict", objectUID(pod))
 }
 
 // Ephemeral containers can be added to pods, but not removed.
@@ -262,13 +229,8 @@ func TestEphemeralContainersAreAddedAndStay(t *testing.T) {
 		t.Errorf("added %v", a.valueAt("spec.ephemeralContainers"))
 	}
 	changed := object{"spec": object{"ephemeralContainers": []any{object{"name": "debug", "image": "other"}}}}
-	c.mustRefuse(
-		t,
-		patch(path, "strategic-merge-patch+json", changed),
-		422,
-		"Invalid",
-		`existing ephemeral containers "debug" may not be changed`,
-	)
+	c.mustRefuse(t, patch(path, "strategic-merge-patch+json", changed), 422, "Invalid",
+		`existing ephemeral containers "debug" may not be changed`)
 	for _, r := range []struct {
 		extra   object
 		message string
@@ -290,13 +252,8 @@ func TestEphemeralContainersAreAddedAndStay(t *testing.T) {
 		both := append(append([]any{}, a.valueAt("spec.ephemeralContainers").([]any)...), next)
 		c.mustRefuse(t, put(path, withValue(a.obj, "spec.ephemeralContainers", both)), 422, "Invalid", r.message)
 	}
-	c.mustRefuse(
-		t,
-		put(path, withValue(a.obj, "spec.ephemeralContainers", []any{})),
-		422,
-		"Invalid",
-		`existing ephemeral containers "debug" may not be removed`,
-	)
+	c.mustRefuse(t, put(path, withValue(a.obj, "spec.ephemeralContainers", []any{})), 422, "Invalid",
+		`existing ephemeral containers "debug" may not be removed`)
 }
 
 // Only the CPU and memory of a pod can be resized.
@@ -306,11 +263,8 @@ func TestPodsAreResized(t *testing.T) {
 	c.createNamespace(t, "resize")
 	path, _ := createPod(t, c, "resize", "p")
 	resize := func(container object) call {
-		return patch(
-			path+"/resize",
-			"strategic-merge-patch+json",
-			object{"spec": object{"containers": []any{mergeObjects(object{"name": "c"}, container)}}},
-		)
+		return patch(path+"/resize", "strategic-merge-patch+json",
+			object{"spec": object{"containers": []any{mergeObjects(object{"name": "c"}, container)}}})
 	}
 	a := c.mustAnswer(t, 200, resize(object{"resources": object{"requests": object{"cpu": "200m"}}}))
 	if a.textAt("spec.containers.0.resources.requests.cpu") != "200m" ||
@@ -319,27 +273,12 @@ func TestPodsAreResized(t *testing.T) {
 		t.Errorf("resized %v, generation %v", a.valueAt("spec.containers"), a.valueAt("metadata.generation"))
 	}
 	c.mustRefuse(t, resize(object{"image": "other"}), 422, "Invalid", "only cpu and memory resources are mutable")
-	c.mustRefuse(
-		t,
-		resize(object{"resources": object{"requests": object{"cpu": nil}}}),
-		422,
-		"Invalid",
-		"resource requests cannot be removed",
-	)
-	c.mustRefuse(
-		t,
-		resize(object{"resources": object{"limits": object{"cpu": "200m", "memory": "64Mi"}}}),
-		422,
-		"Invalid",
-		"Pod QOS Class may not change as a result of resizing",
-	)
-	c.mustRefuse(
-		t,
-		resize(object{"resources": object{"limits": object{"cpu": "100m"}}}),
-		422,
-		"Invalid",
-		"must be less than or equal to cpu limit of 100m",
-	)
+	c.mustRefuse(t, resize(object{"resources": object{"requests": object{"cpu": nil}}}), 422, "Invalid",
+		"resource requests cannot be removed")
+	c.mustRefuse(t, resize(object{"resources": object{"limits": object{"cpu": "200m", "memory": "64Mi"}}}), 422,
+		"Invalid", "Pod QOS Class may not change as a result of resizing")
+	c.mustRefuse(t, resize(object{"resources": object{"limits": object{"cpu": "100m"}}}), 422, "Invalid",
+		"must be less than or equal to cpu limit of 100m")
 	c.mustRefuse(
 		t,
 		patch(
@@ -436,13 +375,8 @@ func TestServiceAccountsGetTokens(t *testing.T) {
 	if a.textAt("metadata.uid") != account.textAt("metadata.uid") {
 		t.Errorf("a token of %s for %s", a.textAt("metadata.uid"), account.textAt("metadata.uid"))
 	}
-	c.mustRefuse(
-		t,
-		post(path, withValue(ask, "spec.expirationSeconds", 60)),
-		422,
-		"Invalid",
-		"may not specify a duration less than 10 minutes",
-	)
+	c.mustRefuse(t, post(path, withValue(ask, "spec.expirationSeconds", 60)), 422, "Invalid",
+		"may not specify a duration less than 10 minutes")
 	c.mustRefuse(
 		t,
 		post(path, withValue(ask, "spec.expirationSeconds", 0)),
@@ -450,42 +384,16 @@ func TestServiceAccountsGetTokens(t *testing.T) {
 		"Invalid",
 		`TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 0: may not specify a duration less than 10 minutes`,
 	)
-	c.mustRefuse(
-		t,
-		post(path, withValue(ask, "metadata.name", "other")),
-		422,
-		"Invalid",
-		"metadata.name: Invalid value: \"other\": must match the service account name if specified",
-	)
-	c.mustRefuse(
-		t,
-		post(path, withValue(ask, "metadata.namespace", "other")),
-		400,
-		"BadRequest",
-		"the namespace of the provided object does not match the namespace sent on the request",
-	)
-	c.mustRefuse(
-		t,
-		post(path, withValue(ask, "metadata.uid", "other")),
-		409,
-		"Conflict",
-		"the UID in the token request (other) does not match the UID of the service account",
-	)
-	c.mustRefuse(
-		t,
-		post("/api/v1/namespaces/token/serviceaccounts/missing/token", ask),
-		404,
-		"NotFound",
-		`serviceaccounts "missing" not found`,
-	)
-	review := c.mustAnswer(
-		t,
-		201,
-		post(
-			"/apis/authentication.k8s.io/v1/tokenreviews",
-			object{"spec": object{"token": a.textAt("status.token"), "audiences": []any{"there"}}},
-		),
-	)
+	c.mustRefuse(t, post(path, withValue(ask, "metadata.name", "other")), 422, "Invalid",
+		"metadata.name: Invalid value: \"other\": must match the service account name if specified")
+	c.mustRefuse(t, post(path, withValue(ask, "metadata.namespace", "other")), 400, "BadRequest",
+		"the namespace of the provided object does not match the namespace sent on the request")
+	c.mustRefuse(t, post(path, withValue(ask, "metadata.uid", "other")), 409, "Conflict",
+		"the UID in the token request (other) does not match the UID of the service account")
+	c.mustRefuse(t, post("/api/v1/namespaces/token/serviceaccounts/missing/token", ask), 404, "NotFound",
+		`serviceaccounts "missing" not found`)
+	review := c.mustAnswer(t, 201, post("/apis/authentication.k8s.io/v1/tokenreviews",
+		object{"spec": object{"token": a.textAt("status.token"), "audiences": []any{"there"}}}))
 	if review.valueAt("status.authenticated") != true ||
 		review.textAt("status.user.username") != "system:serviceaccount:token:default" {
 		t.Errorf("reviewed: %v", review.valueAt("status"))
@@ -505,30 +413,15 @@ func TestReviewsAreAnswered(t *testing.T) {
 	if mine.valueAt("status.allowed") != true {
 		t.Errorf("may I: %v", mine.valueAt("status"))
 	}
-	theirs := c.mustAnswer(
-		t,
-		201,
-		post(
-			"/apis/authorization.k8s.io/v1/subjectaccessreviews",
-			object{"spec": mergeObjects(may, object{"user": "nobody"})},
-		),
-	)
+	theirs := c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
+		object{"spec": mergeObjects(may, object{"user": "nobody"})}))
 	if theirs.valueAt("status.allowed") != false {
 		t.Errorf("may nobody: %v", theirs.valueAt("status"))
 	}
-	c.mustAnswer(
-		t,
-		201,
-		post(
-			"/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews",
-			object{"metadata": object{"namespace": "default"}, "spec": mergeObjects(may, object{"user": "nobody"})},
-		),
-	)
-	rules := c.mustAnswer(
-		t,
-		201,
-		post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", object{"spec": object{"namespace": "default"}}),
-	)
+	c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews",
+		object{"metadata": object{"namespace": "default"}, "spec": mergeObjects(may, object{"user": "nobody"})}))
+	rules := c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+		object{"spec": object{"namespace": "default"}}))
 	if list, _ := rules.valueAt("status.resourceRules").([]any); len(list) == 0 {
 		t.Errorf("rules: %v", rules.valueAt("status"))
 	}
@@ -552,11 +445,8 @@ func TestApprovalIsASeparateSubresource(t *testing.T) {
 			t.Errorf("who asks is not in the request: %v", o["spec"])
 		}
 		path := s.allPath() + "/" + name
-		approved := withValue(
-			o,
-			"status.conditions",
-			[]any{object{"type": "Approved", "status": "True", "reason": "R", "message": "M"}},
-		)
+		approved := withValue(o, "status.conditions",
+			[]any{object{"type": "Approved", "status": "True", "reason": "R", "message": "M"}})
 		c.mustAnswer(t, 200, put(path, approved))
 		if a := c.mustAnswer(t, 200, get("%s", path)); a.valueAt("status.conditions") != nil {
 			t.Errorf("a plain write approved: %v", a.valueAt("status"))

@@ -98,10 +98,7 @@ func TestCompactedRevisionsAreExpired(t *testing.T) {
 	second := startServer(t, st)
 	c = second.clientFor(t, certs.Admin())
 	if got := objectNames(c.mustAnswer(t, 200,
-		get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).itemList()); !slices.Equal(
-		got,
-		[]string{"c1"},
-	) {
+		get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).itemList()); !slices.Equal(got, []string{"c1"}) {
 		t.Errorf("another server goes on with %v", got)
 	}
 	second.stop()
@@ -109,13 +106,8 @@ func TestCompactedRevisionsAreExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = startServer(t, st).clientFor(t, certs.Admin())
-	gone := c.mustRefuse(
-		t,
-		get("%s?limit=1&continue=%s", path, url.QueryEscape(token)),
-		410,
-		"Expired",
-		"The provided continue parameter is too old to display a consistent list result",
-	)
+	gone := c.mustRefuse(t, get("%s?limit=1&continue=%s", path, url.QueryEscape(token)), 410, "Expired",
+		"The provided continue parameter is too old to display a consistent list result")
 	next := gone.textAt("metadata.continue")
 	if next == "" {
 		t.Fatalf("no token to go on with: %s", gone.raw)
@@ -124,13 +116,8 @@ func TestCompactedRevisionsAreExpired(t *testing.T) {
 	if got := objectNames(rest.itemList()); !slices.Equal(got, []string{"c1", "c2", "later"}) {
 		t.Errorf("the rest is %v", got)
 	}
-	c.mustRefuse(
-		t,
-		get("%s?resourceVersion=%s&resourceVersionMatch=Exact", path, version),
-		410,
-		"Expired",
-		"too old resource version",
-	)
+	c.mustRefuse(t, get("%s?resourceVersion=%s&resourceVersionMatch=Exact", path, version), 410, "Expired",
+		"too old resource version")
 	c.mustRefuse(t, get("%s?watch=1&resourceVersion=%s", path, version), 410, "Expired", "too old resource version")
 	c.mustAnswer(t, 200, get("%s?resourceVersion=%s&resourceVersionMatch=NotOlderThan", path, version))
 }
@@ -142,11 +129,8 @@ func TestPagesReportTheRemainingItemCount(t *testing.T) {
 	c.createNamespace(t, "pages")
 	const path = "/api/v1/namespaces/pages/configmaps"
 	for i := range 5 {
-		c.mustAnswer(
-			t,
-			201,
-			post(path, object{"metadata": object{"name": fmt.Sprintf("c%d", i), "labels": object{"a": "b"}}}),
-		)
+		c.mustAnswer(t, 201, post(path,
+			object{"metadata": object{"name": fmt.Sprintf("c%d", i), "labels": object{"a": "b"}}}))
 	}
 	if page := c.mustAnswer(t, 200, get("%s?limit=2", path)); page.valueAt("metadata.remainingItemCount") != 3.0 {
 		t.Errorf("first page: %v", page.valueAt("metadata"))

@@ -45,11 +45,8 @@ func TestWarningsAreReturned(t *testing.T) {
 	}}
 	requireWarning(c.mustAnswer(t, 201, post("/apis/apps/v1/namespaces/doubts/deployments", set)),
 		"spec.template.spec.")
-	status := patch(
-		"/api/v1/namespaces/doubts/pods/p/status",
-		"merge-patch+json",
-		object{"status": object{"message": "m"}},
-	)
+	status := patch("/api/v1/namespaces/doubts/pods/p/status", "merge-patch+json",
+		object{"status": object{"message": "m"}})
 	if a := c.mustAnswer(t, 200, status); len(a.header.Values("Warning")) > 0 {
 		t.Errorf("who writes the status did not write the rest: %v", a.header.Values("Warning"))
 	}

@@ -81,15 +81,8 @@ func (s *watchStream) mustBeEvent(kind, named string) object {
 func testWatch(t *testing.T, s *subject) {
 	selector, made := s.createLabelled(t, 1)
 	at1 := s.mustAnswer(t, 200, get("%s?limit=1", s.collection())).textAt("metadata.resourceVersion")
-	w := s.watch(
-		t,
-		get(
-			"%s?watch=1&allowWatchBookmarks=true&resourceVersion=%s&labelSelector=%s",
-			s.collection(),
-			at1,
-			url.QueryEscape(selector),
-		),
-	)
+	w := s.watch(t, get("%s?watch=1&allowWatchBookmarks=true&resourceVersion=%s&labelSelector=%s", s.collection(), at1,
+		url.QueryEscape(selector)))
 	if w.media != "application/json" {
 		t.Errorf("content type %q", w.media)
 	}
@@ -105,21 +98,15 @@ func testWatch(t *testing.T, s *subject) {
 	if _, some := decidedConditions[s.Kind]; some {
 		return // the server itself changes it, which causes events
 	}
-	changed := s.mustAnswer(
-		t,
-		200,
-		patch(path, "merge-patch+json", object{"metadata": object{"annotations": object{"a": "b"}}}),
-	)
+	changed := s.mustAnswer(t, 200, patch(path, "merge-patch+json",
+		object{"metadata": object{"annotations": object{"a": "b"}}}))
 	if got := w.mustBeEvent("MODIFIED",
 		objectName(o)); resourceVersion(got) != changed.textAt("metadata.resourceVersion") {
 		t.Errorf("modified %v, want %s", got, changed.textAt("metadata.resourceVersion"))
 	}
 	// An object that leaves the selection is deleted for this watch, and one that returns is added.
-	s.mustAnswer(
-		t,
-		200,
-		patch(path, "merge-patch+json", object{"metadata": object{"labels": object{"conformance": "other"}}}),
-	)
+	s.mustAnswer(t, 200, patch(path, "merge-patch+json",
+		object{"metadata": object{"labels": object{"conformance": "other"}}}))
 	w.mustBeEvent("DELETED", objectName(o))
 	s.mustAnswer(t, 200, patch(path, "merge-patch+json",
 		object{"metadata": object{"labels": object{"conformance": label}}}))
@@ -135,28 +122,16 @@ func testWatch(t *testing.T, s *subject) {
 		}
 		break
 	}
-	short := s.watch(
-		t,
-		get("%s?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%%3D%s", s.collection(), made[0]),
-	)
+	short := s.watch(t, get("%s?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%%3D%s", s.collection(),
+		made[0]))
 	short.mustBeEvent("ADDED", made[0])
 	if e := short.nextEvent(); e != nil {
 		t.Errorf("after its time a watch tells %v", e)
 	}
-	s.mustRefuse(
-		t,
-		get("%s?watch=1&resourceVersion=x", s.collection()),
-		500,
-		"",
-		`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`,
-	)
-	s.mustRefuse(
-		t,
-		get("%s?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan", s.collection()),
-		422,
-		"Invalid",
-		"resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-	)
+	s.mustRefuse(t, get("%s?watch=1&resourceVersion=x", s.collection()), 500, "",
+		`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
+	s.mustRefuse(t, get("%s?watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan", s.collection()), 422,
+		"Invalid", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
 	s.mustRefuse(t, get("%s?watch=1&labelSelector=a%%20b", s.collection()), 400, "BadRequest", "")
 }
 
@@ -174,12 +149,8 @@ func (s *subject) deleteWithFinalizers(t testing.TB, path string) {
 		s.do(t, patch(path, "merge-patch+json", object{"metadata": object{"finalizers": nil}}))
 	}
 	if s.Kind == "Namespace" {
-		s.mustAnswer(
-			t,
-			200,
-			put(path+"/finalize",
-				withValue(withValue(a.obj, "spec.finalizers", []any{}), "metadata.resourceVersion", "")),
-		)
+		s.mustAnswer(t, 200, put(path+"/finalize", withValue(withValue(a.obj, "spec.finalizers", []any{}),
+			"metadata.resourceVersion", "")))
 	}
 	eventually(t, func() error {
 		if a := s.do(t, get("%s", path)); a.code != 404 {
@@ -227,20 +198,10 @@ func testInitialEvents(t *testing.T, s *subject) {
 			t.Errorf("%s: bookmark %v", query, e)
 		}
 	}
-	s.mustRefuse(
-		t,
-		get("%s&sendInitialEvents=true", base),
-		422,
-		"Invalid",
-		"sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-	)
-	s.mustRefuse(
-		t,
-		get("%s?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=1", s.collection()),
-		422,
-		"Invalid",
-		"sendInitialEvents is forbidden for list",
-	)
+	s.mustRefuse(t, get("%s&sendInitialEvents=true", base), 422, "Invalid",
+		"sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+	s.mustRefuse(t, get("%s?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=1",
+		s.collection()), 422, "Invalid", "sendInitialEvents is forbidden for list")
 }
 
 func testWatchFormats(t *testing.T, s *subject) {

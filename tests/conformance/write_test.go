@@ -48,11 +48,8 @@ func testUpdate(t *testing.T, s *subject) {
 	o, path := s.createObject(t)
 	same := s.mustAnswer(t, 200, put(path, o))
 	if same.textAt("metadata.resourceVersion") != resourceVersion(o) {
-		t.Errorf(
-			"nothing changed, and the version went from %s to %s",
-			resourceVersion(o),
-			same.textAt("metadata.resourceVersion"),
-		)
+		t.Errorf("nothing changed, and the version went from %s to %s", resourceVersion(o),
+			same.textAt("metadata.resourceVersion"))
 	}
 	a := s.mustAnswer(t, 200, put(path, s.withChange(o)))
 	s.checkChanged(t, a.obj)
@@ -107,38 +104,19 @@ func testInvalidUpdates(t *testing.T, s *subject) {
 		t.Errorf("details %v", a.valueAt("details"))
 	}
 	fresh := withValue(o, "metadata.resourceVersion", "")
-	s.mustRefuse(
-		t,
-		put(path, withValue(fresh, "metadata.uid", "00000000-0000-0000-0000-000000000000")),
-		409,
+	s.mustRefuse(t, put(path, withValue(fresh, "metadata.uid", "00000000-0000-0000-0000-000000000000")), 409,
 		"Conflict",
 		"Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta: "+
-			objectUID(o),
-	)
-	s.mustRefuse(
-		t,
-		put(path, withValue(fresh, "metadata.name", "other")),
-		400,
-		"BadRequest",
-		"the name of the object (other) does not match the name on the URL ("+objectName(o)+")",
-	)
+			objectUID(o))
+	s.mustRefuse(t, put(path, withValue(fresh, "metadata.name", "other")), 400, "BadRequest",
+		"the name of the object (other) does not match the name on the URL ("+objectName(o)+")")
 	s.mustRefuse(t, put(path, withValue(fresh, "metadata.name", "")), 400, "BadRequest", "name must be provided")
 	if s.Namespaced {
-		s.mustRefuse(
-			t,
-			put(path, withValue(fresh, "metadata.namespace", "elsewhere")),
-			400,
-			"BadRequest",
-			"the namespace of the provided object does not match the namespace sent on the request",
-		)
+		s.mustRefuse(t, put(path, withValue(fresh, "metadata.namespace", "elsewhere")), 400, "BadRequest",
+			"the namespace of the provided object does not match the namespace sent on the request")
 	}
-	s.mustRefuse(
-		t,
-		put(path+"?fieldValidation=Strict", withValue(fresh, "nobodyKnows", 1)),
-		400,
-		"BadRequest",
-		`strict decoding error: unknown field "nobodyKnows"`,
-	)
+	s.mustRefuse(t, put(path+"?fieldValidation=Strict", withValue(fresh, "nobodyKnows", 1)), 400, "BadRequest",
+		`strict decoding error: unknown field "nobodyKnows"`)
 	bad := s.mustRefuse(t, put(path+"?dryRun=Some", fresh), 422, "Invalid", "dryRun: Unsupported value")
 	if bad.textAt("details.kind") != "UpdateOptions" {
 		t.Errorf("details %v", bad.valueAt("details"))
@@ -191,13 +169,8 @@ func testInvalidUpdatedValues(t *testing.T, s *subject) {
 		mustCause(t, s.mustRefuse(t, put(path, bad), 422, "Invalid", r.Message), r)
 	}
 	o, path := s.createObject(t)
-	s.mustRefuse(
-		t,
-		put(path, withValue(o, "metadata.labels", object{"a/b/c": "d"})),
-		422,
-		"Invalid",
-		"metadata.labels: Invalid value",
-	)
+	s.mustRefuse(t, put(path, withValue(o, "metadata.labels", object{"a/b/c": "d"})), 422, "Invalid",
+		"metadata.labels: Invalid value")
 }
 
 func testStatus(t *testing.T, s *subject) {
@@ -233,27 +206,11 @@ func testStatus(t *testing.T, s *subject) {
 	for _, kind := range []string{"merge-patch+json", "strategic-merge-patch+json"} {
 		s.mustAnswer(t, 200, patch(path+"/status?fieldManager=m", kind, withValue(object{}, s.Status.Path, want)))
 	}
-	applied := withValue(
-		object{"apiVersion": s.Version, "kind": s.Kind, "metadata": object{"name": objectName(o)}},
-		s.Status.Path,
-		want,
-	)
+	applied := withValue(object{"apiVersion": s.Version, "kind": s.Kind, "metadata": object{"name": objectName(o)}},
+		s.Status.Path, want)
 	s.mustAnswer(t, 200, patch(path+"/status?fieldManager=m&force=true", "apply-patch+yaml", applied))
-	s.mustRefuse(
-		t,
-		put(path+"/status", withValue(sent, "metadata.resourceVersion", "1")),
-		409,
-		"Conflict",
-		"the object has been modified",
-	)
-	s.mustRefuse(
-		t,
-		put(
-			s.collection()+"/missing/status",
-			withValue(withValue(sent, "metadata.name", "missing"), "metadata.resourceVersion", ""),
-		),
-		404,
-		"NotFound",
-		"",
-	)
+	s.mustRefuse(t, put(path+"/status", withValue(sent, "metadata.resourceVersion", "1")), 409, "Conflict",
+		"the object has been modified")
+	s.mustRefuse(t, put(s.collection()+"/missing/status", withValue(withValue(sent, "metadata.name", "missing"),
+		"metadata.resourceVersion", "")), 404, "NotFound", "")
 }

@@ -260,12 +260,8 @@ func uploadImage(t *testing.T, ref string, image v1.Image) {
 		}
 	}
 	blob := func(data []byte) {
-		send(
-			http.MethodPost,
-			fmt.Sprintf("%s/blobs/uploads/?digest=sha256:%x", base, sha256.Sum256(data)),
-			"application/octet-stream",
-			data,
-		)
+		send(http.MethodPost, fmt.Sprintf("%s/blobs/uploads/?digest=sha256:%x", base, sha256.Sum256(data)),
+			"application/octet-stream", data)
 	}
 	layers, err := image.Layers()
 	if err != nil {

@@ -56,16 +56,11 @@ func TestPrintedCommandsWork(t *testing.T) {
 	if len(lines) == 0 {
 		t.Fatalf("no commands in what demo up prints:\n%s", printed)
 	}
-	list := exampleCommands(
-		strings.TrimSuffix(lines[0][1], " exec clusterctl status"),
-		strings.Contains(printed, "exec kubectl"),
-	)
+	list := exampleCommands(strings.TrimSuffix(lines[0][1], " exec clusterctl status"),
+		strings.Contains(printed, "exec kubectl"))
 	if len(lines) != len(list) {
-		t.Fatalf(
-			"demo up prints %d commands, and the list has %d: build it with make demo-tools",
-			len(lines),
-			len(list),
-		)
+		t.Fatalf("demo up prints %d commands, and the list has %d: build it with make demo-tools", len(lines),
+			len(list))
 	}
 	awaitIdleMemory(t, name)
 	for i, command := range list {

@@ -82,9 +82,7 @@ func deleteLab(ctx context.Context, name string) error {
 	if err := lab.Down(ctx); err != nil {
 		return err
 	}
-	fmt.Printf(
-		"The demo is gone. Kept for the next time: %s (the machines' root file system); make clean removes it.\n",
-		machines.CacheDir,
-	)
+	fmt.Printf("The demo is gone. Kept for the next time: %s (the machines' root file system); make clean "+
+		"removes it.\n", machines.CacheDir)
 	return nil
 }

@@ -37,11 +37,8 @@ func startCluster(ctx context.Context, name string) error {
 		return err
 	}
 	if err := provisionCluster(ctx, c); err != nil {
-		return fmt.Errorf(
-			"%w\nThe machines are still up, for a look at them: %s ssh control; make demo-down ends them",
-			err,
-			programFor(name),
-		)
+		return fmt.Errorf("%w\nThe machines are still up, for a look at them: %s ssh control; make demo-down ends them",
+			err, programFor(name))
 	}
 	return printCommands(os.Stdout, c)
 }

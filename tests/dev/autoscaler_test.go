@@ -39,9 +39,7 @@ func defineKind(t *testing.T, group, version, plural, kind string, more map[stri
 			"versions": []any{v},
 		},
 	}}
-	must[*unstructured.Unstructured](
-		t,
-	)(
+	must[*unstructured.Unstructured](t)(
 		dynamicClient.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 			Resource: "customresourcedefinitions"}).
 			Create(t.Context(), definition, metav1.CreateOptions{}),
@@ -56,9 +54,7 @@ func defineKind(t *testing.T, group, version, plural, kind string, more map[stri
 
 func createAutoscaler(t *testing.T, ns string, of autoscalingv2.CrossVersionObjectReference, most int32) {
 	t.Helper()
-	must[*autoscalingv2.HorizontalPodAutoscaler](
-		t,
-	)(
+	must[*autoscalingv2.HorizontalPodAutoscaler](t)(
 		sharedClient.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(),
 			&autoscalingv2.HorizontalPodAutoscaler{
 				ObjectMeta: metav1.ObjectMeta{
@@ -109,12 +105,8 @@ func TestDeploymentsAreScaledByTheUsageOfTheirPods(t *testing.T) {
 	})
 	awaitRollout(t, ns)
 	awaitMetrics(t, ns, 2, time.Now())
-	createAutoscaler(
-		t,
-		ns,
-		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-		6,
-	)
+	createAutoscaler(t, ns,
+		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, 6)
 	status := awaitCondition(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
 	if status.CurrentReplicas != 2 || status.DesiredReplicas != 4 || status.LastScaleTime == nil ||
 		len(status.CurrentMetrics) != 1 ||
@@ -153,43 +145,25 @@ func TestCustomKindsWithAScaleAreScaled(t *testing.T) {
 	)
 	fleet := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "scaled.example.com/v1", "kind": "Fleet",
 		"metadata": map[string]any{"name": "f"}, "spec": map[string]any{"size": int64(5)}}}
-	must[*unstructured.Unstructured](
-		t,
-	)(
-		dynamicClient.Resource(fleets).Namespace(ns).Create(t.Context(), fleet, metav1.CreateOptions{}),
-	)
-	createAutoscaler(
-		t,
-		ns,
-		autoscalingv2.CrossVersionObjectReference{APIVersion: "scaled.example.com/v1", Kind: "Fleet", Name: "f"},
-		3,
-	)
+	must[*unstructured.Unstructured](t)(dynamicClient.Resource(fleets).Namespace(ns).Create(t.Context(), fleet,
+		metav1.CreateOptions{}))
+	createAutoscaler(t, ns,
+		autoscalingv2.CrossVersionObjectReference{APIVersion: "scaled.example.com/v1", Kind: "Fleet", Name: "f"}, 3)
 	awaitCondition(t, ns, autoscalingv2.AbleToScale, "SucceededRescale")
-	got := must[*unstructured.Unstructured](
-		t,
-	)(
-		dynamicClient.Resource(fleets).Namespace(ns).Get(t.Context(), "f", metav1.GetOptions{}),
-	)
+	got := must[*unstructured.Unstructured](t)(dynamicClient.Resource(fleets).Namespace(ns).Get(t.Context(), "f",
+		metav1.GetOptions{}))
 	if size, _, _ := unstructured.NestedInt64(got.Object, "spec", "size"); size != 3 {
 		t.Errorf("size %d, want 3", size)
 	}
-	awaitCondition(
-		t,
-		ns,
-		autoscalingv2.ScalingActive,
-		"InvalidSelector",
-	) // at the next evaluation, after it is within its bounds
+	awaitCondition(t, ns, autoscalingv2.ScalingActive,
+		"InvalidSelector") // at the next evaluation, after it is within its bounds
 }
 
 func TestAutoscalersReportWhyTheyDoNotScale(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
-	createAutoscaler(
-		t,
-		ns,
-		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
-		3,
-	)
+	createAutoscaler(t, ns,
+		autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, 3)
 	awaitCondition(t, ns, autoscalingv2.AbleToScale, "FailedGetScale")
 	createDeployment(t, ns, 1, nil)
 	status := awaitCondition(t, ns, autoscalingv2.AbleToScale, "SucceededGetScale")

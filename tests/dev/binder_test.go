@@ -64,11 +64,8 @@ func createClaim(
 	if change != nil {
 		change(c)
 	}
-	return must[*corev1.PersistentVolumeClaim](
-		t,
-	)(
-		sharedClient.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), c, metav1.CreateOptions{}),
-	)
+	return must[*corev1.PersistentVolumeClaim](t)(sharedClient.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(),
+		c, metav1.CreateOptions{}))
 }
 
 // createVolume creates a volume of a class.
@@ -90,11 +87,8 @@ func createVolume(
 	if change != nil {
 		change(v)
 	}
-	v = must[*corev1.PersistentVolume](
-		t,
-	)(
-		sharedClient.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}),
-	)
+	v = must[*corev1.PersistentVolume](t)(sharedClient.CoreV1().PersistentVolumes().Create(t.Context(), v,
+		metav1.CreateOptions{}))
 	t.Cleanup(func() {
 		_ = sharedClient.CoreV1().PersistentVolumes().Delete(context.WithoutCancel(t.Context()), name,
 			metav1.DeleteOptions{})
@@ -248,21 +242,14 @@ func TestEphemeralVolumesGetTheirClaims(t *testing.T) {
 			},
 		},
 	}
-	p := must[*corev1.Pod](
-		t,
-	)(
+	p := must[*corev1.Pod](t)(
 		sharedClient.CoreV1().
 			Pods(ns).
 			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec},
 				metav1.CreateOptions{}),
 	)
-	awaitClaim(
-		t,
-		ns,
-		"p-v",
-		"the claim",
-		func(c *corev1.PersistentVolumeClaim) bool { return metav1.IsControlledBy(c, p) },
-	)
+	awaitClaim(t, ns, "p-v", "the claim",
+		func(c *corev1.PersistentVolumeClaim) bool { return metav1.IsControlledBy(c, p) })
 	now := int64(0)
 	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), "p",
 		metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
@@ -316,9 +303,7 @@ func (n *storageNode) createNode(t *testing.T, name string) {
 	}
 	node := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(as))
 	requests := sharedClient.CertificatesV1().CertificateSigningRequests()
-	csr := must[*certificatesv1.CertificateSigningRequest](
-		t,
-	)(
+	csr := must[*certificatesv1.CertificateSigningRequest](t)(
 		node.CertificatesV1().
 			CertificateSigningRequests().
 			Create(t.Context(), &certificatesv1.CertificateSigningRequest{
@@ -408,23 +393,15 @@ func TestDirectoryVolumesAreCreatedExpandedAndRemoved(t *testing.T) {
 	if _, err := sharedClient.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitClaim(
-		t,
-		ns,
-		"c",
-		"the claim to grow",
-		func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "3Gi" },
-	)
+	awaitClaim(t, ns, "c", "the claim to grow",
+		func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "3Gi" })
 
 	// The volume remains until the kubelet reports that the directory is removed.
 	deleteClaim(t, ns, "c")
 	awaitVolume(t, v.Name, corev1.VolumeReleased)
 	request := "DELETE /localVolumes/" + v.Name
-	waitFor(
-		t,
-		"the kubelet to be asked twice",
-		func(context.Context) (bool, any) { return node.countRequests(request) > 1, node.requests },
-	)
+	waitFor(t, "the kubelet to be asked twice",
+		func(context.Context) (bool, any) { return node.countRequests(request) > 1, node.requests })
 	if _, err := sharedClient.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the volume is gone before its directory: %v", err)
 	}

@@ -18,9 +18,7 @@ func TestBootstrapTokensSignUntilTheyExpire(t *testing.T) {
 		Secrets(metav1.NamespaceSystem),
 		sharedClient.CoreV1().
 			ConfigMaps(metav1.NamespacePublic)
-	must[*corev1.ConfigMap](
-		t,
-	)(
+	must[*corev1.ConfigMap](t)(
 		public.Create(
 			t.Context(),
 			&corev1.ConfigMap{
@@ -33,9 +31,7 @@ func TestBootstrapTokensSignUntilTheyExpire(t *testing.T) {
 	t.Cleanup(func() {
 		_ = public.Delete(context.WithoutCancel(t.Context()), "cluster-info", metav1.DeleteOptions{})
 	})
-	token := must[*corev1.Secret](
-		t,
-	)(
+	token := must[*corev1.Secret](t)(
 		secrets.Create(
 			t.Context(),
 			&corev1.Secret{

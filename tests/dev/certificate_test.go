@@ -23,18 +23,13 @@ func TestAnApprovedRequestIsSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(
-		rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}},
-		key,
-	)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	requests := sharedClient.CertificatesV1().CertificateSigningRequests()
-	csr := must[*certificatesv1.CertificateSigningRequest](
-		t,
-	)(
+	csr := must[*certificatesv1.CertificateSigningRequest](t)(
 		requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "alice-"},
 			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName,
@@ -45,11 +40,8 @@ func TestAnApprovedRequestIsSigned(t *testing.T) {
 	)
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test", Message: "approved"}}
-	must[*certificatesv1.CertificateSigningRequest](
-		t,
-	)(
-		requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{}),
-	)
+	must[*certificatesv1.CertificateSigningRequest](t)(requests.UpdateApproval(t.Context(), csr.Name, csr,
+		metav1.UpdateOptions{}))
 	var signed []byte
 	waitFor(t, "a certificate", func(ctx context.Context) (bool, any) {
 		got, err := requests.Get(ctx, csr.Name, metav1.GetOptions{})

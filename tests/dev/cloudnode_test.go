@@ -54,11 +54,8 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 		silentNode(t, name)
 	}
 	said := `{"status":{"addresses":[{"type":"InternalIP","address":"10.9.0.1"},{"type":"Hostname","address":"rack"}]}}`
-	must[*corev1.Node](
-		t,
-	)(
-		nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(said), metav1.PatchOptions{}, "status"),
-	)
+	must[*corev1.Node](t)(nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(said), metav1.PatchOptions{},
+		"status"))
 	setInventory(encoded(inventory.Inventory{"rack": rack, "shelf": shelf}))
 	waitFor(t, "the node to have what the inventory says", func(ctx context.Context) (bool, any) {
 		n := must[*corev1.Node](t)(nodes.Get(ctx, "rack", metav1.GetOptions{}))
@@ -85,18 +82,14 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
 		setInventory(data)
 		waitFor(t, "an event that says why nothing is decided", func(ctx context.Context) (bool, any) {
-			list := must[*corev1.EventList](
-				t,
-			)(
+			list := must[*corev1.EventList](t)(
 				sharedClient.CoreV1().
 					Events("").
 					List(ctx, metav1.ListOptions{
 						FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
 			)
-			return slices.ContainsFunc(
-				list.Items,
-				func(e corev1.Event) bool { return strings.HasSuffix(e.Message, why) },
-			), list.Items
+			return slices.ContainsFunc(list.Items,
+				func(e corev1.Event) bool { return strings.HasSuffix(e.Message, why) }), list.Items
 		})
 	}
 	if err := maps.Delete(t.Context(), inventory.Name, metav1.DeleteOptions{}); err != nil {
@@ -112,9 +105,7 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 		return isGone(n, err)
 	})
 	waitFor(t, "the event of it", func(ctx context.Context) (bool, any) {
-		list := must[*corev1.EventList](
-			t,
-		)(
+		list := must[*corev1.EventList](t)(
 			sharedClient.CoreV1().
 				Events("").
 				List(ctx, metav1.ListOptions{FieldSelector: "reason=DeletingNode,involvedObject.name=rack"}),

@@ -52,9 +52,7 @@ func getCronJob(ctx context.Context, t *testing.T, ns string) (c *batchv1.CronJo
 
 func hasEvent(ctx context.Context, t *testing.T, ns, reason string) bool {
 	t.Helper()
-	events := must[*corev1.EventList](
-		t,
-	)(
+	events := must[*corev1.EventList](t)(
 		sharedClient.CoreV1().
 			Events(ns).
 			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob,reason=" + reason}),
@@ -75,11 +73,7 @@ func TestCronJobsCreateJobsAndKeepTheLimit(t *testing.T) {
 	waitFor(t, "a job that has succeeded, and went", func(ctx context.Context) (bool, any) {
 		c, jobs := getCronJob(ctx, t, ns)
 		return c.Status.LastSuccessfulTime != nil && c.Status.LastScheduleTime != nil && len(c.Status.Active) == 0 &&
-				len(jobs) == 0, fmt.Sprintf(
-				"%+v %d",
-				c.Status,
-				len(jobs),
-			)
+			len(jobs) == 0, fmt.Sprintf("%+v %d", c.Status, len(jobs))
 	})
 	for _, reason := range []string{"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"} {
 		waitFor(t, "event "+reason, func(ctx context.Context) (bool, any) { return hasEvent(ctx, t, ns, reason), nil })
@@ -114,9 +108,7 @@ func TestCronJobsFollowTheirConcurrencyPolicy(t *testing.T) {
 				return c.Status.Active[0].UID == first.UID && metav1.IsControlledBy(&first, c) &&
 					first.Annotations[batchv1.CronJobScheduledTimestampAnnotation] != "", c.Status
 			})
-			must[*batchv1.CronJob](
-				t,
-			)(
+			must[*batchv1.CronJob](t)(
 				sharedClient.BatchV1().
 					CronJobs(ns).
 					Patch(t.Context(), "c", types.MergePatchType, []byte(`{"spec":{"schedule":"* * * * *"}}`), metav1.PatchOptions{}),

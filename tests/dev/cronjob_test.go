@@ -35,29 +35,10 @@ func TestCronJobsStartTheJobOfTheLastMissedTime(t *testing.T) {
 		},
 	}, metav1.CreateOptions{}))
 	hourAgo := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	must[*batchv1.CronJob](
-		t,
-	)(
-		cronJobs.Patch(
-			t.Context(),
-			"c",
-			types.MergePatchType,
-			fmt.Appendf(nil, `{"status":{"lastScheduleTime":%q}}`, hourAgo),
-			metav1.PatchOptions{},
-			"status",
-		),
-	)
-	must[*batchv1.CronJob](
-		t,
-	)(
-		cronJobs.Patch(
-			t.Context(),
-			"c",
-			types.MergePatchType,
-			[]byte(`{"spec":{"suspend":false}}`),
-			metav1.PatchOptions{},
-		),
-	)
+	must[*batchv1.CronJob](t)(cronJobs.Patch(t.Context(), "c", types.MergePatchType, fmt.Appendf(nil,
+		`{"status":{"lastScheduleTime":%q}}`, hourAgo), metav1.PatchOptions{}, "status"))
+	must[*batchv1.CronJob](t)(cronJobs.Patch(t.Context(), "c", types.MergePatchType,
+		[]byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{}))
 	var cj *batchv1.CronJob
 	waitFor(t, "a success", func(ctx context.Context) (bool, any) {
 		var err error
@@ -66,11 +47,8 @@ func TestCronJobsStartTheJobOfTheLastMissedTime(t *testing.T) {
 		}
 		return cj.Status.LastSuccessfulTime != nil, cj.Status
 	})
-	jobs := must[*batchv1.JobList](
-		t,
-	)(
-		sharedClient.BatchV1().Jobs(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "of=c"}),
-	).Items
+	jobs := must[*batchv1.JobList](t)(sharedClient.BatchV1().Jobs(ns).List(t.Context(),
+		metav1.ListOptions{LabelSelector: "of=c"})).Items
 	for _, job := range jobs {
 		scheduled, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
 		if err != nil || !strings.HasSuffix(job.Annotations[batchv1.CronJobScheduledTimestampAnnotation], "+09:00") {

@@ -71,10 +71,8 @@ func replicaSets(t *testing.T, ns string) []appsv1.ReplicaSet {
 	t.Helper()
 	list := must[*appsv1.ReplicaSetList](t)(sharedClient.AppsV1().ReplicaSets(ns).List(t.Context(),
 		metav1.ListOptions{}))
-	slices.SortFunc(
-		list.Items,
-		func(a, b appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
-	)
+	slices.SortFunc(list.Items,
+		func(a, b appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return list.Items
 }
 
@@ -160,10 +158,8 @@ func TestAPausedDeploymentScalesButDoesNotRoll(t *testing.T) {
 	})
 	waitFor(t, "word that it is paused", func(ctx context.Context) (bool, any) {
 		d := must[*appsv1.Deployment](t)(sharedClient.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{}))
-		return slices.ContainsFunc(
-			d.Status.Conditions,
-			func(c appsv1.DeploymentCondition) bool { return c.Reason == "DeploymentPaused" },
-		), d.Status
+		return slices.ContainsFunc(d.Status.Conditions,
+			func(c appsv1.DeploymentCondition) bool { return c.Reason == "DeploymentPaused" }), d.Status
 	})
 	holdFor(t, "a paused deployment rolled", func(context.Context) (bool, any) {
 		return len(replicaSets(t, ns)) == 1, replicaSets(t, ns)
@@ -210,11 +206,8 @@ func TestScalingAStuckRolloutGrowsAllSets(t *testing.T) {
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(
-		t,
-		"both sets to grow to 8 and 4",
-		func(context.Context) (bool, any) { got := sizes(); return got[8] == 1 && got[4] == 1, got },
-	)
+	waitFor(t, "both sets to grow to 8 and 4",
+		func(context.Context) (bool, any) { got := sizes(); return got[8] == 1 && got[4] == 1, got })
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"nodeSelector":null}}}}`)
 	awaitRollout(t, ns)
 }

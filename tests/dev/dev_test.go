@@ -76,18 +76,8 @@ func findBundle(dir string) (string, error) {
 		return filepath.Join(built, "clusterctl"), nil
 	}
 	for _, name := range []string{"etcd", "clusterctl"} {
-		cmd := exec.Command(
-			"go",
-			"build",
-			"-tags",
-			"grpcnotrace",
-			"-trimpath",
-			"-ldflags",
-			"-s -w",
-			"-o",
-			filepath.Join(dir, name),
-			"./cmd/"+name,
-		)
+		cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o",
+			filepath.Join(dir, name), "./cmd/"+name)
 		cmd.Dir = "../.."
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
@@ -98,20 +88,8 @@ func findBundle(dir string) (string, error) {
 
 // startCluster runs the cluster until stop is called. stop returns an error if the cluster did not end cleanly.
 func startCluster(binary, dir string) (stop func() error, err error) {
-	clusterProcess = exec.Command(
-		binary,
-		"dev",
-		"--nodes",
-		"3",
-		"--data",
-		filepath.Join(dir, "data"),
-		"--node-monitor-grace-period",
-		grace.String(),
-		"--metric-resolution",
-		"1s",
-		"-v",
-		"2",
-	)
+	clusterProcess = exec.Command(binary, "dev", "--nodes", "3", "--data", filepath.Join(dir, "data"),
+		"--node-monitor-grace-period", grace.String(), "--metric-resolution", "1s", "-v", "2")
 	clusterProcess.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -133,10 +111,8 @@ func startCluster(binary, dir string) (stop func() error, err error) {
 		defer forced.Stop()
 		err := clusterProcess.Wait()
 		if refused := refusedRequests(log.Name()); len(refused) > 0 {
-			return fmt.Errorf(
-				"controllers were refused what they do, which their roles lack:\n%s",
-				strings.Join(refused, "\n"),
-			)
+			return fmt.Errorf("controllers were refused what they do, which their roles lack:\n%s",
+				strings.Join(refused, "\n"))
 		}
 		if reports := raceReport(log.Name()); reports != "" {
 			return fmt.Errorf("the race detector reported:\n%s", reports)
@@ -289,9 +265,6 @@ func podSpec(command ...string) corev1.PodSpec {
 
 func podsOf(t *testing.T, namespace, selector string) []corev1.Pod {
 	t.Helper()
-	return must[*corev1.PodList](
-		t,
-	)(
-		sharedClient.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector}),
-	).Items
+	return must[*corev1.PodList](t)(sharedClient.CoreV1().Pods(namespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: selector})).Items
 }

@@ -43,25 +43,17 @@ func publishDevices(t *testing.T, name string, perNode int) {
 				},
 			},
 		)
-		must[*resourcev1.ResourceSlice](
-			t,
-		)(
-			sharedClient.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{}),
-		)
+		must[*resourcev1.ResourceSlice](t)(sharedClient.ResourceV1().ResourceSlices().Create(t.Context(), s,
+			metav1.CreateOptions{}))
 	}
-	must[*resourcev1.DeviceClass](
-		t,
-	)(
+	must[*resourcev1.DeviceClass](t)(
 		sharedClient.ResourceV1().
 			DeviceClasses().
 			Create(t.Context(), &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec: resourcev1.DeviceClassSpec{
 					Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
-						Expression: fmt.Sprintf(
-							`device.driver == %q && device.attributes[%q].model == "a100"`,
-							name,
-							name,
-						)}}},
+						Expression: fmt.Sprintf(`device.driver == %q && device.attributes[%q].model == "a100"`, name,
+							name)}}},
 				}}, metav1.CreateOptions{}),
 	)
 	t.Cleanup(func() {
@@ -75,9 +67,7 @@ func publishDevices(t *testing.T, name string, perNode int) {
 
 func createClaimTemplate(t *testing.T, ns, class string, count int64) {
 	t.Helper()
-	must[*resourcev1.ResourceClaimTemplate](
-		t,
-	)(
+	must[*resourcev1.ResourceClaimTemplate](t)(
 		sharedClient.ResourceV1().ResourceClaimTemplates(ns).Create(t.Context(), &resourcev1.ResourceClaimTemplate{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "gpus",
@@ -141,18 +131,11 @@ func TestPodsGetDevicesWhileAvailableAndReleaseThem(t *testing.T) {
 	waitFor(t, "six pods to run and two to wait", func(ctx context.Context) (bool, any) {
 		ready, waiting, why := countClaimed(ctx, t, ns)
 		return ready == 6 && waiting == 2 &&
-				strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(
-				ready,
-				waiting,
-				why,
-			)
+			strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(ready, waiting, why)
 	})
 	// A device that a pod releases is given to another pod.
-	pods := must[*corev1.PodList](
-		t,
-	)(
-		sharedClient.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
-	)
+	pods := must[*corev1.PodList](t)(sharedClient.CoreV1().Pods(ns).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "spec.nodeName!="}))
 	gone := pods.Items[0]
 	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), gone.Name,
 		metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
@@ -179,46 +162,29 @@ func TestExtendedResourcesAreAllocatedAsDevices(t *testing.T) {
 	for _, name := range []corev1.ResourceName{"extended.example.com/gpu",
 		corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + class)} {
 		ns := createNamespace(t)
-		c := must[*resourcev1.DeviceClass](
-			t,
-		)(
-			sharedClient.ResourceV1().DeviceClasses().Get(t.Context(), class, metav1.GetOptions{}),
-		)
+		c := must[*resourcev1.DeviceClass](t)(sharedClient.ResourceV1().DeviceClasses().Get(t.Context(), class,
+			metav1.GetOptions{}))
 		c.Spec.ExtendedResourceName = ptr.To("extended.example.com/gpu")
-		must[*resourcev1.DeviceClass](
-			t,
-		)(
-			sharedClient.ResourceV1().DeviceClasses().Update(t.Context(), c, metav1.UpdateOptions{}),
-		)
+		must[*resourcev1.DeviceClass](t)(sharedClient.ResourceV1().DeviceClasses().Update(t.Context(), c,
+			metav1.UpdateOptions{}))
 		createDeployment(t, ns, 5, func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
 		})
 		waitFor(t, "four pods to run and one to wait", func(ctx context.Context) (bool, any) {
 			ready, waiting, why := countClaimed(ctx, t, ns)
 			return ready == 4 && waiting == 1 &&
-					strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(
-					ready,
-					waiting,
-					why,
-				)
+				strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(ready, waiting, why)
 		})
-		pods := must[*corev1.PodList](
-			t,
-		)(
-			sharedClient.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="}),
-		)
+		pods := must[*corev1.PodList](t)(sharedClient.CoreV1().Pods(ns).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName!="}))
 		for _, p := range pods.Items {
 			status := p.Status.ExtendedResourceClaimStatus
 			if status == nil || len(status.RequestMappings) != 1 ||
 				status.RequestMappings[0].ResourceName != string(name) {
 				t.Fatalf("pod %s is told %v", p.Name, status)
 			}
-			made := must[*resourcev1.ResourceClaim](
-				t,
-			)(
-				sharedClient.ResourceV1().ResourceClaims(ns).Get(t.Context(), status.ResourceClaimName,
-					metav1.GetOptions{}),
-			)
+			made := must[*resourcev1.ResourceClaim](t)(sharedClient.ResourceV1().ResourceClaims(ns).Get(t.Context(),
+				status.ResourceClaimName, metav1.GetOptions{}))
 			if made.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" ||
 				!metav1.IsControlledBy(made, &p) {
 				t.Errorf("the claim is %v", made.ObjectMeta)
@@ -248,9 +214,7 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 	ns := createNamespace(t)
 	const class = "shared.example.com"
 	publishDevices(t, class, 1)
-	must[*resourcev1.ResourceClaim](
-		t,
-	)(
+	must[*resourcev1.ResourceClaim](t)(
 		sharedClient.ResourceV1().
 			ResourceClaims(ns).
 			Create(t.Context(), &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "ours"},
@@ -262,9 +226,7 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		spec := podSpec()
 		spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("ours")}}
-		must[*corev1.Pod](
-			t,
-		)(
+		must[*corev1.Pod](t)(
 			sharedClient.CoreV1().
 				Pods(ns).
 				Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
@@ -290,11 +252,8 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 				Driver: ptr.To(class),
 			}, Taint: resourcev1.DeviceTaint{Key: "broken", Effect: resourcev1.DeviceTaintEffectNoExecute}},
 	}
-	must[*resourcev1.DeviceTaintRule](
-		t,
-	)(
-		sharedClient.ResourceV1().DeviceTaintRules().Create(t.Context(), rule, metav1.CreateOptions{}),
-	)
+	must[*resourcev1.DeviceTaintRule](t)(sharedClient.ResourceV1().DeviceTaintRules().Create(t.Context(), rule,
+		metav1.CreateOptions{}))
 	t.Cleanup(func() {
 		_ = sharedClient.ResourceV1().DeviceTaintRules().Delete(context.Background(), class, metav1.DeleteOptions{})
 	})

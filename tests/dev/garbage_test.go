@@ -169,9 +169,7 @@ func TestDependentsOfMissingOwnersAreDeleted(t *testing.T) {
 	createConfigMap(t, ns, "dangling", ownerReferences(never, "v1", "ConfigMap", false))
 	createConfigMap(t, ns, "strange", ownerReferences(never, "example.com/v1", "Widget", false))
 	// A cluster-scoped object with the same name and another UID is another object.
-	other := must[*corev1.ConfigMap](
-		t,
-	)(
+	other := must[*corev1.ConfigMap](t)(
 		sharedClient.CoreV1().
 			ConfigMaps(ns).
 			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}},
@@ -262,12 +260,8 @@ func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 func TestDeletingAReplicaSetInTheBackgroundEndsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
-	createDeployment(
-		t,
-		ns,
-		3,
-		func(d *appsv1.Deployment) { d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) },
-	)
+	createDeployment(t, ns, 3,
+		func(d *appsv1.Deployment) { d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) })
 	awaitRollout(t, ns)
 	if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web",
 		metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {

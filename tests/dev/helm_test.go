@@ -50,17 +50,8 @@ func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 	works("STATUS: deployed", "install", "shop", "testdata/chart", "--wait", "--timeout", "60s")
 	is("first", "1", 2)
 	works("Succeeded", "test", "shop")
-	works(
-		"STATUS: deployed",
-		"upgrade",
-		"shop",
-		"testdata/chart",
-		"--wait",
-		"--timeout",
-		"60s",
-		"--set",
-		"text=second,replicas=3",
-	)
+	works("STATUS: deployed", "upgrade", "shop", "testdata/chart", "--wait", "--timeout", "60s", "--set",
+		"text=second,replicas=3")
 	is("second", "2", 3)
 	if out, err := helm("upgrade", "shop", "testdata/chart", "--wait", "--timeout", "20s", "--set",
 		"text=third,fail=true"); err == nil ||

@@ -41,9 +41,7 @@ func TestInitContainersOfUnknownImagesEndAndTheRestRunsOn(t *testing.T) {
 	ns := createNamespace(t)
 	spec := podSpec("/bin/serve")
 	spec.InitContainers = []corev1.Container{{Name: "wait", Image: "example.com/wait:1"}}
-	must[*corev1.Pod](
-		t,
-	)(
+	must[*corev1.Pod](t)(
 		sharedClient.CoreV1().
 			Pods(ns).
 			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec},
@@ -70,9 +68,7 @@ func TestASubPathMayBeAFileOnHollowNodes(t *testing.T) {
 	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
 		{Name: "files", MountPath: "/etc/app.conf", SubPath: "app.conf"},
 	}
-	must[*corev1.Pod](
-		t,
-	)(
+	must[*corev1.Pod](t)(
 		sharedClient.CoreV1().
 			Pods(ns).
 			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec},
@@ -107,11 +103,8 @@ func TestTheServiceKubernetesHasAnEndpoint(t *testing.T) {
 func TestLeasesOfADevelopmentClusterAreNotRenewed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		l := must[*coordinationv1.Lease](
-			t,
-		)(
-			sharedClient.CoordinationV1().Leases("kube-system").Get(t.Context(), name, metav1.GetOptions{}),
-		)
+		l := must[*coordinationv1.Lease](t)(sharedClient.CoordinationV1().Leases("kube-system").Get(t.Context(), name,
+			metav1.GetOptions{}))
 		if l.Spec.LeaseDurationSeconds == nil || *l.Spec.LeaseDurationSeconds < 365*24*3600 {
 			t.Errorf("the lease %s is to be renewed: %+v", name, l.Spec)
 		}

@@ -36,9 +36,7 @@ func TestControllersUseTheirOwnAccounts(t *testing.T) {
 			},
 		}
 	}
-	must[*admissionregistrationv1.ValidatingAdmissionPolicy](
-		t,
-	)(
+	must[*admissionregistrationv1.ValidatingAdmissionPolicy](t)(
 		policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: ns},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
@@ -55,9 +53,7 @@ func TestControllersUseTheirOwnAccounts(t *testing.T) {
 		}, metav1.CreateOptions{}),
 	)
 	t.Cleanup(func() { _ = policies.Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}) })
-	must[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](
-		t,
-	)(
+	must[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](t)(
 		bindings.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: ns},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
@@ -80,9 +76,7 @@ func TestControllersUseTheirOwnAccounts(t *testing.T) {
 		return apierrors.IsInvalid(err) || apierrors.IsForbidden(err), err
 	})
 	labels, replicas := map[string]string{"app": "web"}, int32(2)
-	must[*appsv1.Deployment](
-		t,
-	)(
+	must[*appsv1.Deployment](t)(
 		sharedClient.AppsV1().
 			Deployments(ns).
 			Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -115,16 +109,8 @@ func TestControllerAccountsHaveOnlyTheirOwnRights(t *testing.T) {
 		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	token := must[*authenticationv1.TokenRequest](
-		t,
-	)(
-		accounts.CreateToken(
-			t.Context(),
-			"deployment-controller",
-			&authenticationv1.TokenRequest{},
-			metav1.CreateOptions{},
-		),
-	)
+	token := must[*authenticationv1.TokenRequest](t)(accounts.CreateToken(t.Context(), "deployment-controller",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	as := rest.AnonymousClientConfig(restConfig)
 	as.BearerToken = token.Status.Token
 	deployment := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(as))

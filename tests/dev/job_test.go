@@ -67,12 +67,8 @@ func awaitNoFinalizers(t *testing.T, ns string) {
 func TestAParallelJobRunsToItsCompletions(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
-	startJob(
-		t,
-		ns,
-		func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](6), ptr.To[int32](3) },
-		"true",
-	)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](6), ptr.To[int32](3) },
+		"true")
 	s := awaitJob(t, ns, "completion", func(s batchv1.JobStatus) bool {
 		if s.Active > 3 {
 			t.Fatalf("%d active at once", s.Active)
@@ -93,11 +89,7 @@ func TestAnIndexedJobCompletesEachIndexOnce(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) {
-		s.Completions, s.Parallelism, s.CompletionMode = ptr.To[int32](
-			5,
-		), ptr.To[int32](
-			2,
-		), ptr.To(
+		s.Completions, s.Parallelism, s.CompletionMode = ptr.To[int32](5), ptr.To[int32](2), ptr.To(
 			batchv1.IndexedCompletion,
 		)
 	}, "true")
@@ -131,11 +123,8 @@ func TestAJobFailsAtItsBackoffLimit(t *testing.T) {
 func TestAJobFailsAtItsDeadlineAndStopsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
-	startJob(
-		t,
-		ns,
-		func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds, s.Parallelism = ptr.To[int64](1), ptr.To[int32](2) },
-	)
+	startJob(t, ns,
+		func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds, s.Parallelism = ptr.To[int64](1), ptr.To[int32](2) })
 	awaitJob(t, ns, "failure", hasJobCondition(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded))
 	waitFor(t, "no pod that runs", func(context.Context) (bool, any) {
 		for _, pod := range podsOf(t, ns, "") {
@@ -162,12 +151,8 @@ func TestASuspendedJobStopsItsPodsAndResumes(t *testing.T) {
 		t.Errorf("a suspended job has pods: %d", len(pods))
 	}
 	suspend("false")
-	awaitJob(
-		t,
-		ns,
-		"two active pods",
-		func(s batchv1.JobStatus) bool { return s.Active == 2 && *s.Ready == 2 && s.StartTime != nil },
-	)
+	awaitJob(t, ns, "two active pods",
+		func(s batchv1.JobStatus) bool { return s.Active == 2 && *s.Ready == 2 && s.StartTime != nil })
 	suspend("true")
 	s := awaitJob(t, ns, "no active pod", func(s batchv1.JobStatus) bool {
 		return s.Active == 0 && *s.Terminating == 0 && s.StartTime == nil &&
@@ -216,11 +201,8 @@ func TestPodsOfDeletedJobsAreReleased(t *testing.T) { // Proves S20.
 			t.Fatal(err)
 		}
 	}
-	waitFor(
-		t,
-		"all pods to go",
-		func(context.Context) (bool, any) { pods := podsOf(t, ns, ""); return len(pods) == 0, len(pods) },
-	)
+	waitFor(t, "all pods to go",
+		func(context.Context) (bool, any) { pods := podsOf(t, ns, ""); return len(pods) == 0, len(pods) })
 }
 
 // A pod that no longer belongs to a job, because it was orphaned or its labels were changed, loses the job's finalizer.

@@ -30,13 +30,8 @@ func onExit(action batchv1.PodFailurePolicyAction, code int32) *batchv1.PodFailu
 func TestAJobFailsAtOnceByItsPodFailurePolicy(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
-	startJob(
-		t,
-		ns,
-		func(s *batchv1.JobSpec) { s.PodFailurePolicy = onExit(batchv1.PodFailurePolicyActionFailJob, 42) },
-		"exit",
-		"42",
-	)
+	startJob(t, ns, func(s *batchv1.JobSpec) { s.PodFailurePolicy = onExit(batchv1.PodFailurePolicyActionFailJob, 42) },
+		"exit", "42")
 	s := awaitJob(t, ns, "failure", hasJobCondition(batchv1.JobFailed, batchv1.JobReasonPodFailurePolicy))
 	pod := podsOf(t, ns, "")[0]
 	want := "Container c for pod " + ns + "/" + pod.Name + " failed with exit code 42 matching FailJob rule at index 0"
@@ -92,10 +87,8 @@ func TestAJobIsCompleteByItsSuccessPolicy(t *testing.T) {
 		}
 	}), "true")
 	s := awaitJob(t, ns, "completion", hasJobCondition(batchv1.JobComplete, batchv1.JobReasonSuccessPolicy))
-	first := slices.IndexFunc(
-		s.Conditions,
-		func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuccessCriteriaMet },
-	)
+	first := slices.IndexFunc(s.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuccessCriteriaMet })
 	if first != 0 || s.Conditions[0].Message != "Matched rules at index 0" || s.CompletionTime == nil ||
 		s.Succeeded == 0 {
 		t.Errorf("status: %+v", s)
@@ -111,12 +104,8 @@ func TestRunningIndexedJobsAreResized(t *testing.T) {
 	for _, size := range []string{"2", "4", "1"} {
 		must[*batchv1.Job](t)(sharedClient.BatchV1().Jobs(ns).Patch(t.Context(), "j", types.MergePatchType,
 			[]byte(`{"spec":{"completions":`+size+`,"parallelism":`+size+`}}`), metav1.PatchOptions{}))
-		awaitJob(
-			t,
-			ns,
-			size+" pods that run",
-			func(s batchv1.JobStatus) bool { return string(rune('0'+s.Active)) == size && *s.Terminating == 0 },
-		)
+		awaitJob(t, ns, size+" pods that run",
+			func(s batchv1.JobStatus) bool { return string(rune('0'+s.Active)) == size && *s.Terminating == 0 })
 	}
 	pods := slices.DeleteFunc(podsOf(t, ns, ""), func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	if len(pods) != 1 || pods[0].Annotations[batchv1.JobCompletionIndexAnnotation] != "0" {

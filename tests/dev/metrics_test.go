@@ -53,10 +53,8 @@ func TestMetricsOfNodesAndPodsAreServed(t *testing.T) {
 	ns := createNamespace(t)
 	createDeployment(t, ns, 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Command = strings.Fields("stress-ng --cpu 1 --cpu-load 50 --vm-bytes 64M")
-		d.Spec.Template.Spec.Containers = append(
-			d.Spec.Template.Spec.Containers,
-			corev1.Container{Name: "idle", Image: "example.com/a:1", Command: []string{"sleep", "infinity"}},
-		)
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers,
+			corev1.Container{Name: "idle", Image: "example.com/a:1", Command: []string{"sleep", "infinity"}})
 	})
 	awaitRollout(t, ns)
 	pod := awaitMetrics(t, ns, 1, time.Now()).Items[0]
@@ -82,15 +80,11 @@ func TestMetricsOfNodesAndPodsAreServed(t *testing.T) {
 		return err == nil && n.Usage.Cpu().MilliValue() >= 490 && n.Usage.Memory().Value() >= 66<<20, n
 	})
 	if nodes := must[*v1beta1.NodeMetricsList](t)(metrics.NodeMetricses().List(t.Context(),
-		metav1.ListOptions{LabelSelector: "kubernetes.io/hostname=" + on})); len(
-		nodes.Items,
-	) != 1 {
+		metav1.ListOptions{LabelSelector: "kubernetes.io/hostname=" + on})); len(nodes.Items) != 1 {
 		t.Errorf("%+v", nodes)
 	}
 	if none := must[*v1beta1.PodMetricsList](t)(metrics.PodMetricses(ns).List(t.Context(),
-		metav1.ListOptions{LabelSelector: "app=other"})); len(
-		none.Items,
-	) != 0 {
+		metav1.ListOptions{LabelSelector: "app=other"})); len(none.Items) != 0 {
 		t.Errorf("%+v", none)
 	}
 	_, err := metrics.PodMetricses(ns).Get(t.Context(), "none", metav1.GetOptions{})
@@ -144,19 +138,12 @@ func TestTheMetricsServerIsAggregated(t *testing.T) {
 		raw, err := sharedClient.CoreV1().RESTClient().Get().AbsPath("/openapi/v3/apis/metrics.k8s.io/v1beta1").DoRaw(
 			ctx)
 		return err == nil &&
-				strings.Contains(string(raw), "io.k8s.metrics.pkg.apis.metrics.v1beta1.PodMetrics"), string(
-				raw,
-			)
+			strings.Contains(string(raw), "io.k8s.metrics.pkg.apis.metrics.v1beta1.PodMetrics"), string(raw)
 	})
 	// It answers only the API server, whatever user another client claims in headers and whatever certificate it has.
-	service := must[*corev1.Service](
-		t,
-	)(
-		sharedClient.CoreV1().Services("kube-system").Get(t.Context(), "metrics-server", metav1.GetOptions{}),
-	)
-	api := must[*unstructured.Unstructured](
-		t,
-	)(
+	service := must[*corev1.Service](t)(sharedClient.CoreV1().Services("kube-system").Get(t.Context(), "metrics-server",
+		metav1.GetOptions{}))
+	api := must[*unstructured.Unstructured](t)(
 		dynamicClient.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
 			Resource: "apiservices"}).
 			Get(t.Context(), "v1beta1.metrics.k8s.io", metav1.GetOptions{}),
@@ -164,16 +151,8 @@ func TestTheMetricsServerIsAggregated(t *testing.T) {
 	port, _, _ := unstructured.NestedInt64(api.Object, "spec", "service", "port")
 	mine := must[*tls.Config](t)(rest.TLSConfigFor(restConfig))
 	mine.ServerName = "metrics-server.kube-system.svc"
-	q := must[*http.Request](
-		t,
-	)(
-		http.NewRequestWithContext(
-			t.Context(),
-			http.MethodGet,
-			"https://"+service.Spec.ExternalName+":"+strconv.FormatInt(port, 10)+"/apis/metrics.k8s.io/v1beta1/nodes",
-			nil,
-		),
-	)
+	q := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"https://"+service.Spec.ExternalName+":"+strconv.FormatInt(port, 10)+"/apis/metrics.k8s.io/v1beta1/nodes", nil))
 	q.Header.Set("X-Remote-User", "root")
 	q.Header.Set("X-Remote-Group", "system:masters")
 	answer := must[*http.Response](t)((&http.Client{Transport: &http.Transport{TLSClientConfig: mine}}).Do(q))

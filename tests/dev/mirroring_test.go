@@ -89,9 +89,7 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirrored(t *testing.T) {
 		t.Fatal(err)
 	}
 	see("")
-	must[*corev1.Endpoints](
-		t,
-	)(
+	must[*corev1.Endpoints](t)(
 		endpoints.Get(t.Context(), "old", metav1.GetOptions{}),
 	) // the controllers must not delete it
 }

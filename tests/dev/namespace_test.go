@@ -39,10 +39,7 @@ func TestNamespacesAreDeletedAfterTheirContent(t *testing.T) {
 	})
 	if _, err := sharedClient.CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}},
-		metav1.CreateOptions{}); !apierrors.HasStatusCause(
-		err,
-		corev1.NamespaceTerminatingCause,
-	) {
+		metav1.CreateOptions{}); !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		t.Errorf("creating in a namespace that goes: %v", err)
 	}
 	waitFor(t, "all else to go", func(ctx context.Context) (bool, any) {
@@ -72,11 +69,8 @@ func TestNamespacesKeepTheirDefaultAccountAndTheRootCA(t *testing.T) {
 	waitFor(t, "the root CA again after it was changed", bundle)
 	deleteConfigMap(t, ns, "kube-root-ca.crt", metav1.DeletePropagationBackground)
 	waitFor(t, "the root CA again after it was deleted", bundle)
-	was := must[*corev1.ServiceAccount](
-		t,
-	)(
-		sharedClient.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}),
-	)
+	was := must[*corev1.ServiceAccount](t)(sharedClient.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default",
+		metav1.GetOptions{}))
 	if err := sharedClient.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "default",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -97,9 +91,7 @@ func TestPodsAreTheFirstContentOfANamespaceToGo(t *testing.T) {
 			Name:       "held",
 			Finalizers: []string{"example.com/hold"},
 		}, Spec: podSpec()}, metav1.CreateOptions{}))
-	must[*networkingv1.NetworkPolicy](
-		t,
-	)(
+	must[*networkingv1.NetworkPolicy](t)(
 		sharedClient.NetworkingV1().NetworkPolicies(ns).Create(t.Context(), &networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, metav1.CreateOptions{}),
 	)

@@ -18,9 +18,7 @@ import (
 // silentNode creates a node that reports once and then never again.
 func silentNode(t *testing.T, name string) {
 	t.Helper()
-	n := must[*corev1.Node](
-		t,
-	)(
+	n := must[*corev1.Node](t)(
 		sharedClient.CoreV1().
 			Nodes().
 			Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}),
@@ -31,12 +29,8 @@ func silentNode(t *testing.T, name string) {
 	now := metav1.Now()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &n.Name, LeaseDurationSeconds: ptr.To[int32](3), RenewTime: ptr.To(metav1.NowMicro())}}
-	must[*coordinationv1.Lease](
-		t,
-	)(
-		sharedClient.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), lease,
-			metav1.CreateOptions{}),
-	)
+	must[*coordinationv1.Lease](t)(sharedClient.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(),
+		lease, metav1.CreateOptions{}))
 	t.Cleanup(func() {
 		_ = sharedClient.CoordinationV1().
 			Leases(corev1.NamespaceNodeLease).
@@ -61,9 +55,7 @@ func createPodOn(t *testing.T, ns, name, node string, tolerations ...corev1.Tole
 	t.Helper()
 	spec := podSpec()
 	spec.NodeName, spec.Tolerations = node, tolerations
-	pod := must[*corev1.Pod](
-		t,
-	)(
+	pod := must[*corev1.Pod](t)(
 		sharedClient.CoreV1().
 			Pods(ns).
 			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
@@ -131,18 +123,12 @@ func TestSilentNodesAreTaintedAndEvictedUntilTheyReturn(t *testing.T) {
 		}
 	}
 	// The node reports again: the lease is renewed and Ready is true.
-	lease := must[*coordinationv1.Lease](
-		t,
-	)(
+	lease := must[*coordinationv1.Lease](t)(
 		sharedClient.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "silent", metav1.GetOptions{}),
 	)
 	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
-	must[*coordinationv1.Lease](
-		t,
-	)(
-		sharedClient.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(t.Context(), lease,
-			metav1.UpdateOptions{}),
-	)
+	must[*coordinationv1.Lease](t)(sharedClient.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(t.Context(),
+		lease, metav1.UpdateOptions{}))
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":"` + time.Now().
 		UTC().
 		Format(time.RFC3339) +
@@ -154,10 +140,8 @@ func TestSilentNodesAreTaintedAndEvictedUntilTheyReturn(t *testing.T) {
 	}
 	waitFor(t, "the taints to go", func(ctx context.Context) (bool, any) {
 		n := must[*corev1.Node](t)(sharedClient.CoreV1().Nodes().Get(ctx, "silent", metav1.GetOptions{}))
-		return !slices.ContainsFunc(
-			n.Spec.Taints,
-			func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable },
-		), n.Spec.Taints
+		return !slices.ContainsFunc(n.Spec.Taints,
+			func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable }), n.Spec.Taints
 	})
 }
 
@@ -204,9 +188,7 @@ func TestUntoleratedTaintsEvictAndDrainsMovePods(t *testing.T) {
 func TestNodesGetTheirOwnPodNetworks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"extra-1", "extra-2", "extra-3", "extra-4"} {
-		must[*corev1.Node](
-			t,
-		)(
+		must[*corev1.Node](t)(
 			sharedClient.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
 				// The zone is separate, so that these nodes do not count as an outage of the others.
 				Labels: map[string]string{corev1.LabelTopologyZone: "extra"}}}, metav1.CreateOptions{}),
@@ -260,14 +242,9 @@ func TestPodsOfOutOfServiceNodesAreReleased(t *testing.T) {
 	name := ns + "-out"
 	silentNode(t, name)
 	createPodOn(t, ns, "stays", name, corev1.Toleration{Operator: corev1.TolerationOpExists})
-	createPodOn(
-		t,
-		ns,
-		"goes",
-		name,
+	createPodOn(t, ns, "goes", name,
 		corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists},
-		corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists},
-	)
+		corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists})
 	if _, err := sharedClient.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType,
 		[]byte(`{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -38,16 +38,8 @@ func TestOperatorsWithWebhooksWork(t *testing.T) {
 		},
 	)
 	health := freeAddress(t)
-	startProgram(
-		t,
-		programPath(t, "operator", "../..", "./tests/operator"),
-		"-namespace",
-		ns,
-		"-url",
-		"https://"+freeAddress(t),
-		"-health",
-		health,
-	)
+	startProgram(t, programPath(t, "operator", "../..", "./tests/operator"), "-namespace", ns, "-url",
+		"https://"+freeAddress(t), "-health", health)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		for _, gvr := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
@@ -78,26 +70,16 @@ func TestOperatorsWithWebhooksWork(t *testing.T) {
 		return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK, answer.Status
 	})
 	// A write in one version is sent to the webhooks of the other.
-	must[*unstructured.Unstructured](
-		t,
-	)(
-		v1.Create(
-			t.Context(),
-			site("v1", "old", map[string]any{"image": "x", "message": "hello"}),
-			metav1.CreateOptions{},
-		),
-	)
+	must[*unstructured.Unstructured](t)(v1.Create(t.Context(), site("v1", "old",
+		map[string]any{"image": "x", "message": "hello"}), metav1.CreateOptions{}))
 	made := must[*unstructured.Unstructured](t)(v2.Get(t.Context(), "old", metav1.GetOptions{}))
 	image, _, _ := unstructured.NestedString(made.Object, "spec", "container", "image")
 	replicas, _, _ := unstructured.NestedInt64(made.Object, "spec", "replicas")
 	if image != "x" || replicas != 2 {
 		t.Errorf("the other version: %v", made.Object)
 	}
-	_, err := v2.Create(
-		t.Context(),
-		site("v2", "many", map[string]any{"container": map[string]any{"image": "x"}, "replicas": int64(9)}),
-		metav1.CreateOptions{},
-	)
+	_, err := v2.Create(t.Context(), site("v2", "many",
+		map[string]any{"container": map[string]any{"image": "x"}, "replicas": int64(9)}), metav1.CreateOptions{})
 	want := `admission webhook "judge.operator.example.com" denied the request: a site has at most 5 replicas, many asks for 9`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -116,17 +98,8 @@ func TestOperatorsWithWebhooksWork(t *testing.T) {
 	ready(func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return v2.Get(ctx, "old", metav1.GetOptions{})
 	}, 2)
-	must[*unstructured.Unstructured](
-		t,
-	)(
-		v2.Patch(
-			t.Context(),
-			"old",
-			types.MergePatchType,
-			[]byte(`{"spec":{"replicas":3,"text":"changed"}}`),
-			metav1.PatchOptions{},
-		),
-	)
+	must[*unstructured.Unstructured](t)(v2.Patch(t.Context(), "old", types.MergePatchType,
+		[]byte(`{"spec":{"replicas":3,"text":"changed"}}`), metav1.PatchOptions{}))
 	ready(func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return v1.Get(ctx, "old", metav1.GetOptions{})
 	}, 3)

@@ -14,9 +14,7 @@ func TestPoliciesReportInvalidExpressions(t *testing.T) {
 	t.Parallel()
 	name := createNamespace(t) // the namespace's name is also a unique name for the policy
 	policies := sharedClient.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	must[*admissionregistrationv1.ValidatingAdmissionPolicy](
-		t,
-	)(
+	must[*admissionregistrationv1.ValidatingAdmissionPolicy](t)(
 		policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{

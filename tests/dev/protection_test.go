@@ -13,9 +13,7 @@ import (
 func TestClaimsInUseStayUntilTheirPodIsGone(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
-	claim := must[*corev1.PersistentVolumeClaim](
-		t,
-	)(
+	claim := must[*corev1.PersistentVolumeClaim](t)(
 		sharedClient.CoreV1().
 			PersistentVolumeClaims(ns).
 			Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
@@ -37,9 +35,7 @@ func TestClaimsInUseStayUntilTheirPodIsGone(t *testing.T) {
 			},
 		},
 	}
-	must[*corev1.Pod](
-		t,
-	)(
+	must[*corev1.Pod](t)(
 		sharedClient.CoreV1().
 			Pods(ns).
 			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user"}, Spec: spec},

@@ -56,48 +56,13 @@ func TestQuotasReportTheirUsage(t *testing.T) {
 		t,
 		ns,
 		"all",
-		corev1.ResourceQuotaSpec{Hard: resourceList(
-			"pods",
-			"3",
-			"requests.cpu",
-			"2",
-			"count/deployments.apps",
-			"1",
-			"configmaps",
-			"9",
-			"secrets",
-			"4",
-			"services.nodeports",
-			"2",
-			"requests.storage",
-			"5Gi",
-			"fast.storageclass.storage.k8s.io/requests.storage",
-			"2Gi",
-			"count/nothing.example.com",
-			"1",
-		)},
+		corev1.ResourceQuotaSpec{Hard: resourceList("pods", "3", "requests.cpu", "2", "count/deployments.apps", "1",
+			"configmaps", "9", "secrets", "4", "services.nodeports", "2", "requests.storage", "5Gi",
+			"fast.storageclass.storage.k8s.io/requests.storage", "2Gi", "count/nothing.example.com", "1")},
 	)
-	awaitUsage(
-		t,
-		ns,
-		"all",
-		"pods",
-		"0",
-		"requests.cpu",
-		"0",
-		"count/deployments.apps",
-		"0",
-		"configmaps",
-		"1",
-		"secrets",
-		"0",
-		"services.nodeports",
-		"0",
-		"requests.storage",
-		"0",
-		"fast.storageclass.storage.k8s.io/requests.storage",
-		"0",
-	)
+	awaitUsage(t, ns, "all", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "configmaps", "1",
+		"secrets", "0", "services.nodeports", "0", "requests.storage", "0",
+		"fast.storageclass.storage.k8s.io/requests.storage", "0")
 	createQuota(
 		t,
 		ns,
@@ -113,9 +78,7 @@ func TestQuotasReportTheirUsage(t *testing.T) {
 	})
 	awaitRollout(t, ns)
 	fast := "fast"
-	must[*corev1.PersistentVolumeClaim](
-		t,
-	)(
+	must[*corev1.PersistentVolumeClaim](t)(
 		sharedClient.CoreV1().
 			PersistentVolumeClaims(ns).
 			Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk"},
@@ -125,18 +88,14 @@ func TestQuotasReportTheirUsage(t *testing.T) {
 					Resources:        corev1.VolumeResourceRequirements{Requests: resourceList("storage", "1Gi")},
 				}}, metav1.CreateOptions{}),
 	)
-	must[*corev1.Service](
-		t,
-	)(
+	must[*corev1.Service](t)(
 		sharedClient.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
 			Spec: corev1.ServiceSpec{
 				Type:  corev1.ServiceTypeNodePort,
 				Ports: []corev1.ServicePort{{Port: 80}},
 			}}, metav1.CreateOptions{}),
 	)
-	must[*corev1.Secret](
-		t,
-	)(
+	must[*corev1.Secret](t)(
 		sharedClient.CoreV1().
 			Secrets(ns).
 			Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}),
@@ -167,9 +126,7 @@ func TestQuotasReportTheirUsage(t *testing.T) {
 	second.ObjectMeta = metav1.ObjectMeta{Name: "second"}
 	_, err := sharedClient.AppsV1().Deployments(ns).Create(t.Context(), second, metav1.CreateOptions{})
 	if want := "exceeded quota: all, requested: count/deployments.apps=1, used: count/deployments.apps=1, limited: " +
-		"count/deployments.apps=1"; !apierrors.IsForbidden(
-		err,
-	) ||
+		"count/deployments.apps=1"; !apierrors.IsForbidden(err) ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("a second deployment: %v", err)
 	}
@@ -180,25 +137,8 @@ func TestQuotasReportTheirUsage(t *testing.T) {
 	if _, err := sharedClient.CoreV1().ResourceQuotas(ns).Patch(t.Context(), "all", types.MergePatchType, []byte(`{"spec":{"hard":{"requests.storage":null,"secrets":"7"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitUsage(
-		t,
-		ns,
-		"all",
-		"pods",
-		"0",
-		"requests.cpu",
-		"0",
-		"count/deployments.apps",
-		"0",
-		"configmaps",
-		"1",
-		"secrets",
-		"1",
-		"services.nodeports",
-		"1",
-		"fast.storageclass.storage.k8s.io/requests.storage",
-		"1Gi",
-	)
+	awaitUsage(t, ns, "all", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "configmaps", "1",
+		"secrets", "1", "services.nodeports", "1", "fast.storageclass.storage.k8s.io/requests.storage", "1Gi")
 }
 
 // A claim for devices, and a pod that requests the resource of their class, use the same quota.
@@ -237,30 +177,15 @@ func TestDevicesConsumeTheQuotaOfTheirClass(t *testing.T) {
 		ns,
 		"gpus",
 		corev1.ResourceQuotaSpec{
-			Hard: resourceList(
-				"requests."+gpu,
-				"3",
-				"requests.deviceclass.resource.kubernetes.io/quota-gpu",
-				"9",
-				"quota-gpu.deviceclass.resource.k8s.io/devices",
-				"9",
-			),
+			Hard: resourceList("requests."+gpu, "3", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "9",
+				"quota-gpu.deviceclass.resource.k8s.io/devices", "9"),
 		},
 	)
 	if err := claim("two", 2); err != nil {
 		t.Fatal(err)
 	}
-	awaitUsage(
-		t,
-		ns,
-		"gpus",
-		"requests."+gpu,
-		"2",
-		"requests.deviceclass.resource.kubernetes.io/quota-gpu",
-		"2",
-		"quota-gpu.deviceclass.resource.k8s.io/devices",
-		"2",
-	)
+	awaitUsage(t, ns, "gpus", "requests."+gpu, "2", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "2",
+		"quota-gpu.deviceclass.resource.k8s.io/devices", "2")
 	asks := func(name string) error {
 		spec := podSpec()
 		spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: resourceList(gpu, "1"),
@@ -274,24 +199,12 @@ func TestDevicesConsumeTheQuotaOfTheirClass(t *testing.T) {
 	if err := asks("one"); err != nil {
 		t.Fatal(err)
 	}
-	awaitUsage(
-		t,
-		ns,
-		"gpus",
-		"requests."+gpu,
-		"3",
-		"requests.deviceclass.resource.kubernetes.io/quota-gpu",
-		"2",
-		"quota-gpu.deviceclass.resource.k8s.io/devices",
-		"2",
-	)
+	awaitUsage(t, ns, "gpus", "requests."+gpu, "3", "requests.deviceclass.resource.kubernetes.io/quota-gpu", "2",
+		"quota-gpu.deviceclass.resource.k8s.io/devices", "2")
 	for name, err := range map[string]error{"a pod": asks("more"), "a claim": claim("more", 1)} {
 		if !apierrors.IsForbidden(err) ||
-			!strings.Contains(
-				err.Error(),
-				"exceeded quota: gpus, requested: requests.quota.example.com/gpu=1, used: "+
-					"requests.quota.example.com/gpu=3, limited: requests.quota.example.com/gpu=3",
-			) {
+			!strings.Contains(err.Error(), "exceeded quota: gpus, requested: requests.quota.example.com/gpu=1, used: "+
+				"requests.quota.example.com/gpu=3, limited: requests.quota.example.com/gpu=3") {
 			t.Errorf("%s beyond it: %v", name, err)
 		}
 	}

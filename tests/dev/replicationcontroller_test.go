@@ -32,11 +32,8 @@ func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 			Name:   "orphan",
 			Labels: map[string]string{"name": "r"},
 		}, Spec: podSpec()}, metav1.CreateOptions{}))
-	r := must[*corev1.ReplicationController](
-		t,
-	)(
-		all.Create(t.Context(), replicationController("r", 3), metav1.CreateOptions{}),
-	)
+	r := must[*corev1.ReplicationController](t)(all.Create(t.Context(), replicationController("r", 3),
+		metav1.CreateOptions{}))
 	ready := func(n int32) {
 		t.Helper()
 		waitFor(t, fmt.Sprintf("%d pods", n), func(ctx context.Context) (bool, any) {
@@ -103,11 +100,8 @@ func TestReplicationControllersReportWhyPodsAreMissing(t *testing.T) {
 		hard := q.Status.Hard[corev1.ResourcePods]
 		return hard.Value() == 2, q.Status
 	})
-	must[*corev1.ReplicationController](
-		t,
-	)(
-		all.Create(t.Context(), replicationController("r", 3), metav1.CreateOptions{}),
-	)
+	must[*corev1.ReplicationController](t)(all.Create(t.Context(), replicationController("r", 3),
+		metav1.CreateOptions{}))
 	failing := func(want bool) {
 		t.Helper()
 		waitFor(t, fmt.Sprintf("the condition: %t", want), func(ctx context.Context) (bool, any) {

@@ -37,9 +37,7 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	see := func(ready, waiting int) {
 		t.Helper()
 		waitFor(t, fmt.Sprintf("%d endpoints ready and %d not", ready, waiting), func(ctx context.Context) (bool, any) {
-			slices := must[*discoveryv1.EndpointSliceList](
-				t,
-			)(
+			slices := must[*discoveryv1.EndpointSliceList](t)(
 				sharedClient.DiscoveryV1().
 					EndpointSlices(ns).
 					List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=s"}),
@@ -68,10 +66,7 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 				}
 			}
 			return len(slices) == 1 && counts[true] == ready && counts[false] == waiting && old[true] == ready &&
-					old[false] == waiting, fmt.Sprint(
-					counts,
-					old,
-				)
+				old[false] == waiting, fmt.Sprint(counts, old)
 		})
 	}
 	see(0, 2)
@@ -97,11 +92,8 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "endpoints and slices to go with the service", func(ctx context.Context) (bool, any) {
-		slices := must[*discoveryv1.EndpointSliceList](
-			t,
-		)(
-			sharedClient.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{}),
-		).Items
+		slices := must[*discoveryv1.EndpointSliceList](t)(sharedClient.DiscoveryV1().EndpointSlices(ns).List(ctx,
+			metav1.ListOptions{})).Items
 		ok, err := isGone(sharedClient.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{}))
 		return ok && len(slices) == 0, err
 	})

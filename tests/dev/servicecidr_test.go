@@ -19,9 +19,7 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 	ranges, services := sharedClient.NetworkingV1().ServiceCIDRs(), sharedClient.CoreV1().Services(ns)
 	declare := func(name, cidr string) {
 		t.Helper()
-		must[*networkingv1.ServiceCIDR](
-			t,
-		)(
+		must[*networkingv1.ServiceCIDR](t)(
 			ranges.Create(t.Context(), &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}, metav1.CreateOptions{}),
 		)
@@ -59,11 +57,8 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 			Ports:     []corev1.ServicePort{{Port: 80}},
 		}}, metav1.CreateOptions{}))
 	drop("half")
-	see(
-		"half",
-		metav1.ConditionFalse,
-		"There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
-	)
+	see("half", metav1.ConditionFalse,
+		"There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR")
 
 	// If another range also contains the address, the first one can be deleted.
 	declare("whole", "172.30.0.0/24")

@@ -49,10 +49,7 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabels(t *testing.T) {
 	waitFor(t, "the release", func(ctx context.Context) (bool, any) {
 		pod, err := sharedClient.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
 		return err == nil && pod.UID == orphan.UID && len(pod.OwnerReferences) == 0 &&
-				len(podsOf(t, ns, "app=x")) == 2, fmt.Sprint(
-				pod.OwnerReferences,
-				err,
-			)
+			len(podsOf(t, ns, "app=x")) == 2, fmt.Sprint(pod.OwnerReferences, err)
 	})
 }
 
@@ -129,11 +126,8 @@ func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
 		return fresh == 3, fresh
 	})
 	status(3, 3, 3)
-	revisions := must[*appsv1.ControllerRevisionList](
-		t,
-	)(
-		sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
-	).Items
+	revisions := must[*appsv1.ControllerRevisionList](t)(sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(),
+		metav1.ListOptions{})).Items
 	if len(revisions) != 2 {
 		t.Errorf("%d revisions, want 2", len(revisions))
 	}

@@ -78,11 +78,8 @@ func TestStatefulSetsAreCreatedScaledAndUpdatedInOrder(t *testing.T) {
 	}
 	uids, last := map[string]types.UID{}, metav1.Time{}
 	for i := range 3 {
-		pod := must[*corev1.Pod](
-			t,
-		)(
-			sharedClient.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{}),
-		)
+		pod := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), fmt.Sprintf("web-%d", i),
+			metav1.GetOptions{}))
 		if pod.Spec.Hostname != pod.Name || pod.Spec.Subdomain != "web" ||
 			pod.Labels["apps.kubernetes.io/pod-index"] != fmt.Sprint(i) ||
 			pod.Labels["statefulset.kubernetes.io/pod-name"] != pod.Name ||
@@ -100,12 +97,8 @@ func TestStatefulSetsAreCreatedScaledAndUpdatedInOrder(t *testing.T) {
 		ns,
 		`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}},"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:2"}]}}}}`,
 	)
-	s = awaitSet(
-		t,
-		ns,
-		"the last to be updated",
-		func(s *appsv1.StatefulSet) bool { return hasReadyReplicas(3)(s) && s.Status.UpdatedReplicas == 1 },
-	)
+	s = awaitSet(t, ns, "the last to be updated",
+		func(s *appsv1.StatefulSet) bool { return hasReadyReplicas(3)(s) && s.Status.UpdatedReplicas == 1 })
 	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[1 1 2]" || s.Status.CurrentReplicas != 2 ||
 		s.Status.CurrentRevision == s.Status.UpdateRevision {
 		t.Errorf("with a partition they are %s, %+v", got, s.Status)
@@ -136,26 +129,17 @@ func TestStatefulSetsAreCreatedScaledAndUpdatedInOrder(t *testing.T) {
 			now.Status.CurrentRevision != s.Status.CurrentRevision &&
 			now.Status.CurrentRevision == now.Status.UpdateRevision
 	})
-	revisions := must[*appsv1.ControllerRevisionList](
-		t,
-	)(
-		sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
-	).Items
+	revisions := must[*appsv1.ControllerRevisionList](t)(sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(),
+		metav1.ListOptions{})).Items
 	if len(revisions) != 2 {
 		t.Errorf("there are %d revisions", len(revisions))
 	}
 	// The scale subresource removes pods from the end.
-	scale := must[*autoscalingv1.Scale](
-		t,
-	)(
-		sharedClient.AppsV1().StatefulSets(ns).GetScale(t.Context(), "web", metav1.GetOptions{}),
-	)
+	scale := must[*autoscalingv1.Scale](t)(sharedClient.AppsV1().StatefulSets(ns).GetScale(t.Context(), "web",
+		metav1.GetOptions{}))
 	scale.Spec.Replicas = 1
-	must[*autoscalingv1.Scale](
-		t,
-	)(
-		sharedClient.AppsV1().StatefulSets(ns).UpdateScale(t.Context(), "web", scale, metav1.UpdateOptions{}),
-	)
+	must[*autoscalingv1.Scale](t)(sharedClient.AppsV1().StatefulSets(ns).UpdateScale(t.Context(), "web", scale,
+		metav1.UpdateOptions{}))
 	awaitSet(t, ns, "one pod", hasReadyReplicas(1))
 	if pods := podsOf(t, ns, "app=web"); len(pods) != 1 || pods[0].Name != "web-0" {
 		t.Errorf("%d pods are left", len(pods))
@@ -168,9 +152,7 @@ func TestStatefulSetsAdoptTheirPods(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
 	for _, name := range []string{"web-1", "web-x"} {
-		must[*corev1.Pod](
-			t,
-		)(
+		must[*corev1.Pod](t)(
 			sharedClient.CoreV1().
 				Pods(ns).
 				Create(t.Context(),
@@ -302,11 +284,8 @@ func TestRecreatedStatefulSetsRestartNoPods(t *testing.T) {
 			t.Errorf("%s is restarted, or nobody's", pod.Name)
 		}
 	}
-	revisions := must[*appsv1.ControllerRevisionList](
-		t,
-	)(
-		sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(), metav1.ListOptions{}),
-	).Items
+	revisions := must[*appsv1.ControllerRevisionList](t)(sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(),
+		metav1.ListOptions{})).Items
 	if len(revisions) != 1 || !metav1.IsControlledBy(&revisions[0], again) {
 		t.Errorf("its revisions are %+v", revisions)
 	}

@@ -55,9 +55,7 @@ func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 	ns, group := createNamespace(t), "moved.example.com"
 	old, current := dynamicClient.Resource(
 		schema.GroupVersionResource{Group: group, Version: "v1", Resource: "gears"},
-	), dynamicClient.Resource(
-		schema.GroupVersionResource{Group: group, Version: "v2", Resource: "gears"},
-	)
+	), dynamicClient.Resource(schema.GroupVersionResource{Group: group, Version: "v2", Resource: "gears"})
 	for i := range 3 {
 		gear := &unstructured.Unstructured{
 			Object: map[string]any{
@@ -101,9 +99,7 @@ func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 	migrations := sharedClient.StoragemigrationV1().StorageVersionMigrations()
 	migrate := func(as string) *migrationv1.StorageVersionMigration {
 		t.Helper()
-		must[*migrationv1.StorageVersionMigration](
-			t,
-		)(
+		must[*migrationv1.StorageVersionMigration](t)(
 			migrations.Create(ctx, &migrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: as},
 				Spec: migrationv1.StorageVersionMigrationSpec{
 					Resource: metav1.GroupResource{Group: group, Resource: "gears"},
@@ -135,10 +131,8 @@ func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 		t.Errorf("status: %+v", s.Status)
 	}
 	d := must[*unstructured.Unstructured](t)(definitions.Get(ctx, name, metav1.GetOptions{}))
-	if stored, _, _ := unstructured.NestedStringSlice(d.Object, "status", "storedVersions"); !slices.Equal(
-		stored,
-		[]string{"v2"},
-	) {
+	if stored, _, _ := unstructured.NestedStringSlice(d.Object, "status", "storedVersions"); !slices.Equal(stored,
+		[]string{"v2"}) {
 		t.Errorf("stored versions: %q", stored)
 	}
 	if migrate(ns + "-2"); !slices.Equal(written(), after) {

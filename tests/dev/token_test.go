@@ -16,17 +16,13 @@ import (
 func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t)
-	must[*corev1.ServiceAccount](
-		t,
-	)(
+	must[*corev1.ServiceAccount](t)(
 		sharedClient.CoreV1().
 			ServiceAccounts(ns).
 			Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
 				metav1.CreateOptions{}),
 	)
-	must[*corev1.Secret](
-		t,
-	)(
+	must[*corev1.Secret](t)(
 		sharedClient.CoreV1().
 			Secrets(ns).
 			Create(t.Context(),
@@ -41,9 +37,7 @@ func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 			string(filled.Data["namespace"]) == ns, filled.Annotations
 	})
 	review := func(ctx context.Context) authenticationv1.TokenReviewStatus {
-		return must[*authenticationv1.TokenReview](
-			t,
-		)(
+		return must[*authenticationv1.TokenReview](t)(
 			sharedClient.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 				Spec: authenticationv1.TokenReviewSpec{
 					Token: string(filled.Data["token"]),

@@ -118,10 +118,8 @@ func expireAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines
 	var authorities []certs.Pair
 	for _, path := range []string{"/etc/kubernetes/pki/ca", "/etc/kubernetes/pki/etcd/ca",
 		"/etc/kubernetes/pki/front-proxy-ca"} {
-		authorities = append(
-			authorities,
-			certs.Pair{Cert: read(lab.Machine("c1"), path+".crt"), Key: read(lab.Machine("c1"), path+".key")},
-		)
+		authorities = append(authorities,
+			certs.Pair{Cert: read(lab.Machine("c1"), path+".crt"), Key: read(lab.Machine("c1"), path+".key")})
 	}
 	brieflyAs := func(text []byte) []byte {
 		leaf, err := certs.ParseCert(text)

@@ -23,13 +23,8 @@ func declareMachines(control, nodes []string) string {
 		if m[0] == 'n' {
 			address, role = "10.99.0.2"+m[1:], "node"
 		}
-		text += fmt.Sprintf(
-			"\nmachine %q {\n  name    = %q\n  address = %q\n  roles   = [%q]\n  ssh { user = \"root\" }\n}\n",
-			m,
-			m,
-			address,
-			role,
-		)
+		text += fmt.Sprintf("\nmachine %q {\n  name    = %q\n  address = %q\n  roles   = [%q]\n  ssh { "+
+			"user = \"root\" }\n}\n", m, m, address, role)
 	}
 	return text
 }
@@ -96,13 +91,8 @@ func testRuntimeLost(ctx context.Context, t *testing.T) {
 // testRevokedReturns tests a control-plane machine that failed, was removed, so that its certificates were revoked, and
 // returns with all its data.
 func testRevokedReturns(ctx context.Context, t *testing.T) {
-	c := startMachines(
-		ctx,
-		t,
-		"returns",
-		machinesOf("c1", "c2", "c3", "n1"),
-		declareMachines([]string{"c1", "c2", "c3"}, []string{"n1"}),
-	)
+	c := startMachines(ctx, t, "returns", machinesOf("c1", "c2", "c3", "n1"),
+		declareMachines([]string{"c1", "c2", "c3"}, []string{"n1"}))
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}

@@ -59,12 +59,9 @@ func testOperatorKilled(ctx context.Context, t *testing.T) {
 	t.Logf("everything was taken away, killed %d times", killedUntilDone(ctx, t, c, "destroy"))
 	for _, m := range c.Lab.Machines {
 		// The lab mounts the folders of etcd and containerd, and the machines' own interface is host0.
-		left, err := m.Run(
-			ctx,
-			"ls -d /etc/kubernetes /var/lib/kubelet /etc/systemd/system/kube* 2>/dev/null; ls -A /var/lib/etcd "+
-				"/var/lib/containerd | grep -v '^/\\|^$'; ip -br link show type veth | grep -v ^host0@; nft list "+
-				"ruleset; true",
-		)
+		left, err := m.Run(ctx, "ls -d /etc/kubernetes /var/lib/kubelet /etc/systemd/system/kube* 2>/dev/null; ls -A "+
+			"/var/lib/etcd /var/lib/containerd | grep -v '^/\\|^$'; ip -br link show type veth | grep -v ^host0@; nft "+
+			"list ruleset; true")
 		if err != nil || strings.TrimSpace(left) != "" {
 			t.Errorf("on %s is left: %s %v", m.Name, left, err)
 		}
@@ -176,10 +173,8 @@ func testTwoOperators(ctx context.Context, t *testing.T) {
 	if err := first.Wait(); err == nil {
 		t.Error("the first has changed what the second had changed since")
 	}
-	if said := first.Stdout.(*outputBuffer).String(); !strings.Contains(
-		said,
-		"has changed this machine since this one looked at it",
-	) ||
+	if said := first.Stdout.(*outputBuffer).String(); !strings.Contains(said,
+		"has changed this machine since this one looked at it") ||
 		!strings.Contains(said, "another run, of ") {
 		t.Errorf("the first is told:\n%s", said)
 	}

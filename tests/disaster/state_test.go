@@ -39,13 +39,8 @@ object "v1" "ConfigMap" "temporary" {
   data = { text = "soon gone" }
 }
 `
-	c := startMachines(
-		ctx,
-		t,
-		"state-lost",
-		[]string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21"},
-		declared,
-	)
+	c := startMachines(ctx, t, "state-lost",
+		[]string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21"}, declared)
 	if err := c.Apply(ctx, t.Output()); err != nil {
 		t.Fatal(err)
 	}

@@ -101,11 +101,8 @@ func testAllDisksGone(ctx context.Context, t *testing.T) {
 		}
 	}
 	for _, m := range c.Lab.Machines {
-		out, err := m.Run(
-			ctx,
-			"grep -rl a-secret-of-the-bucke[t] /etc /var/lib /run /proc/[0-9]*/cmdline 2>/dev/null; stat -c %a "+
-				"/etc/kubernetes/etcd-snapshots.json",
-		)
+		out, err := m.Run(ctx, "grep -rl a-secret-of-the-bucke[t] /etc /var/lib /run /proc/[0-9]*/cmdline "+
+			"2>/dev/null; stat -c %a /etc/kubernetes/etcd-snapshots.json")
 		if err != nil || strings.TrimSpace(out) != "/etc/kubernetes/etcd-snapshots.json\n600" {
 			t.Errorf("%s has the bucket's secret in %s, %v", m.Name, out, err)
 		}
@@ -208,16 +205,8 @@ func mustFail(ctx context.Context, t *testing.T, c *cluster.Cluster, says string
 // serveBucket serves an empty bucket to the machines.
 func serveBucket(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	serve := c.Lab.Command(
-		ctx,
-		filepath.Join(c.Bundle, "gofakes3"),
-		"-host",
-		"10.99.0.1:9000",
-		"-backend",
-		"memory",
-		"-initialbucket",
-		"backups",
-	)
+	serve := c.Lab.Command(ctx, filepath.Join(c.Bundle, "gofakes3"), "-host", "10.99.0.1:9000", "-backend", "memory",
+		"-initialbucket", "backups")
 	serve.Stderr = os.Stderr
 	if err := serve.Start(); err != nil {
 		t.Fatalf("serve a bucket (make test-tools builds the program): %v", err)

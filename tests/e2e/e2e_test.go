@@ -67,10 +67,8 @@ func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 		`address = "10.99.0.11"`,
 		"address = \"10.99.0.11\"\n  second_address = \""+machines.IPv6Of("10.99.0.11")+`"`,
 		`address  = each.value`,
-		"address  = each.value\n  second_address = \""+strings.TrimSuffix(
-			machines.IPv6Of("10.99.0.1"),
-			"1",
-		)+`${split(".", each.value)[3]}"`,
+		"address  = each.value\n  second_address = \""+strings.TrimSuffix(machines.IPv6Of("10.99.0.1"),
+			"1")+`${split(".", each.value)[3]}"`,
 	)
 	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},

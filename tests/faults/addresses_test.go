@@ -75,20 +75,12 @@ func addressesAreUnique(t *testing.T, s *testNamespace) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has := slices.IndexFunc(
-		list.Items,
-		func(service corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 },
-	)
+	has := slices.IndexFunc(list.Items,
+		func(service corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 })
 	remove(list.Items[has].Name)
 	see("what has become free", 1, "10.77.0.1", "10.77.0.2", "10.77.0.3")
-	updateObject(
-		t,
-		s,
-		maps.Get,
-		maps.Update,
-		config.PoolsName,
-		func(m *corev1.ConfigMap) { m.Data = pool("10.77.0.3-10.77.0.9") },
-	)
+	updateObject(t, s, maps.Get, maps.Update, config.PoolsName,
+		func(m *corev1.ConfigMap) { m.Data = pool("10.77.0.3-10.77.0.9") })
 	see("other addresses", 0, "10.77.0.3", "10.77.0.4", "10.77.0.5", "10.77.0.6")
 	s.waitFor(t, "no pools to be known", func(ctx context.Context) (bool, any) {
 		err := maps.Delete(ctx, config.PoolsName, metav1.DeleteOptions{})
@@ -100,11 +92,9 @@ func addressesAreUnique(t *testing.T, s *testNamespace) string {
 		t.Fatal(err)
 	}
 	s.waitFor(t, "the word that there are no pools", func(ctx context.Context) (bool, any) {
-		_, err := maps.Create(
-			ctx,
+		_, err := maps.Create(ctx,
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: config.PoolsName, Annotations: none}},
-			metav1.CreateOptions{},
-		)
+			metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err), err
 	})
 	see("no addresses", 0)

@@ -58,14 +58,8 @@ func deploymentRolls(t *testing.T, s *testNamespace) string {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2", "3", "1"} {
-		updateObject(
-			t,
-			s,
-			api.Get,
-			api.Update,
-			"web",
-			func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
-		)
+		updateObject(t, s, api.Get, api.Update, "web",
+			func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
 		s.waitFor(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			d, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
@@ -74,11 +68,8 @@ func deploymentRolls(t *testing.T, s *testNamespace) string {
 			pods := s.podsByImage(ctx)
 			st := d.Status
 			return st.ObservedGeneration == d.Generation && st.UpdatedReplicas == 4 && st.Replicas == 4 &&
-					st.AvailableReplicas == 4 &&
-					pods == "4 example.com/a:"+image+" Running", fmt.Sprint(
-					st,
-					pods,
-				)
+				st.AvailableReplicas == 4 &&
+				pods == "4 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
 		})
 	}
 	sets, err := s.client.AppsV1().ReplicaSets(s.namespace).List(t.Context(), metav1.ListOptions{})
@@ -87,15 +78,8 @@ func deploymentRolls(t *testing.T, s *testNamespace) string {
 	}
 	var lines []string
 	for _, set := range sets.Items {
-		lines = append(
-			lines,
-			fmt.Sprintf(
-				"%s revision %s: %d",
-				set.Spec.Template.Spec.Containers[0].Image,
-				set.Annotations["deployment.kubernetes.io/revision"],
-				*set.Spec.Replicas,
-			),
-		)
+		lines = append(lines, fmt.Sprintf("%s revision %s: %d", set.Spec.Template.Spec.Containers[0].Image,
+			set.Annotations["deployment.kubernetes.io/revision"], *set.Spec.Replicas))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "; ")
@@ -153,14 +137,8 @@ func statefulSetUpdates(t *testing.T, s *testNamespace) string {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2"} {
-		updateObject(
-			t,
-			s,
-			api.Get,
-			api.Update,
-			"web",
-			func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
-		)
+		updateObject(t, s, api.Get, api.Update, "web",
+			func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
 		s.waitFor(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			set, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
@@ -168,11 +146,8 @@ func statefulSetUpdates(t *testing.T, s *testNamespace) string {
 			}
 			pods, st := s.podsByImage(ctx), set.Status
 			return st.ObservedGeneration == set.Generation && st.AvailableReplicas == 3 &&
-					st.UpdateRevision == st.CurrentRevision &&
-					pods == "3 example.com/a:"+image+" Running", fmt.Sprint(
-					st,
-					pods,
-				)
+				st.UpdateRevision == st.CurrentRevision &&
+				pods == "3 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
 		})
 	}
 	revisions, err := s.client.AppsV1().ControllerRevisions(s.namespace).List(t.Context(), metav1.ListOptions{})
@@ -185,10 +160,8 @@ func statefulSetUpdates(t *testing.T, s *testNamespace) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines = append(
-			lines,
-			fmt.Sprintf("revision %d %s of %s", r.Revision, r.Name, template.Spec.Containers[0].Image),
-		)
+		lines = append(lines, fmt.Sprintf("revision %d %s of %s", r.Revision, r.Name,
+			template.Spec.Containers[0].Image))
 	}
 	slices.Sort(lines)
 	return fmt.Sprintf("%s; %d pods ever", strings.Join(lines, "; "), s.seen.countPods(s.namespace))
@@ -218,14 +191,8 @@ func daemonSetUpdates(t *testing.T, s *testNamespace) string {
 		t.Fatal(err)
 	}
 	for _, image := range []string{"1", "2", "3"} {
-		updateObject(
-			t,
-			s,
-			api.Get,
-			api.Update,
-			"web",
-			func(set *appsv1.DaemonSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image },
-		)
+		updateObject(t, s, api.Get, api.Update, "web",
+			func(set *appsv1.DaemonSet) { set.Spec.Template.Spec.Containers[0].Image = "example.com/a:" + image })
 		s.waitFor(t, "the rollout of "+image, func(ctx context.Context) (bool, any) {
 			set, err := api.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
@@ -233,11 +200,8 @@ func daemonSetUpdates(t *testing.T, s *testNamespace) string {
 			}
 			pods, st := s.podsByImage(ctx), set.Status
 			return st.ObservedGeneration == set.Generation && st.NumberAvailable == 3 &&
-					st.UpdatedNumberScheduled == 3 &&
-					pods == "3 example.com/a:"+image+" Running", fmt.Sprint(
-					st,
-					pods,
-				)
+				st.UpdatedNumberScheduled == 3 &&
+				pods == "3 example.com/a:"+image+" Running", fmt.Sprint(st, pods)
 		})
 	}
 	return fmt.Sprintf("%d pods ever", s.seen.countPods(s.namespace))
@@ -268,12 +232,8 @@ func jobCompletes(t *testing.T, s *testNamespace) string {
 	s.waitFor(t, "pods that wait for nothing", func(ctx context.Context) (bool, any) {
 		list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
 		return err == nil &&
-				!slices.ContainsFunc(
-					list.Items,
-					func(pod corev1.Pod) bool { return len(pod.Finalizers) > 0 },
-				), s.podsByImage(
-				ctx,
-			)
+			!slices.ContainsFunc(list.Items,
+				func(pod corev1.Pod) bool { return len(pod.Finalizers) > 0 }), s.podsByImage(ctx)
 	})
 	jobs, err := api.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -281,21 +241,11 @@ func jobCompletes(t *testing.T, s *testNamespace) string {
 	}
 	var lines []string
 	for _, job := range jobs.Items {
-		lines = append(
-			lines,
-			fmt.Sprintf(
-				"%s: %d succeeded (%s), %d failed",
-				job.Name,
-				job.Status.Succeeded,
-				job.Status.CompletedIndexes,
-				job.Status.Failed,
-			),
-		)
+		lines = append(lines, fmt.Sprintf("%s: %d succeeded (%s), %d failed", job.Name, job.Status.Succeeded,
+			job.Status.CompletedIndexes, job.Status.Failed))
 	}
-	return strings.Join(
-		append(lines, s.podsByImage(t.Context()), fmt.Sprintf("%d pods ever", s.seen.countPods(s.namespace))),
-		"; ",
-	)
+	return strings.Join(append(lines, s.podsByImage(t.Context()),
+		fmt.Sprintf("%d pods ever", s.seen.countPods(s.namespace))), "; ")
 }
 
 // cronJobStarts checks that each time of the schedule has at most one job, which runs one pod, and that no two jobs run
@@ -370,19 +320,11 @@ func budgetHolds(t *testing.T, s *testNamespace) string {
 		b, err = s.client.PolicyV1().PodDisruptionBudgets(s.namespace).Get(ctx, "web", metav1.GetOptions{})
 		pods := s.podsByImage(ctx)
 		return err == nil && b.Status.CurrentHealthy == 5 && b.Status.ExpectedPods == 5 &&
-				b.Status.DisruptionsAllowed == 1 &&
-				pods == "5 example.com/a:1 Running", fmt.Sprint(
-				b,
-				pods,
-			)
+			b.Status.DisruptionsAllowed == 1 &&
+			pods == "5 example.com/a:1 Running", fmt.Sprint(b, pods)
 	})
-	return fmt.Sprintf(
-		"%d evicted, %d pods ever, %d expected, %d desired",
-		evicted,
-		s.seen.countPods(s.namespace),
-		b.Status.ExpectedPods,
-		b.Status.DesiredHealthy,
-	)
+	return fmt.Sprintf("%d evicted, %d pods ever, %d expected, %d desired", evicted, s.seen.countPods(s.namespace),
+		b.Status.ExpectedPods, b.Status.DesiredHealthy)
 }
 
 func endpointsFollow(t *testing.T, s *testNamespace) string {
@@ -452,11 +394,8 @@ func garbageIsCollected(t *testing.T, s *testNamespace) string {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
 		metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 		name := strings.ToLower(string(policy))
-		owner, err := maps.Create(
-			t.Context(),
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
-			metav1.CreateOptions{},
-		)
+		owner, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

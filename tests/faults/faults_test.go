@@ -64,14 +64,8 @@ func finalStates(t *testing.T, name string, f *faults, kill time.Duration) map[s
 	t.Run(name, func(t *testing.T) {
 		w := newWorld(t, f, fastClock{time.Now(), 10})
 		w.startNodes(t)
-		w.runControllers(
-			t,
-			kill,
-			"-node",
-			"-nodecidr",
-			"-taint-eviction",
-			"-horizontal-pod-autoscaler",
-		) // nodes here report neither their state nor their usage
+		w.runControllers(t, kill, "-node", "-nodecidr", "-taint-eviction",
+			"-horizontal-pod-autoscaler") // nodes here report neither their state nor their usage
 		seen := w.startWatch(t)
 		t.Run("behaviours", func(t *testing.T) {
 			var all sync.WaitGroup // not t.Parallel, which only runs as many as there are cores

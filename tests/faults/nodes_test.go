@@ -165,10 +165,8 @@ func (n *simulatedNodes) writeStatus(ctx context.Context, pod *corev1.Pod, phase
 	is.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Ready: phase == corev1.PodRunning, State: state}}
 	is.Status.Conditions = nil
 	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
-		is.Status.Conditions = append(
-			is.Status.Conditions,
-			corev1.PodCondition{Type: kind, Status: ready, LastTransitionTime: now},
-		)
+		is.Status.Conditions = append(is.Status.Conditions,
+			corev1.PodCondition{Type: kind, Status: ready, LastTransitionTime: now})
 	}
 	_, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{})
 	return err

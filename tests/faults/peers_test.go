@@ -51,14 +51,8 @@ func peersFollow(t *testing.T, s *testNamespace) string {
 		},
 	)
 	mark := func(value string) {
-		updateObject(
-			t,
-			s,
-			namespaces.Get,
-			namespaces.Update,
-			s.namespace,
-			func(ns *corev1.Namespace) { ns.Labels[stageLabel] = value },
-		)
+		updateObject(t, s, namespaces.Get, namespaces.Update, s.namespace,
+			func(ns *corev1.Namespace) { ns.Labels[stageLabel] = value })
 	}
 	set := newReplicaSet(3)
 	first := &set.Spec.Template.Spec.Containers[0]
@@ -110,13 +104,8 @@ func peersFollow(t *testing.T, s *testNamespace) string {
 				right = len(chosens) == 0
 			}
 			return len(addresses) == pods && sameSet(addresses, nears) &&
-					sameSet(slices.Concat(addresses, addresses), nameds) &&
-					right, fmt.Sprint(
-					addresses,
-					nears,
-					chosens,
-					nameds,
-				)
+				sameSet(slices.Concat(addresses, addresses), nameds) &&
+				right, fmt.Sprint(addresses, nears, chosens, nameds)
 		})
 	}
 	see("three pods in a namespace that is not chosen", 3, false)

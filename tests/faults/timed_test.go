@@ -77,10 +77,8 @@ var timedMoves = []struct {
 	}, func(ctx context.Context, s *testNamespace) (bool, any) {
 		d, err := s.client.AppsV1().Deployments(s.namespace).Get(ctx, "web", metav1.GetOptions{})
 		return err == nil &&
-			slices.ContainsFunc(
-				d.Status.Conditions,
-				func(c appsv1.DeploymentCondition) bool { return c.Reason == "ProgressDeadlineExceeded" },
-			), d
+			slices.ContainsFunc(d.Status.Conditions,
+				func(c appsv1.DeploymentCondition) bool { return c.Reason == "ProgressDeadlineExceeded" }), d
 	}},
 	{"a-pod-is-available-later", 5 * time.Minute, func(t *testing.T, s *testNamespace) {
 		makeDeployment(t, s, func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 300 })
@@ -95,11 +93,7 @@ var timedMoves = []struct {
 	{"a-time-of-a-schedule-comes", 40 * time.Minute, func(t *testing.T, s *testNamespace) {
 		at := s.clock.Now().UTC().Add(40 * time.Minute)
 		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: batchv1.CronJobSpec{
-			Schedule: fmt.Sprintf(
-				"%d %d * * *",
-				at.Minute(),
-				at.Hour(),
-			), TimeZone: ptr.To("Etc/UTC"),
+			Schedule: fmt.Sprintf("%d %d * * *", at.Minute(), at.Hour()), TimeZone: ptr.To("Etc/UTC"),
 			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: newTemplate("1", nil)}}}}
 		cj.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		if _, err := s.client.BatchV1().CronJobs(s.namespace).Create(t.Context(), cj,

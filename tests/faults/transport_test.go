@@ -26,19 +26,9 @@ type faults struct {
 type faultCounts struct{ conflicts, refused, failed, unsent, lost, delayed, closed, expired, repeated atomic.Int64 }
 
 func (c *faultCounts) String() string {
-	return fmt.Sprintf(
-		"conflicts %d, 429 %d, 500 %d, not sent %d, answers lost %d, delayed %d, watches closed %d, expired %d, "+
-			"events repeated %d",
-		c.conflicts.Load(),
-		c.refused.Load(),
-		c.failed.Load(),
-		c.unsent.Load(),
-		c.lost.Load(),
-		c.delayed.Load(),
-		c.closed.Load(),
-		c.expired.Load(),
-		c.repeated.Load(),
-	)
+	return fmt.Sprintf("conflicts %d, 429 %d, 500 %d, not sent %d, answers lost %d, delayed %d, watches closed %d, "+
+		"expired %d, events repeated %d", c.conflicts.Load(), c.refused.Load(), c.failed.Load(), c.unsent.Load(),
+		c.lost.Load(), c.delayed.Load(), c.closed.Load(), c.expired.Load(), c.repeated.Load())
 }
 
 // seededRandom returns a function whose results are the same for the same seed, in the order of the calls.

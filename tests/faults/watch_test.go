@@ -92,10 +92,8 @@ func (s *watchRecord) recordPod(pod *corev1.Pod, kind watch.EventType) {
 	}
 	if bound := s.bounds[pod.Namespace]; bound != nil {
 		if wrong := bound(s.pods[pod.Namespace], pod, added); wrong != "" {
-			s.violations[pod.Namespace] = append(
-				s.violations[pod.Namespace],
-				fmt.Sprintf("at %s of pod %s, revision %s: %s", kind, pod.Name, pod.ResourceVersion, wrong),
-			)
+			s.violations[pod.Namespace] = append(s.violations[pod.Namespace], fmt.Sprintf(
+				"at %s of pod %s, revision %s: %s", kind, pod.Name, pod.ResourceVersion, wrong))
 		}
 	}
 }
@@ -109,10 +107,8 @@ func (s *watchRecord) recordJob(job *batchv1.Job) {
 	s.jobs[job.Namespace][job.UID] = true
 	was := s.counts[job.UID]
 	if most := job.Spec.Completions; job.Status.Succeeded < was || most != nil && job.Status.Succeeded > *most {
-		s.violations[job.Namespace] = append(
-			s.violations[job.Namespace],
-			fmt.Sprintf("job %s says %d succeeded after %d", job.Name, job.Status.Succeeded, was),
-		)
+		s.violations[job.Namespace] = append(s.violations[job.Namespace], fmt.Sprintf(
+			"job %s says %d succeeded after %d", job.Name, job.Status.Succeeded, was))
 	}
 	s.counts[job.UID] = job.Status.Succeeded
 }

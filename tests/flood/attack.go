@@ -225,9 +225,7 @@ func floodUnknownPaths(ctx context.Context) error {
 				"/api/v1/" + randomWord(20),
 				"/apis/" + randomWord(5) + "/v1/" + randomWord(5),
 				"/api/v1/namespaces/" + randomWord(9) + "/pods/" + randomWord(9) + "/" + randomWord(9),
-				"/healthz/" + randomWord(
-					9,
-				),
+				"/healthz/" + randomWord(9),
 				"/api/v1/pods?fieldSelector=" + randomWord(20) + "&dryRun=" + randomWord(9),
 				"/%ff%fe" + randomWord(9),
 				"/openapi/v3/" + randomWord(9),
@@ -250,16 +248,8 @@ func floodAnnouncedBodies(ctx context.Context) error {
 	}
 	defer end()
 	for i := range uint32(200) {
-		if c.sendHeaders(
-			2*i+1,
-			"POST",
-			"/api/v1/namespaces",
-			false,
-			"content-length",
-			"3000000",
-			"content-type",
-			"application/json",
-		) != nil {
+		if c.sendHeaders(2*i+1, "POST", "/api/v1/namespaces", false, "content-length", "3000000", "content-type",
+			"application/json") != nil {
 			return nil
 		}
 		if c.WriteData(2*i+1, false, []byte(`{"metadata":`)) != nil {
@@ -277,24 +267,10 @@ func floodFrames(ctx context.Context) error {
 		return append(head, payload...)
 	}
 	kind := pickOne([][]byte{
-		frame(
-			http2.FrameSettings,
-			0,
-			0,
-			4,
-			0,
-			1,
-			0,
-			0,
-		), frame(http2.FramePing, 0, make([]byte, 8)...), frame(http2.FramePriority, 3, 0, 0, 0, 0, 1),
-		frame(
-			http2.FrameWindowUpdate,
-			0,
-			0,
-			0,
-			0,
-			1,
-		), frame(0x77, 0, make([]byte, 1000)...), frame(http2.FrameGoAway, 0, make([]byte, 8)...),
+		frame(http2.FrameSettings, 0, 0, 4, 0, 1, 0,
+			0), frame(http2.FramePing, 0, make([]byte, 8)...), frame(http2.FramePriority, 3, 0, 0, 0, 0, 1),
+		frame(http2.FrameWindowUpdate, 0, 0, 0, 0,
+			1), frame(0x77, 0, make([]byte, 1000)...), frame(http2.FrameGoAway, 0, make([]byte, 8)...),
 	})
 	c, end, err := newFrameClient(ctx)
 	if err != nil {

@@ -94,14 +94,8 @@ func startCluster(t *testing.T) string {
 }
 
 func startDev(t *testing.T, bundle, dir string) (kubeconfig string) {
-	cmd := exec.Command(
-		filepath.Join(bundle, "clusterctl"),
-		"dev",
-		"--nodes",
-		"2",
-		"--data",
-		filepath.Join(dir, "data"),
-	)
+	cmd := exec.Command(filepath.Join(bundle, "clusterctl"), "dev", "--nodes", "2", "--data",
+		filepath.Join(dir, "data"))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out, err := cmd.StdoutPipe()

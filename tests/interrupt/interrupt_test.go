@@ -64,16 +64,8 @@ func TestTheNextApplyConvergesAfterAnInterruption(t *testing.T) {
 		}
 		start := time.Now()
 		w.converge(op)
-		fmt.Printf(
-			"%d/%d %s, %s at line %d (hit %t): converged in %.1f s\n",
-			done,
-			*pointsPerApply,
-			op.name,
-			fault.name,
-			at,
-			hit,
-			time.Since(start).Seconds(),
-		)
+		fmt.Printf("%d/%d %s, %s at line %d (hit %t): converged in %.1f s\n", done, *pointsPerApply, op.name,
+			fault.name, at, hit, time.Since(start).Seconds())
 		w.verify()
 	}
 }
@@ -169,13 +161,8 @@ func (w *world) converge(op operation) {
 	}
 	plan, err := w.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(plan), "No changes") {
-		w.t.Fatalf(
-			"a plan after %s says something else than No changes: %v\n%s\nthe apply before:\n%s",
-			op.name,
-			err,
-			plan,
-			out,
-		)
+		w.t.Fatalf("a plan after %s says something else than No changes: %v\n%s\nthe apply before:\n%s", op.name, err,
+			plan, out)
 	}
 	kubeconfig, err := cluster.Output(w.Clusterctl(ctx, "kubeconfig"))
 	if err != nil {

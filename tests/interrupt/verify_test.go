@@ -73,10 +73,8 @@ func (w *world) verify() {
 		}
 	}
 	w.checkNodes(ctx, nodes)
-	maps, err := cluster.Output(
-		w.KubectlCommand(ctx, "get", "configmap", "-n", "shop", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o",
-			"name"),
-	)
+	maps, err := cluster.Output(w.KubectlCommand(ctx, "get", "configmap", "-n", "shop", "-l",
+		"app.kubernetes.io/managed-by=clusterctl", "-o", "name"))
 	if err != nil || strings.Count(maps, "turn-") != 1 {
 		w.t.Errorf("config maps %q, %v: want the one that is declared", maps, err)
 	}

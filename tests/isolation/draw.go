@@ -130,16 +130,12 @@ func DrawPolicy(t *rapid.T, namespace, name string) *networkingv1.NetworkPolicy 
 		{"Ingress", "Egress"}}).
 		Draw(t, "types")
 	for range rapid.IntRange(0, 2).Draw(t, "ingress rules") {
-		p.Spec.Ingress = append(
-			p.Spec.Ingress,
-			networkingv1.NetworkPolicyIngressRule{From: drawPeers(t), Ports: drawPorts(t)},
-		)
+		p.Spec.Ingress = append(p.Spec.Ingress,
+			networkingv1.NetworkPolicyIngressRule{From: drawPeers(t), Ports: drawPorts(t)})
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "egress rules") {
-		p.Spec.Egress = append(
-			p.Spec.Egress,
-			networkingv1.NetworkPolicyEgressRule{To: drawPeers(t), Ports: drawPorts(t)},
-		)
+		p.Spec.Egress = append(p.Spec.Egress,
+			networkingv1.NetworkPolicyEgressRule{To: drawPeers(t), Ports: drawPorts(t)})
 	}
 	return p
 }
@@ -147,14 +143,9 @@ func DrawPolicy(t *rapid.T, namespace, name string) *networkingv1.NetworkPolicy 
 // DrawPod draws a pod. Its number determines its addresses, so that no two pods have the same.
 func DrawPod(t *rapid.T, number int) *Pod {
 	m := &Pod{IsLocal: number < LocalPods}
-	m.Name, m.Namespace, m.Labels = fmt.Sprint(
-		"p",
-		number,
-	), rapid.SampledFrom([]string{"a", "b"}).
+	m.Name, m.Namespace, m.Labels = fmt.Sprint("p", number), rapid.SampledFrom([]string{"a", "b"}).
 		Draw(t, "namespace"),
-		drawLabels(
-			t,
-		)
+		drawLabels(t)
 	four, six := "10.2.0.%d", "fd00:2::%d"
 	if m.IsLocal {
 		four, six = "10.1.0.%d", "fd00:1::%d"

@@ -52,9 +52,7 @@ func runServer(ctx context.Context, listen, dir string) error {
 		return err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(
-			1,
-		), IPAddresses: []net.IP{net.ParseIP(host)}, NotBefore: time.Now().Add(-time.Minute),
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.ParseIP(host)}, NotBefore: time.Now().Add(-time.Minute),
 		NotAfter: time.Now().Add(time.Hour),
 		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -86,10 +84,8 @@ func newHandler(url string, key *ecdsa.PrivateKey) http.Handler {
 			_ = json.NewEncoder(w).Encode(what) // an error means that the client has closed the connection
 		}
 	}
-	mux.HandleFunc(
-		"/.well-known/openid-configuration",
-		answer(map[string]any{"issuer": url, "jwks_uri": url + "/keys"}),
-	)
+	mux.HandleFunc("/.well-known/openid-configuration",
+		answer(map[string]any{"issuer": url, "jwks_uri": url + "/keys"}))
 	mux.HandleFunc(
 		"/keys",
 		answer(
@@ -115,10 +111,8 @@ jwt:
 `
 
 func writeFiles(dir, url string, key *ecdsa.PrivateKey, der []byte) error {
-	signer, err := jose.NewSigner(
-		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}},
-		nil,
-	)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}},
+		nil)
 	if err != nil {
 		return err
 	}
@@ -131,8 +125,6 @@ func writeFiles(dir, url string, key *ecdsa.PrivateKey, der []byte) error {
 	}
 	ca := strings.TrimSpace(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	text := fmt.Sprintf(configuration, url, strings.ReplaceAll(ca, "\n", "\n      "))
-	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "authentication.yaml"), []byte(text), 0o600),
-		os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600),
-	)
+	return errors.Join(os.WriteFile(filepath.Join(dir, "authentication.yaml"), []byte(text), 0o600),
+		os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600))
 }

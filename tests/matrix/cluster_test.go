@@ -97,19 +97,8 @@ type service struct {
 
 func services() (list []service) {
 	add := func(s service) {
-		s.Set, s.Type, s.Policy, s.Affinity = firstNonEmpty(
-			s.Set,
-			"plain",
-		), firstNonEmpty(
-			s.Type,
-			"LoadBalancer",
-		), firstNonEmpty(
-			s.Policy,
-			"Cluster",
-		), firstNonEmpty(
-			s.Affinity,
-			"None",
-		)
+		s.Set, s.Type, s.Policy, s.Affinity = firstNonEmpty(s.Set, "plain"), firstNonEmpty(s.Type,
+			"LoadBalancer"), firstNonEmpty(s.Policy, "Cluster"), firstNonEmpty(s.Affinity, "None")
 		s.External = firstNonEmpty(s.External, "Cluster")
 		if s.Type == "LoadBalancer" && len(s.Ranges) == 0 {
 			s.IPs = []string{fmt.Sprintf("192.0.2.%d", len(list)+1), fmt.Sprintf("2001:db8::%d", len(list)+1)}

@@ -108,15 +108,8 @@ func (w *world) questions() (list []question) {
 					a.Names = w.nameServer
 				}
 				a.To, a.Host = w.targetOf(r, protocol, family)
-				a.ID = fmt.Sprintf(
-					"from %s to %s %s (%s) by %s over IPv%d",
-					r.from,
-					r.to,
-					r.service,
-					a.To,
-					protocol,
-					family,
-				)
+				a.ID = fmt.Sprintf("from %s to %s %s (%s) by %s over IPv%d", r.from, r.to, r.service, a.To, protocol,
+					family)
 				list = append(list, question{r, a})
 			}
 		}
@@ -163,10 +156,8 @@ func (w *world) testTable(t *testing.T, mode string) {
 	left := all
 	for end := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(end); {
 		answers := w.sendQuestions(t, left)
-		left = slices.DeleteFunc(
-			slices.Clone(left),
-			func(q question) bool { return q.mismatch(mode, answers[q.ID], w.clientAddresses(q)) == "" },
-		)
+		left = slices.DeleteFunc(slices.Clone(left),
+			func(q question) bool { return q.mismatch(mode, answers[q.ID], w.clientAddresses(q)) == "" })
 	}
 	t.Logf("%d rows come to rest after %s", len(all), time.Since(began).Round(time.Second))
 	// If the best machine for an address does not have it, it takes the address over after it has been the best for a
@@ -180,19 +171,11 @@ func (w *world) testTable(t *testing.T, mode string) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf(
-				"load balancers' addresses go from machine to machine without end; the leases' holders were\n%sand "+
-					"are\n%s",
-				before,
-				after,
-			)
+			t.Fatalf("load balancers' addresses go from machine to machine without end; the leases' holders "+
+				"were\n%sand are\n%s", before, after)
 		}
-		t.Logf(
-			"load balancers' addresses have moved meanwhile, all is asked once more; the leases' holders were\n%sand "+
-				"are\n%s",
-			before,
-			after,
-		)
+		t.Logf("load balancers' addresses have moved meanwhile, all is asked once more; the leases' holders "+
+			"were\n%sand are\n%s", before, after)
 	}
 	failures := 0
 	for _, q := range all {

@@ -34,17 +34,8 @@ func startRouter(t *testing.T, w *world) {
 	if err := os.WriteFile(file("bird.conf"), []byte(birdConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := w.Lab.Command(
-		t.Context(),
-		"bird",
-		"-f",
-		"-c",
-		file("bird.conf"),
-		"-s",
-		file("bird.ctl"),
-		"-P",
-		file("bird.pid"),
-	)
+	cmd := w.Lab.Command(t.Context(), "bird", "-f", "-c", file("bird.conf"), "-s", file("bird.ctl"), "-P",
+		file("bird.pid"))
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start BIRD: %v", err)

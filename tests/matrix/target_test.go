@@ -102,10 +102,8 @@ func (w *world) targetOf(r row, protocol string, family int) (to, host string) {
 }
 
 func nodePort(s corev1.Service, protocol string) int {
-	i := slices.IndexFunc(
-		s.Spec.Ports,
-		func(p corev1.ServicePort) bool { return p.Port == 80 && string(p.Protocol) == protocol },
-	)
+	i := slices.IndexFunc(s.Spec.Ports,
+		func(p corev1.ServicePort) bool { return p.Port == 80 && string(p.Protocol) == protocol })
 	if i < 0 {
 		return 0
 	}
@@ -202,18 +200,16 @@ func (w *world) readAddresses(ctx context.Context) error {
 	for _, p := range pods.Items {
 		w.pods[p.Name] = p
 	}
-	gates, err := cluster.Output(
-		w.KubectlCommand(ctx, "get", "gateway", "-n", "matrix", "gate", "-o", "jsonpath={.status.addresses[*].value}"),
-	)
+	gates, err := cluster.Output(w.KubectlCommand(ctx, "get", "gateway", "-n", "matrix", "gate", "-o",
+		"jsonpath={.status.addresses[*].value}"))
 	if err != nil {
 		return err
 	}
 	if w.gatewayAddresses = strings.Fields(gates); len(w.gatewayAddresses) < 2 {
 		return fmt.Errorf("the Gateway has the addresses %v", w.gatewayAddresses)
 	}
-	names, err := cluster.Output(
-		w.KubectlCommand(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"),
-	)
+	names, err := cluster.Output(w.KubectlCommand(ctx, "get", "service", "-n", "kube-system", "kube-dns", "-o",
+		"jsonpath={.spec.clusterIP}"))
 	w.nameServer = net.JoinHostPort(names, "53")
 	return err
 }

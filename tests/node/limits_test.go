@@ -48,13 +48,8 @@ func TestSecurityContextsAndNamespacesAreApplied(t *testing.T) {
 			SeccompProfile:         &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		}
 	}))
-	n.createPod(
-		n.newShellPod(
-			"host",
-			"ip addr show lo; hostname; cat /etc/resolv.conf; sleep 1000",
-			func(p *corev1.Pod) { p.Spec.HostNetwork = true },
-		),
-	)
+	n.createPod(n.newShellPod("host", "ip addr show lo; hostname; cat /etc/resolv.conf; sleep 1000",
+		func(p *corev1.Pod) { p.Spec.HostNetwork = true }))
 	n.createPod(n.newShellPod("shared", "sleep 1234", func(p *corev1.Pod) {
 		p.Spec.ShareProcessNamespace = &yes
 		other := p.Spec.Containers[0]
@@ -68,10 +63,8 @@ func TestSecurityContextsAndNamespacesAreApplied(t *testing.T) {
 	n.waitFor("the pods", func() bool {
 		return isReady(n.getPod("locked")) && isReady(n.getPod("host")) && isReady(n.getPod("shared"))
 	})
-	n.waitFor(
-		"the locked pod's log",
-		func() bool { return strings.Count(n.logOf("locked", corev1.PodLogOptions{}), "\n") >= 3 },
-	)
+	n.waitFor("the locked pod's log",
+		func() bool { return strings.Count(n.logOf("locked", corev1.PodLogOptions{}), "\n") >= 3 })
 	if got := n.logOf("locked", corev1.PodLogOptions{}); !strings.HasPrefix(got, "1234\n2345\n") ||
 		!strings.Contains(got, "Read-only file system") {
 		t.Errorf("locked: %s", got)
@@ -154,10 +147,8 @@ func TestUsageIsReported(t *testing.T) {
 			SubResource("proxy", "metrics", "resource").
 			DoRaw(t.Context())
 		return err == nil &&
-			strings.Contains(
-				string(data),
-				`container_cpu_usage_seconds_total{container="main",namespace="default",pod="busy"}`,
-			)
+			strings.Contains(string(data),
+				`container_cpu_usage_seconds_total{container="main",namespace="default",pod="busy"}`)
 	})
 }
 
@@ -233,10 +224,8 @@ func TestPodsOverTheirEphemeralStorageLimitAreEvicted(t *testing.T) {
 		t.Errorf("it ended for %s: %s", s.Reason, s.Message)
 	}
 	n.waitFor("what it has written to go", func() bool {
-		list, err := n.cri.ListContainers(
-			context.Background(),
-			&criapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": "full"}},
-		)
+		list, err := n.cri.ListContainers(context.Background(),
+			&criapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": "full"}})
 		return err == nil && len(list) == 0
 	})
 	if s := n.getPod("full").Status; s.Reason != "Evicted" || s.ContainerStatuses[0].State.Terminated == nil {

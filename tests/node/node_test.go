@@ -136,15 +136,8 @@ func (n *node) serveAPI() {
 		writeFile(t, dir+"/s.key", server.Key)
 	cfg.ClientCAFile = writeFile(t, dir+"/ca.crt", n.ca.Cert)
 	cfg.KubeletCertificateAuthority = cfg.ClientCAFile
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = writeFile(
-		t,
-		dir+"/k.crt",
-		towards.Cert,
-	), writeFile(
-		t,
-		dir+"/k.key",
-		towards.Key,
-	)
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = writeFile(t, dir+"/k.crt", towards.Cert), writeFile(t,
+		dir+"/k.key", towards.Key)
 	cfg.ServiceAccountSigningKeyFile = writeFile(t, dir+"/sa.key", private)
 	cfg.ServiceAccountKeyFiles = []string{writeFile(t, dir+"/sa.pub", public)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -205,15 +198,8 @@ func (n *node) configure() {
 	}
 	n.cfg.Kubeconfig = writeFile(t, dir+"/kubelet.conf", kubeconfig)
 	n.cfg.RootDir, n.cfg.HostnameOverride, n.cfg.NodeIP = filepath.Join(dir, "kubelet"), nodeName, []string{"127.0.0.1"}
-	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = writeFile(
-		t,
-		dir+"/pki/ks.crt",
-		serving.Cert,
-	), writeFile(
-		t,
-		dir+"/pki/ks.key",
-		serving.Key,
-	)
+	n.file.TLSCertFile, n.file.TLSPrivateKeyFile = writeFile(t, dir+"/pki/ks.crt", serving.Cert), writeFile(t,
+		dir+"/pki/ks.key", serving.Key)
 	n.file.Authentication.X509.ClientCAFile = dir + "/pki/ca.crt"
 	n.file.ContainerRuntimeEndpoint = n.containerd.Endpoint
 	// The thresholds are low, so that the disk usage of the machine that runs the tests does not matter.

@@ -116,10 +116,8 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 			},
 		),
 	)
-	t.Logf(
-		"first pod, with its image pulled: ready after %v",
-		n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("web")) }),
-	)
+	t.Logf("first pod, with its image pulled: ready after %v", n.waitFor("the pod to be ready",
+		func() bool { return isReady(n.getPod("web")) }))
 	ip := n.getPod("web").Status.PodIP
 	text := n.logOf("web", corev1.PodLogOptions{})
 	for _, want := range []string{"v1", "ME=" + ip, "URL=http://" + ip + "/$x", "KEY=v1", "CPU=500",
@@ -132,15 +130,8 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 		}
 	}
 	// The limits are set in the kernel.
-	memory, _ := filepath.Glob(
-		filepath.Join(
-			"/sys/fs/cgroup/memory",
-			n.file.CgroupRoot,
-			"kubepods",
-			"pod"+string(p.UID),
-			"memory.limit_in_bytes",
-		),
-	)
+	memory, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/memory", n.file.CgroupRoot, "kubepods",
+		"pod"+string(p.UID), "memory.limit_in_bytes"))
 	if len(memory) == 1 {
 		if b, _ := os.ReadFile(memory[0]); strings.TrimSpace(string(b)) != fmt.Sprint(64<<20) {
 			t.Errorf("the pod's memory limit is %s", b)
@@ -154,19 +145,15 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 	if _, err := n.admin.CoreV1().ConfigMaps("default").Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.waitFor(
-		"the configMap's new value in the pod",
-		func() bool { out, _, _ := n.exec("web", nil, "cat", "/cfg/k"); return out == "v2" },
-	)
+	n.waitFor("the configMap's new value in the pod",
+		func() bool { out, _, _ := n.exec("web", nil, "cat", "/cfg/k"); return out == "v2" })
 
 	warm := n.createPod(n.newShellPod("warm", "sleep 1000", nil))
 	t.Logf("warm pod: ready after %v", n.waitFor("the warm pod", func() bool { return isReady(n.getPod(warm.Name)) }))
 	n.deletePod("web")
 	n.deletePod("warm")
-	t.Logf(
-		"gone after %v",
-		n.waitFor("the pods to go", func() bool { return n.getPod("web") == nil && n.getPod("warm") == nil }),
-	)
+	t.Logf("gone after %v", n.waitFor("the pods to go",
+		func() bool { return n.getPod("web") == nil && n.getPod("warm") == nil }))
 	if boxes, err := n.cri.ListPodSandbox(ctx, nil); err != nil || len(boxes) != 0 {
 		t.Errorf("%d sandboxes are left (%v)", len(boxes), err)
 	}
@@ -218,10 +205,8 @@ func TestLogsExecAndPortForward(t *testing.T) {
 	if got := n.logOf("web", corev1.PodLogOptions{LimitBytes: &four}); got != "one\n" {
 		t.Errorf("its first four bytes are %q", got)
 	}
-	if got := n.logOf("web", corev1.PodLogOptions{Timestamps: true, TailLines: &one}); !strings.HasSuffix(
-		got,
-		"Z three\n",
-	) {
+	if got := n.logOf("web", corev1.PodLogOptions{Timestamps: true, TailLines: &one}); !strings.HasSuffix(got,
+		"Z three\n") {
 		t.Errorf("with its time it is %q", got)
 	}
 	out, bad, err := n.exec("web", strings.NewReader("typed"), "sh", "-c", "cat; echo oops >&2; exit 3")
@@ -508,23 +493,16 @@ func TestStaticPodRunsAndIsMirrored(t *testing.T) {
 	n := startNode(t)
 	path := filepath.Join(n.file.StaticPodPath, "static.yaml")
 	manifest := func(arg string) []byte {
-		return []byte(
-			fmt.Sprintf(
-				"apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec:\n  terminationGracePeriodSeconds: 1\n  "+
-					"containers:\n  - {name: main, image: %q, command: [sleep, %q]}\n",
-				n.containerd.Busybox,
-				arg,
-			),
-		)
+		return []byte(fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec:\n  "+
+			"terminationGracePeriodSeconds: 1\n  containers:\n  - {name: main, image: %q, command: [sleep, %q]}\n",
+			n.containerd.Busybox, arg))
 	}
 	writeFile(t, path, manifest("1000"))
 	n.waitFor("the mirror to be ready", func() bool { return isReady(n.getPod("static-n1")) })
 	first := n.getPod("static-n1")
 	writeFile(t, path, manifest("1001"))
-	n.waitFor(
-		"the new version's mirror to be ready",
-		func() bool { p := n.getPod("static-n1"); return isReady(p) && p.UID != first.UID },
-	)
+	n.waitFor("the new version's mirror to be ready",
+		func() bool { p := n.getPod("static-n1"); return isReady(p) && p.UID != first.UID })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

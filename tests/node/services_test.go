@@ -78,13 +78,8 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 		[]string{
 			"10.77.0.0/16",
 		}, ""
-	netcfg.CNIConfDir, netcfg.PolicySocket = filepath.Join(
-		n.containerd.Dir,
-		"written",
-	), filepath.Join(
-		n.containerd.Dir,
-		"network.sock",
-	)
+	netcfg.CNIConfDir, netcfg.PolicySocket = filepath.Join(n.containerd.Dir, "written"), filepath.Join(n.containerd.Dir,
+		"network.sock")
 	n.runDaemon("network", func(ctx context.Context, env run.Env) error { return network.Run(ctx, netcfg, env) })
 	if data, err := os.ReadFile(filepath.Join(netcfg.CNIConfDir, "10-clusterctl.conflist")); err != nil ||
 		!strings.Contains(string(data), "10.77.0.0/24") {
@@ -103,18 +98,10 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	}
 	n.runDaemon("kube-proxy", func(ctx context.Context, env run.Env) error { return proxy.Run(ctx, proxycfg, env) })
 
-	n.createService(
-		"kube-system",
-		"kube-dns",
-		"10.96.0.10",
-		corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP},
-	)
-	n.createService(
-		"default",
-		"web",
-		"10.96.0.77",
-		corev1.ServicePort{Name: "http", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP},
-	)
+	n.createService("kube-system", "kube-dns", "10.96.0.10",
+		corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
+	n.createService("default", "web", "10.96.0.77",
+		corev1.ServicePort{Name: "http", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP})
 	name, port, proto, here := "http", int32(8080), corev1.ProtocolTCP, nodeName
 	if _, err := n.admin.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},

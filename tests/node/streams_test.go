@@ -175,23 +175,15 @@ func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 	}
 	n.testPortForwardOver(t, dialer)
 	// A missing container is refused with the kubelet's or the server's message.
-	err = n.stream(
-		"websocket",
-		"web",
-		"exec",
+	err = n.stream("websocket", "web", "exec",
 		&corev1.PodExecOptions{Container: "none", Command: []string{"true"}, Stdout: true},
-		remotecommand.StreamOptions{Stdout: io.Discard},
-	)
+		remotecommand.StreamOptions{Stdout: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "container none is not valid for pod web") {
 		t.Errorf("no such container: %v", err)
 	}
-	err = n.stream(
-		"websocket",
-		"web",
-		"exec",
+	err = n.stream("websocket", "web", "exec",
 		&corev1.PodExecOptions{Container: "main", Command: []string{"no-such-command"}, Stdout: true},
-		remotecommand.StreamOptions{Stdout: io.Discard},
-	)
+		remotecommand.StreamOptions{Stdout: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "no-such-command") {
 		t.Errorf("no such command: %v", err)
 	}

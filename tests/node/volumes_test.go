@@ -76,10 +76,8 @@ func TestBlockVolumesAreDevices(t *testing.T) {
 		p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/data"}}
 	}
 	n.createPod(n.newShellPod("has", `test -b /dev/data && stat -c "%t:%T" /dev/data; sleep 1000`, device))
-	n.waitFor(
-		"the pod to say what device it has",
-		func() bool { return strings.Contains(n.logOf("has", corev1.PodLogOptions{}), "7:d3") },
-	)
+	n.waitFor("the pod to say what device it has",
+		func() bool { return strings.Contains(n.logOf("has", corev1.PodLogOptions{}), "7:d3") })
 	n.createPod(n.newShellPod("wants", "sleep 1000", device))
 	n.waitFor("the other pod to be told that it cannot have it", func() bool {
 		events, err := n.admin.CoreV1().
@@ -89,10 +87,8 @@ func TestBlockVolumesAreDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events.Items {
-			if strings.Contains(
-				e.Message,
-				"volume uses the ReadWriteOncePod access mode and is already in use by another pod",
-			) {
+			if strings.Contains(e.Message,
+				"volume uses the ReadWriteOncePod access mode and is already in use by another pod") {
 				return true
 			}
 		}
@@ -110,11 +106,9 @@ func TestRestartedContainersMountTheCurrentSubPath(t *testing.T) {
 	n := startNode(t)
 	ctx := context.Background()
 	maps := n.admin.CoreV1().ConfigMaps("default")
-	cm, err := maps.Create(
-		ctx,
+	cm, err := maps.Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"k": "first"}},
-		metav1.CreateOptions{},
-	)
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,10 +152,8 @@ func TestRestartedContainersMountTheCurrentSubPath(t *testing.T) {
 	if _, err := maps.Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.waitFor(
-		"the new value in the pod",
-		func() bool { out, _, _ := n.exec("again", nil, "cat", "/cfg/k"); return out == "second" },
-	)
+	n.waitFor("the new value in the pod",
+		func() bool { out, _, _ := n.exec("again", nil, "cat", "/cfg/k"); return out == "second" })
 	if out, _, err := n.exec("again", nil, "cat", "/conf"); err != nil || out != "first" {
 		t.Errorf("the container that runs has %q by its sub-path: %v", out, err)
 	}

@@ -142,11 +142,8 @@ func definitionSpec(conversion *apiextensionsv1.CustomResourceConversion) apiext
 			ListKind: "SiteList",
 		},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
-			version(
-				"v1",
-				true,
-				map[string]apiextensionsv1.JSONSchemaProps{"image": text, "replicas": number, "message": text},
-			),
+			version("v1", true,
+				map[string]apiextensionsv1.JSONSchemaProps{"image": text, "replicas": number, "message": text}),
 			version("v2", false, map[string]apiextensionsv1.JSONSchemaProps{
 				"container": object(
 					map[string]apiextensionsv1.JSONSchemaProps{"image": text},

@@ -30,11 +30,8 @@ import (
 
 func main() {
 	namespace := flag.String("namespace", "default", "where the operator runs")
-	address := flag.String(
-		"url",
-		"",
-		"where the API server reaches the webhooks; empty means by the service named operator",
-	)
+	address := flag.String("url", "",
+		"where the API server reaches the webhooks; empty means by the service named operator")
 	health := flag.String("health", ":8081", "where to answer whether the operator is ready")
 	flag.Parse() // controller-runtime defines the flag kubeconfig
 	if err := runManager(ctrl.SetupSignalHandler(), *namespace, *address, *health); err != nil {

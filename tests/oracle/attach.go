@@ -140,10 +140,8 @@ func sameDisk(a, b corev1.Volume) bool {
 	case a.ISCSI != nil && b.ISCSI != nil:
 		return a.ISCSI.IQN == b.ISCSI.IQN && !(a.ISCSI.ReadOnly && b.ISCSI.ReadOnly)
 	case a.RBD != nil && b.RBD != nil:
-		shared := slices.ContainsFunc(
-			a.RBD.CephMonitors,
-			func(m string) bool { return slices.Contains(b.RBD.CephMonitors, m) },
-		)
+		shared := slices.ContainsFunc(a.RBD.CephMonitors,
+			func(m string) bool { return slices.Contains(b.RBD.CephMonitors, m) })
 		return shared && a.RBD.RBDPool == b.RBD.RBDPool && a.RBD.RBDImage == b.RBD.RBDImage &&
 			!(a.RBD.ReadOnly && b.RBD.ReadOnly)
 	}

@@ -71,19 +71,8 @@ func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 	d.controllers(w)
 	d.storage(w)
 	d.arguments(w)
-	running, waiting := d.upTo(
-		9,
-		"pods",
-	)+d.upTo(
-		8,
-		"more pods",
-	)+d.upTo(
-		8,
-		"yet more pods",
-	), 1+d.upTo(
-		3,
-		"pods to place",
-	)
+	running, waiting := d.upTo(9, "pods")+d.upTo(8, "more pods")+d.upTo(8, "yet more pods"), 1+d.upTo(3,
+		"pods to place")
 	for i := range running {
 		w.Pods = append(w.Pods, d.running(w, fmt.Sprintf("e%d", i), i))
 	}

@@ -51,13 +51,8 @@ func (d draws) arguments(w *World) {
 	}
 	if d.oneIn(3, "defaults") {
 		a.Spread = &configv1.PodTopologySpreadArgs{
-			DefaultingType: pickOne(
-				d,
-				"type",
-				configv1.ListDefaulting,
-				configv1.ListDefaulting,
-				configv1.SystemDefaulting,
-			),
+			DefaultingType: pickOne(d, "type", configv1.ListDefaulting, configv1.ListDefaulting,
+				configv1.SystemDefaulting),
 		}
 		if a.Spread.DefaultingType == configv1.ListDefaulting {
 			p := &corev1.Pod{}

@@ -83,10 +83,8 @@ func (d draws) owner(w *World, p *corev1.Pod) {
 	yes := true
 	add := func(apiVersion, kind string, o metav1.ObjectMeta) {
 		if o.Namespace == p.Namespace {
-			owners = append(
-				owners,
-				metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: o.Name, UID: o.UID, Controller: &yes},
-			)
+			owners = append(owners,
+				metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: o.Name, UID: o.UID, Controller: &yes})
 		}
 	}
 	for _, o := range w.ReplicationControllers {
@@ -108,14 +106,12 @@ func (d draws) owner(w *World, p *corev1.Pod) {
 func (d draws) requests() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if !d.oneIn(4, "no cpu") {
-		list[corev1.ResourceCPU] = resource.MustParse(
-			pickOne(d, "cpu", "100m", "250m", "300m", "500m", "1", "0", "100m", "3"),
-		)
+		list[corev1.ResourceCPU] = resource.MustParse(pickOne(d, "cpu", "100m", "250m", "300m", "500m", "1", "0",
+			"100m", "3"))
 	}
 	if !d.oneIn(4, "no memory") {
-		list[corev1.ResourceMemory] = resource.MustParse(
-			pickOne(d, "memory", "64Mi", "100M", "300Mi", "500Mi", "1Gi", "10Mi", "0", "3Gi"),
-		)
+		list[corev1.ResourceMemory] = resource.MustParse(pickOne(d, "memory", "64Mi", "100M", "300Mi", "500Mi", "1Gi",
+			"10Mi", "0", "3Gi"))
 	}
 	return list
 }
@@ -175,21 +171,11 @@ func (d draws) container(name string) corev1.Container {
 
 func (d draws) toleration() corev1.Toleration {
 	t := corev1.Toleration{
-		Key: pickOne(
-			d,
-			"key",
-			"k1",
-			"k2",
-		), Operator: pickOne(d, "operator", corev1.TolerationOpExists, corev1.TolerationOpEqual, "",
+		Key: pickOne(d, "key", "k1",
+			"k2"), Operator: pickOne(d, "operator", corev1.TolerationOpExists, corev1.TolerationOpEqual, "",
 			corev1.TolerationOpGt, corev1.TolerationOpLt),
-		Effect: pickOne(
-			d,
-			"effect",
-			"",
-			corev1.TaintEffectNoSchedule,
-			corev1.TaintEffectPreferNoSchedule,
-			corev1.TaintEffectNoExecute,
-		),
+		Effect: pickOne(d, "effect", "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+			corev1.TaintEffectNoExecute),
 	}
 	switch t.Operator {
 	case corev1.TolerationOpGt, corev1.TolerationOpLt:
@@ -264,10 +250,8 @@ func (d draws) terms() (required []corev1.PodAffinityTerm, preferred []corev1.We
 		required = append(required, d.term())
 	}
 	for range d.upTo(2, "preferred") {
-		preferred = append(
-			preferred,
-			corev1.WeightedPodAffinityTerm{Weight: pickOne[int32](d, "weight", 1, 40, 100), PodAffinityTerm: d.term()},
-		)
+		preferred = append(preferred,
+			corev1.WeightedPodAffinityTerm{Weight: pickOne[int32](d, "weight", 1, 40, 100), PodAffinityTerm: d.term()})
 	}
 	return required, preferred
 }
@@ -275,15 +259,8 @@ func (d draws) terms() (required []corev1.PodAffinityTerm, preferred []corev1.We
 func (d draws) term() corev1.PodAffinityTerm {
 	t := corev1.PodAffinityTerm{
 		LabelSelector: d.selector(),
-		TopologyKey: pickOne(
-			d,
-			"topology",
-			corev1.LabelHostname,
-			corev1.LabelTopologyZone,
-			corev1.LabelHostname,
-			corev1.LabelTopologyZone,
-			corev1.LabelTopologyRegion,
-		),
+		TopologyKey: pickOne(d, "topology", corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelHostname,
+			corev1.LabelTopologyZone, corev1.LabelTopologyRegion),
 	}
 	if d.oneIn(24, "about nobody") {
 		t.LabelSelector = nil
@@ -318,15 +295,8 @@ func (d draws) spread(p *corev1.Pod) {
 	for range 1 + d.upTo(1, "constraints") {
 		c := corev1.TopologySpreadConstraint{
 			MaxSkew: pickOne[int32](d, "skew", 1, 1, 2, 3), LabelSelector: d.selector(),
-			TopologyKey: pickOne(
-				d,
-				"topology",
-				corev1.LabelTopologyZone,
-				corev1.LabelHostname,
-				corev1.LabelTopologyZone,
-				corev1.LabelHostname,
-				corev1.LabelTopologyRegion,
-			),
+			TopologyKey: pickOne(d, "topology", corev1.LabelTopologyZone, corev1.LabelHostname,
+				corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelTopologyRegion),
 			WhenUnsatisfiable: pickOne(d, "when", corev1.DoNotSchedule, corev1.ScheduleAnyway),
 		}
 		if key := c.TopologyKey + string(c.WhenUnsatisfiable); taken[key] {

@@ -141,10 +141,8 @@ func (d draws) csiNode(w *World, name string) {
 // disks draws volumes of former in-tree plugins.
 func (d draws) disks(p *corev1.Pod) {
 	add := func(source corev1.VolumeSource) {
-		p.Spec.Volumes = append(
-			p.Spec.Volumes,
-			corev1.Volume{Name: fmt.Sprintf("disk%d", len(p.Spec.Volumes)), VolumeSource: source},
-		)
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			corev1.Volume{Name: fmt.Sprintf("disk%d", len(p.Spec.Volumes)), VolumeSource: source})
 	}
 	reads := func() bool { return d.oneIn(2, "reads only") }
 	which := func() string { return pickOne(d, "disk", "one", "two") }
@@ -201,14 +199,8 @@ func (d draws) pv(w *World, i int) *corev1.PersistentVolume {
 		corev1.ResourceStorage: resource.MustParse(fmt.Sprintf("%dMi", 1024*(1+d.upTo(4, "size"))+i)),
 	}
 	v.Spec.AccessModes = append(d.mode(), corev1.ReadWriteOnce)
-	v.Status.Phase = pickOne(
-		d,
-		"phase",
-		corev1.VolumeAvailable,
-		corev1.VolumeAvailable,
-		corev1.VolumeAvailable,
-		corev1.VolumePending,
-	)
+	v.Status.Phase = pickOne(d, "phase", corev1.VolumeAvailable, corev1.VolumeAvailable, corev1.VolumeAvailable,
+		corev1.VolumePending)
 	switch d.upTo(5, "source") {
 	case 0:
 		v.Spec.Local = &corev1.LocalVolumeSource{Path: "/data"}

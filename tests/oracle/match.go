@@ -52,10 +52,8 @@ func hasAll(labels, want map[string]string) bool {
 
 // matchesTerms reports whether any term of a node selector matches the node.
 func matchesTerms(s *corev1.NodeSelector, node *corev1.Node) bool {
-	return slices.ContainsFunc(
-		s.NodeSelectorTerms,
-		func(t corev1.NodeSelectorTerm) bool { return matchesTerm(t, node) },
-	)
+	return slices.ContainsFunc(s.NodeSelectorTerms,
+		func(t corev1.NodeSelectorTerm) bool { return matchesTerm(t, node) })
 }
 
 // matchesTerm reports whether the node meets all requirements of a term. A term without requirements matches no node.

@@ -154,13 +154,9 @@ func (c *simulation) splitByBudget(pods []placedPod) (violating, others []placed
 // victim has the lower priority. Then it compares the sums of the victims' priorities and the numbers of victims. Last
 // it prefers the node whose longest running victim of the highest priority started latest.
 func compareCandidates(a, b candidate) int {
-	return cmp.Or(
-		cmp.Compare(a.violations, b.violations),
-		cmp.Compare(podPriority(a.victims[0]), podPriority(b.victims[0])),
-		cmp.Compare(a.priorities(), b.priorities()),
-		cmp.Compare(len(a.victims), len(b.victims)),
-		startTime(b.victims[0]).Compare(startTime(a.victims[0])),
-	)
+	return cmp.Or(cmp.Compare(a.violations, b.violations), cmp.Compare(podPriority(a.victims[0]),
+		podPriority(b.victims[0])), cmp.Compare(a.priorities(), b.priorities()),
+		cmp.Compare(len(a.victims), len(b.victims)), startTime(b.victims[0]).Compare(startTime(a.victims[0])))
 }
 
 // priorities returns the sum of the victims' priorities, each raised to be positive, so that fewer victims are better.

@@ -51,8 +51,7 @@ func volumeRestrictions(c *simulation, pod *corev1.Pod, node *corev1.Node) *filt
 				return o.PersistentVolumeClaim != nil && o.PersistentVolumeClaim.ClaimName == claim.Name
 			}) {
 				return newResolvable(
-					"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
-				)
+					"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode")
 			}
 		}
 	}
@@ -70,29 +69,16 @@ func claimUnusable(c *simulation, pod *corev1.Pod) *filterRefusal {
 		claim := c.claim(pod.Namespace, name)
 		switch {
 		case claim == nil:
-			return newUnresolvable(
-				fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name),
-			)
+			return newUnresolvable(fmt.Sprintf(
+				"waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name))
 		case claim.Status.Phase == corev1.ClaimLost:
-			return newUnresolvable(
-				fmt.Sprintf(
-					"persistentvolumeclaim %q bound to non-existent persistentvolume %q",
-					name,
-					claim.Spec.VolumeName,
-				),
-			)
+			return newUnresolvable(fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q",
+				name, claim.Spec.VolumeName))
 		case claim.DeletionTimestamp != nil:
 			return newUnresolvable(fmt.Sprintf("persistentvolumeclaim %q is being deleted", name))
 		case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
-			return newUnresolvable(
-				fmt.Sprintf(
-					"PVC %s/%s was not created for pod %s/%s (pod is not owner)",
-					pod.Namespace,
-					name,
-					pod.Namespace,
-					pod.Name,
-				),
-			)
+			return newUnresolvable(fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)",
+				pod.Namespace, name, pod.Namespace, pod.Name))
 		}
 	}
 	for _, claim := range c.podClaims(pod) {

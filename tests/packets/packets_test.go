@@ -146,18 +146,8 @@ func (e excusedWindow) covers(c *client, f failureReport) bool {
 func TestConnectionsSurviveKilledDaemons(t *testing.T) {
 	ctx := t.Context()
 	c := startCluster(t)
-	image, err := cluster.Output(
-		c.KubectlCommand(
-			ctx,
-			"get",
-			"deployment",
-			"-n",
-			"shop",
-			"web",
-			"-o",
-			"jsonpath={.spec.template.spec.containers[0].image}",
-		),
-	)
+	image, err := cluster.Output(c.KubectlCommand(ctx, "get", "deployment", "-n", "shop", "web", "-o",
+		"jsonpath={.spec.template.spec.containers[0].image}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,17 +164,8 @@ func TestConnectionsSurviveKilledDaemons(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	service, balanced := serviceAddress(
-		t,
-		c,
-		"web",
-		"{.spec.clusterIP}",
-	), serviceAddress(
-		t,
-		c,
-		"outside",
-		"{.status.loadBalancer.ingress[0].ip}",
-	)
+	service, balanced := serviceAddress(t, c, "web", "{.spec.clusterIP}"), serviceAddress(t, c, "outside",
+		"{.status.loadBalancer.ingress[0].ip}")
 	clients := startClients(t, c, service, balanced)
 	var excuses []excusedWindow
 	began := time.Now()

@@ -182,8 +182,7 @@ func (p *Plane) prepareProcesses() error {
 			ListenPeerURLs: peers[i : i+1], InitialAdvertisePeerURLs: peers[i : i+1],
 			InitialCluster: strings.Join(initial, ","), InitialClusterState: "new",
 			CertFile: p.path(
-				"etcd.crt",
-			), KeyFile: p.path("etcd.key"), TrustedCAFile: p.path("etcd-ca.crt"), ClientCertAuth: true,
+				"etcd.crt"), KeyFile: p.path("etcd.key"), TrustedCAFile: p.path("etcd-ca.crt"), ClientCertAuth: true,
 			PeerCertFile: p.path(
 				"etcd.crt",
 			), PeerKeyFile: p.path("etcd.key"), PeerTrustedCAFile: p.path("etcd-ca.crt"), PeerClientCertAuth: true,
@@ -196,27 +195,16 @@ func (p *Plane) prepareProcesses() error {
 		// An endpoint of a service cannot be a loopback address. These addresses are reserved for examples (RFC 5737),
 		// and no client connects to them.
 		cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", fmt.Sprintf("192.0.2.%d", i+1), p.ports[i]
-		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path(
-			"apiserver.crt",
-		), p.path(
-			"apiserver.key",
-		), p.path(
-			"ca.crt",
-		)
+		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path("apiserver.crt"), p.path(
+			"apiserver.key"), p.path("ca.crt")
 		cfg.Profiling = p.Profiling
 		own := i % p.Members // the first server in the list, as on a machine that runs both
 		cfg.EtcdServers = append(append([]string{}, p.urls[own:]...), p.urls[:own]...)
-		cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = p.path(
-			"etcd-ca.crt",
-		), p.path(
-			"apiserver-etcd-client.crt",
-		), p.path(
-			"apiserver-etcd-client.key",
-		)
+		cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = p.path("etcd-ca.crt"), p.path(
+			"apiserver-etcd-client.crt"), p.path("apiserver-etcd-client.key")
 		cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{p.path("sa.pub")}, p.path("sa.key")
 		p.API = append(p.API, &Process{log: p.path(fmt.Sprintf("apiserver-%d.log", i)),
-			command: append(
-				[]string{filepath.Join(p.Bin, "clusterctl"), "daemon", "kube-apiserver"},
+			command: append([]string{filepath.Join(p.Bin, "clusterctl"), "daemon", "kube-apiserver"},
 				config.Args(&cfg, &defaults)...)})
 	}
 	return p.prepareDaemons()

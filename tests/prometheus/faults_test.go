@@ -194,9 +194,7 @@ func (w *world) tryCreate(name string) {
 func (w *world) makeActivity() {
 	w.t.Helper()
 	w.churnRounds++
-	ctx, name, now := w.t.Context(), "churn-"+strconv.Itoa(
-		w.churnRounds,
-	), metav1.DeleteOptions{
+	ctx, name, now := w.t.Context(), "churn-"+strconv.Itoa(w.churnRounds), metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To[int64](0),
 	}
 	w.tryCreate(name)
@@ -318,9 +316,8 @@ func (w *world) closeLevel() {
 func (w *world) openLevel() {
 	w.t.Helper()
 	w.must(w.client.FlowcontrolV1().FlowSchemas().Delete(w.t.Context(), "pusher", metav1.DeleteOptions{}))
-	w.must(
-		w.client.FlowcontrolV1().PriorityLevelConfigurations().Delete(w.t.Context(), "closed", metav1.DeleteOptions{}),
-	)
+	w.must(w.client.FlowcontrolV1().PriorityLevelConfigurations().Delete(w.t.Context(), "closed",
+		metav1.DeleteOptions{}))
 }
 
 // sendRejected sends requests as that user.

@@ -49,24 +49,9 @@ func TestQuotasLimitVolumes(t *testing.T) {
 	runCommand(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside,
 		"./inside")
 	// The kernel passes unknown parameters to the init process as environment variables.
-	out := runCommand(
-		t,
-		[]string{"TMPDIR=" + t.TempDir()},
-		"/usr/bin/linux.uml",
-		"mem=256M",
-		"root=none",
-		"rootfstype=hostfs",
-		"rootflags=/",
-		"ro",
-		"init="+inside,
-		"ubdb="+ext4,
-		"ubdc="+xfs,
-		"con=null",
-		"con0=null,fd:1",
-		"ssl=null",
-		"quiet",
-		"MODULES=/usr/lib/uml/modules",
-	)
+	out := runCommand(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=256M", "root=none",
+		"rootfstype=hostfs", "rootflags=/", "ro", "init="+inside, "ubdb="+ext4, "ubdc="+xfs, "con=null",
+		"con0=null,fd:1", "ssl=null", "quiet", "MODULES=/usr/lib/uml/modules")
 	outcome := ""
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())

@@ -20,12 +20,8 @@ const virtualAddress = "10.99.0.100"
 func TestVirtualAddressesMoveWhenTheirHolderDies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), applyTimeout)
 	defer cancel()
-	c := startCluster(
-		ctx,
-		t,
-		"address",
-		strings.Replace(clusterConfig, "{}", "{\n  api { endpoint = \""+virtualAddress+":6443\" }\n}", 1),
-	)
+	c := startCluster(ctx, t, "address", strings.Replace(clusterConfig, "{}",
+		"{\n  api { endpoint = \""+virtualAddress+":6443\" }\n}", 1))
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DialContext: c.Lab.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answers := func(ctx context.Context) error {

@@ -263,12 +263,8 @@ func (l *requestLoad) finish() {
 	l.once.Do(func() {
 		l.stop()
 		l.wait.Wait()
-		l.t.Logf(
-			"%d requests in %s; for %d the store gave no answer in time",
-			len(l.history),
-			time.Since(l.start).Round(time.Second),
-			l.unanswered,
-		)
+		l.t.Logf("%d requests in %s; for %d the store gave no answer in time", len(l.history),
+			time.Since(l.start).Round(time.Second), l.unanswered)
 		if len(l.history) < 200 {
 			l.t.Errorf("the cluster was hardly used: %d requests", len(l.history))
 		}

@@ -20,15 +20,8 @@ func demotedConfig(control string) string {
 		if strings.Contains(control, key) {
 			r = "control-plane"
 		}
-		fmt.Fprintf(
-			text,
-			"machine \"c%s\" {\n  address = \"10.99.0.1%s\"\n  name = \"c-%s\"\n  roles = [\"%s\"]\n  ssh { user = "+
-				"\"root\" }\n}\n",
-			key,
-			key,
-			key,
-			r,
-		)
+		fmt.Fprintf(text, "machine \"c%s\" {\n  address = \"10.99.0.1%s\"\n  name = \"c-%s\"\n  roles = [\"%s\"]\n  "+
+			"ssh { user = \"root\" }\n}\n", key, key, key, r)
 	}
 	return text.String()
 }
@@ -67,11 +60,8 @@ func TestDemotionsUnderLoadFailNoRequest(t *testing.T) {
 					if strings.Contains(control, strings.TrimPrefix(m.Name, "c")) {
 						continue
 					}
-					found, err := m.Run(
-						ctx,
-						"cd /etc/kubernetes && ls -d pki/ca.key pki/etcd pki/sa.key pki/encryption.yaml admin.conf "+
-							"super-admin.conf /var/lib/etcd/member 2>/dev/null || true",
-					)
+					found, err := m.Run(ctx, "cd /etc/kubernetes && ls -d pki/ca.key pki/etcd pki/sa.key "+
+						"pki/encryption.yaml admin.conf super-admin.conf /var/lib/etcd/member 2>/dev/null || true")
 					if err != nil || strings.TrimSpace(found) != "" {
 						t.Errorf("%s has %s still, %v", m.Name, found, err)
 					}

@@ -74,23 +74,12 @@ func TestKeyRotationKeepsAllValuesReadable(t *testing.T) {
 		checkStored(ctx, t, c, step.prefix)
 	}
 	for _, m := range c.Lab.Machines {
-		checkLoadedKeys(
-			ctx,
-			t,
-			m,
-			"[secretbox:v1:1 secretbox:v1:2 identity]",
-			"[secretbox:v1:2 secretbox:v1:1 identity]",
-			"[secretbox:v1:2 identity]",
-			"[secretbox:v1:2 kms:v2:vault identity]",
-			"[kms:v2:vault secretbox:v1:2 identity]",
-			"[kms:v2:vault identity]",
-			"[kms:v2:vault aesgcm:v1:3 identity]",
-			"[aesgcm:v1:3 kms:v2:vault identity]",
-			"[aesgcm:v1:3 identity]",
-			"[aesgcm:v1:3 kms:v2:vault identity]",
-			"[kms:v2:vault aesgcm:v1:3 identity]",
-			"[kms:v2:vault identity]",
-		)
+		checkLoadedKeys(ctx, t, m, "[secretbox:v1:1 secretbox:v1:2 identity]",
+			"[secretbox:v1:2 secretbox:v1:1 identity]", "[secretbox:v1:2 identity]",
+			"[secretbox:v1:2 kms:v2:vault identity]", "[kms:v2:vault secretbox:v1:2 identity]",
+			"[kms:v2:vault identity]", "[kms:v2:vault aesgcm:v1:3 identity]", "[aesgcm:v1:3 kms:v2:vault identity]",
+			"[aesgcm:v1:3 identity]", "[aesgcm:v1:3 kms:v2:vault identity]", "[kms:v2:vault aesgcm:v1:3 identity]",
+			"[kms:v2:vault identity]")
 	}
 	rotatePlugins(ctx, t, c)
 	stop()
@@ -113,14 +102,9 @@ func runPlugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 		t.Fatal(err)
 	}
 	for _, m := range c.Lab.Machines {
-		copying := m.SSH(
-			ctx,
-			"root",
-			"mkdir -p /run/kms && echo one > /run/kms/key && cat > /usr/local/bin/kmsplugin && chmod 755 "+
-				"/usr/local/bin/kmsplugin && "+
-				"systemd-run --quiet --unit=kmsplugin /usr/local/bin/kmsplugin -listen /run/kms/plugin.sock "+
-				"-key-file /run/kms/key -secret shared",
-		)
+		copying := m.SSH(ctx, "root", "mkdir -p /run/kms && echo one > /run/kms/key && cat > /usr/local/bin/kmsplugin "+
+			"&& chmod 755 /usr/local/bin/kmsplugin && systemd-run --quiet --unit=kmsplugin /usr/local/bin/kmsplugin "+
+			"-listen /run/kms/plugin.sock -key-file /run/kms/key -secret shared")
 		copying.Stdin = strings.NewReader(string(program))
 		if out, err := copying.CombinedOutput(); err != nil {
 			t.Fatalf("start a KMS plugin on %s: %v: %s", m.Name, err, out)
@@ -214,19 +198,9 @@ func storedValues(ctx context.Context, t *testing.T, c *cluster.Cluster) []strin
 			t.Fatal(err)
 		}
 	}
-	etcdctl := c.Lab.Command(
-		ctx,
-		filepath.Join(c.Bundle, "etcdctl"),
-		"--endpoints=https://10.99.0.11:2379",
-		"--cacert=ca.crt",
-		"--cert=client.crt",
-		"--key=client.key",
-		"get",
-		"--prefix",
-		"/registry/secrets/",
-		"-w",
-		"fields",
-	)
+	etcdctl := c.Lab.Command(ctx, filepath.Join(c.Bundle, "etcdctl"), "--endpoints=https://10.99.0.11:2379",
+		"--cacert=ca.crt", "--cert=client.crt", "--key=client.key", "get", "--prefix", "/registry/secrets/", "-w",
+		"fields")
 	etcdctl.Dir = c.Lab.Home()
 	out, err := cluster.Output(etcdctl)
 	if err != nil {
@@ -252,18 +226,11 @@ func checkStored(ctx context.Context, t *testing.T, c *cluster.Cluster, prefix s
 // checkLoadedKeys checks the order in which an API server has loaded keys.
 func checkLoadedKeys(ctx context.Context, t *testing.T, m *machines.Machine, want ...string) {
 	t.Helper()
-	out, err := m.Run(
-		ctx,
-		"journalctl -u kube-apiserver -o cat | grep 'encryption configuration has changed' | grep -o '\\[.*\\]'",
-	)
+	out, err := m.Run(ctx,
+		"journalctl -u kube-apiserver -o cat | grep 'encryption configuration has changed' | grep -o '\\[.*\\]'")
 	if got := strings.Split(strings.TrimSpace(out), "\n"); err != nil || !slices.Equal(got, want) {
-		t.Errorf(
-			"the API server of %s has used, in this order: %v\n%s\nwant\n%s",
-			m.Name,
-			err,
-			out,
-			strings.Join(want, "\n"),
-		)
+		t.Errorf("the API server of %s has used, in this order: %v\n%s\nwant\n%s", m.Name, err, out,
+			strings.Join(want, "\n"))
 	}
 }
 

@@ -108,10 +108,8 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	}
 	available()
 
-	everywhere(
-		"cd /srv/repo && cat Packages.1.0 Packages.1.1 >Packages && apt-get -q update >/dev/null && touch " +
-			"/var/lib/apt/lists",
-	)
+	everywhere("cd /srv/repo && cat Packages.1.0 Packages.1.1 >Packages && apt-get -q update >/dev/null && touch " +
+		"/var/lib/apt/lists")
 	// While the window is closed nothing is changed.
 	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format("Mon")
 	write := func(system string) {
@@ -121,12 +119,8 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(
-		fmt.Sprintf(
-			"    window {\n      days = [%q]\n      from = \"12:00\"\n      to   = \"12:01\"\n    }\n",
-			strings.ToLower(tomorrow),
-		),
-	)
+	write(fmt.Sprintf("    window {\n      days = [%q]\n      from = \"12:00\"\n      to   = \"12:01\"\n    }\n",
+		strings.ToLower(tomorrow)))
 	out, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "their window opens "+tomorrow) {
 		t.Errorf("with a closed window: %v\n%s", err, out)

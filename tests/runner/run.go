@@ -170,8 +170,7 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	dir := filepath.Join(r.root, s.packages[0])
 	part := func(name string, flags ...string) job {
 		argv := []string{"go", "tool", "test2json", "-t", "-p", s.packages[0]}
-		tests := append(
-			append([]string{binary, "-test.v=test2json", "-test.timeout=" + s.timeout}, flags...),
+		tests := append(append([]string{binary, "-test.v=test2json", "-test.timeout=" + s.timeout}, flags...),
 			s.args...)
 		argv = append(argv, asRoot(r.root, s, tests)...)
 		return job{suite: at, name: name, argv: argv, dir: dir, env: environment, json: true}
@@ -233,10 +232,8 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 	}
 	// go test would also compile packages without tests, some of which have large dependencies.
 	const withTests = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"
-	list := exec.CommandContext(
-		ctx,
-		"go",
-		append(append([]string{"list", "-f", withTests}, flagsOfBuild...), "./...")...)
+	list := exec.CommandContext(ctx, "go", append(append([]string{"list", "-f", withTests}, flagsOfBuild...),
+		"./...")...)
 	list.Dir = r.root
 	out, err := list.Output()
 	if err != nil {
@@ -317,14 +314,8 @@ func (r *runner) runJob(ctx context.Context, j job, s suite) (o outcome) {
 	o.counts = events.counts
 	took := time.Since(o.began).Round(time.Second)
 	if o.err != nil {
-		r.report(
-			"%sFAIL %s after %s: %v; the whole output is in %s\n",
-			events.failures(),
-			j.name,
-			took,
-			o.err,
-			log.Name(),
-		)
+		r.report("%sFAIL %s after %s: %v; the whole output is in %s\n", events.failures(), j.name, took, o.err,
+			log.Name())
 		if !j.json {
 			r.report("%s\n", tailOfFile(log.Name(), 4000))
 		}

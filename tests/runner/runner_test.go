@@ -150,10 +150,8 @@ not an event
 func TestLongOutputOfFailedTestsIsCut(t *testing.T) {
 	var events tests
 	line := strings.Repeat("x", 1000)
-	stream := strings.Repeat(
-		`{"Action":"output","Package":"p","Test":"TestA","Output":"`+line+`\n"}`+"\n",
-		100,
-	) + `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n"
+	stream := strings.Repeat(`{"Action":"output","Package":"p","Test":"TestA","Output":"`+line+`\n"}`+"\n",
+		100) + `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n"
 	events.read(strings.NewReader(stream), io.Discard)
 	if got := len(events.failures()); got > maxOutput+100 {
 		t.Errorf("%d bytes are printed of a failed test, at most %d are wanted", got, maxOutput)

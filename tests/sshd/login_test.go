@@ -18,13 +18,8 @@ import (
 func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 	l := newKeyLab(t)
 	sign := func(ca, key, principals string, more ...string) {
-		l.runCommand(
-			t,
-			"ssh-keygen",
-			append(
-				append([]string{"-q", "-s", l.path(ca), "-I", key, "-n", principals}, more...),
-				l.path(key+".pub"),
-			)...)
+		l.runCommand(t, "ssh-keygen", append(append([]string{"-q", "-s", l.path(ca), "-I", key, "-n", principals},
+			more...), l.path(key+".pub"))...)
 	}
 	user := userName(t)
 	for _, k := range []string{"certified", "expired", "other"} {
@@ -37,14 +32,8 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 	plain := l.startServer(t, "plain", []string{"mine", "held"}, "HostKey "+l.path("host2"), "HostKey "+
 		l.path("hostrsa"))
 	second := l.startServer(t, "second", []string{"second"}, "HostKey "+l.path("host2"))
-	certs := l.startServer(
-		t,
-		"certs",
-		[]string{"mine"},
-		"HostKey "+l.path("host"),
-		"HostCertificate "+l.path("host-cert.pub"),
-		"TrustedUserCAKeys "+l.path("ca.pub"),
-	)
+	certs := l.startServer(t, "certs", []string{"mine"}, "HostKey "+l.path("host"),
+		"HostCertificate "+l.path("host-cert.pub"), "TrustedUserCAKeys "+l.path("ca.pub"))
 	socket := l.startAgent(t, "held")
 
 	at := func(port string) string { return fmt.Sprintf("[127.0.0.1]:%s", port) }
@@ -115,12 +104,8 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 		{
 			"a proxy command",
 			"Host target\n Port " + plain + "\n ProxyCommand ssh -F @CONFIG@ -o BatchMode=yes -W %h:%p \"g1\"\n " +
-				"IdentityFile " + l.path(
-				"mine",
-			) +
-				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path(
-				"second",
-			) + "\n" + base,
+				"IdentityFile " + l.path("mine") +
+				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\n" + base,
 			known,
 			nil,
 			"",
@@ -134,11 +119,8 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 		},
 		{
 			"a user certificate by name",
-			base + "Port " + certs + "\nIdentityFile " + l.path(
-				"stranger",
-			) + "\nCertificateFile " + l.path(
-				"certified-cert.pub",
-			) + "\n",
+			base + "Port " + certs + "\nIdentityFile " + l.path("stranger") + "\nCertificateFile " + l.path(
+				"certified-cert.pub") + "\n",
 			at(certs) + " " + l.publicKey(t, "host"),
 			nil,
 			"",
@@ -193,13 +175,8 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			"",
 		},
 		{"a host certificate whose authority is revoked", base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
-			"@cert-authority target " + l.publicKey(
-				t,
-				"ca",
-			) + "\n@revoked * " + l.publicKey(
-				t,
-				"ca",
-			), ssh.ErrHostKey, "revoked"},
+			"@cert-authority target " + l.publicKey(t, "ca") + "\n@revoked * " + l.publicKey(t,
+				"ca"), ssh.ErrHostKey, "revoked"},
 		{
 			"a host certificate where the key itself is known",
 			base + "HostKeyAlias target\nPort " + certs + "\n" + mine,
@@ -327,8 +304,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 		{
 			"the agent's key that is not named",
 			base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path(
-				"stranger",
-			) + "\nPort " + plain + "\n",
+				"stranger") + "\nPort " + plain + "\n",
 			known,
 			ssh.ErrLogin,
 			"stranger",
@@ -336,8 +312,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 		{
 			"the agent's key that is named by its public half",
 			base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path(
-				"held.pub",
-			) + "\nPort " + plain + "\n",
+				"held.pub") + "\nPort " + plain + "\n",
 			known,
 			nil,
 			"",
@@ -380,10 +355,8 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(dir, "config")
-			text := row.config + "Host *\n UserKnownHostsFile " + filepath.Join(
-				dir,
-				"known",
-			) + "\n GlobalKnownHostsFile /dev/null\n"
+			text := row.config + "Host *\n UserKnownHostsFile " + filepath.Join(dir,
+				"known") + "\n GlobalKnownHostsFile /dev/null\n"
 			writeFile(t, path, strings.ReplaceAll(text, "@CONFIG@", path))
 			writeFile(t, filepath.Join(dir, "known"), row.known)
 			theirs := exec.Command("ssh", "-F", path, "-o", "BatchMode=yes", "target", "true")
@@ -434,9 +407,7 @@ func TestPassphrasesAreAskedOnlyForAcceptedKeys(t *testing.T) {
 	l := newKeyLab(t)
 	port := l.startServer(t, "plain", []string{"locked", "mine"}, "HostKey "+l.path("host"))
 	base := "Host *\n HostName 127.0.0.1\n Port " + port + "\n GlobalKnownHostsFile /dev/null\n UserKnownHostsFile " +
-		l.path(
-			"known",
-		) + "\n"
+		l.path("known") + "\n"
 	writeFile(t, l.path("known"), "[127.0.0.1]:"+port+" "+l.publicKey(t, "host")+"\n")
 	for _, row := range []struct {
 		keys   []string

@@ -70,11 +70,8 @@ func TestSettingsMatchOpenSSH(t *testing.T) {
 			writeFile(t, path, strings.ReplaceAll(text, "@DIR@", dir))
 			for _, host := range hosts {
 				want := effectiveOptions(t, path, host)
-				got, err := ssh.Resolve(
-					config.Machine{SSH: config.SSH{Host: host}},
-					ssh.Files{User: path, System: os.DevNull},
-					os.Getenv,
-				)
+				got, err := ssh.Resolve(config.Machine{SSH: config.SSH{Host: host}},
+					ssh.Files{User: path, System: os.DevNull}, os.Getenv)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,11 +119,8 @@ func TestUnsupportedSettingsAreRejected(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "config")
 		writeFile(t, path, strings.ReplaceAll(text, "@DIR@", dir))
-		_, err := ssh.Resolve(
-			config.Machine{SSH: config.SSH{Host: "a"}},
-			ssh.Files{User: path, System: os.DevNull},
-			os.Getenv,
-		)
+		_, err := ssh.Resolve(config.Machine{SSH: config.SSH{Host: "a"}}, ssh.Files{User: path, System: os.DevNull},
+			os.Getenv)
 		if err == nil || !strings.Contains(err.Error(), want.says) {
 			t.Errorf("%q: error %v, want %q", text, err, want.says)
 		}
@@ -209,10 +203,8 @@ func targetOptions(g ssh.Target) map[string]string {
 			map[string]string{"ask": "ask", "accept-new": "accept-new"}[g.StrictHostKeys],
 		"hashknownhosts": map[bool]string{true: "yes", false: "no"}[g.HashesHosts],
 		"identitiesonly": map[bool]string{true: "yes", false: "no"}[g.HasOnlyKeys],
-		"connecttimeout": seconds(
-			int(g.ConnectTimeout.Seconds()),
-			"none",
-		), "serveraliveinterval": seconds(int(g.AliveInterval.Seconds()), "0"),
+		"connecttimeout": seconds(int(g.ConnectTimeout.Seconds()),
+			"none"), "serveraliveinterval": seconds(int(g.AliveInterval.Seconds()), "0"),
 		"serveralivecountmax": fmt.Sprint(g.AliveCount),
 	}
 	if g.RevokedKeys != "" {

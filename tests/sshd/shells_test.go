@@ -113,14 +113,8 @@ func TestTheAgentStartsUnderAllLoginShells(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			script := l.path("force-" + strings.ReplaceAll(row.name, " ", "-"))
 			writeFile(t, script, row.force+"\n")
-			port := l.startServer(
-				t,
-				strings.ReplaceAll(row.name, " ", "-"),
-				[]string{"mine"},
-				"HostKey "+l.path("host"),
-				"ForceCommand . "+script,
-				"MaxSessions 1",
-			)
+			port := l.startServer(t, strings.ReplaceAll(row.name, " ", "-"), []string{"mine"},
+				"HostKey "+l.path("host"), "ForceCommand . "+script, "MaxSessions 1")
 			home, library := t.TempDir(), filepath.Join(t.TempDir(), "lib", "clusterctl")
 			c := mustConnect(t, l, port, home)
 			stream, err := c.Start(t.Context(), fakeProgram(t, library))

@@ -65,11 +65,8 @@ func holdConnection(address string, every time.Duration, to io.Writer) {
 		_ = out.Encode(
 			report{
 				At: time.Now(),
-				Error: fmt.Sprintf(
-					"a connection that began %s ago ended: %v",
-					time.Since(began).Round(time.Millisecond),
-					err,
-				),
+				Error: fmt.Sprintf("a connection that began %s ago ended: %v",
+					time.Since(began).Round(time.Millisecond), err),
 			},
 		)
 		time.Sleep(every)

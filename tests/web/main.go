@@ -24,34 +24,19 @@ import (
 func main() {
 	address := flag.String("listen", ":8080", "where to listen")
 	url := flag.String("get", "", "fetch this URL, print what comes, and end")
-	api := flag.String(
-		"api",
-		"",
-		"get this path from the Kubernetes API with the pod's own credentials, print what comes, and end",
-	)
+	api := flag.String("api", "",
+		"get this path from the Kubernetes API with the pod's own credentials, print what comes, and end")
 	probed := flag.String("probe", "", "request this URL again and again, and print a line of JSON for each failure")
 	every := flag.Duration("every", 10*time.Millisecond, "how often -probe does")
-	held := flag.String(
-		"hold",
-		"",
-		"keep a connection to this host:port, which echoes, and print a line of JSON when it ends",
-	)
+	held := flag.String("hold", "",
+		"keep a connection to this host:port, which echoes, and print a line of JSON when it ends")
 	echoes := flag.String("echo", ":7000", "where to listen for connections and datagrams that are echoed")
-	message := flag.String(
-		"tell",
-		"",
-		"where to tell clients of TCP, UDP and SCTP who answers and whom it sees; nowhere when empty",
-	)
-	walks := flag.Bool(
-		"walk",
-		false,
-		"ask the questions that come on stdin, as tests/matrix/walk has them, and print the answers",
-	)
-	log := flag.String(
-		"log",
-		"",
-		"append what -probe or -hold prints to this file: a pod's log goes with its containers",
-	)
+	message := flag.String("tell", "",
+		"where to tell clients of TCP, UDP and SCTP who answers and whom it sees; nowhere when empty")
+	walks := flag.Bool("walk", false,
+		"ask the questions that come on stdin, as tests/matrix/walk has them, and print the answers")
+	log := flag.String("log", "",
+		"append what -probe or -hold prints to this file: a pod's log goes with its containers")
 	flag.Parse()
 	if *probed != "" || *held != "" {
 		out := os.Stdout
@@ -99,10 +84,8 @@ func main() {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc(
-		"POST /ready/{is}",
-		func(_ http.ResponseWriter, r *http.Request) { unready.Store(r.PathValue("is") != "true") },
-	)
+	mux.HandleFunc("POST /ready/{is}",
+		func(_ http.ResponseWriter, r *http.Request) { unready.Store(r.PathValue("is") != "true") })
 	server := &http.Server{Addr: *address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)

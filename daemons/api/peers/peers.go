@@ -58,10 +58,8 @@ func canonicalSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 	for i := range s.MatchExpressions {
 		slices.Sort(s.MatchExpressions[i].Values)
 	}
-	slices.SortFunc(
-		s.MatchExpressions,
-		func(a, b metav1.LabelSelectorRequirement) int { return strings.Compare(a.String(), b.String()) },
-	)
+	slices.SortFunc(s.MatchExpressions,
+		func(a, b metav1.LabelSelectorRequirement) int { return strings.Compare(a.String(), b.String()) })
 	return s
 }
 

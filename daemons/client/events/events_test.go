@@ -68,15 +68,8 @@ func TestWrittenEventsMatchUpstream(t *testing.T) {
 				t.Fatalf("seed %d, event %d: what was told has been changed", seed, i)
 			}
 			if written == want.Skip {
-				t.Fatalf(
-					"seed %d, event %d, %s %s: written: %t, upstream: %t",
-					seed,
-					i,
-					reason,
-					message,
-					written,
-					!want.Skip,
-				)
+				t.Fatalf("seed %d, event %d, %s %s: written: %t, upstream: %t", seed, i, reason, message, written,
+					!want.Skip)
 			}
 			if !written {
 				continue
@@ -170,13 +163,8 @@ func TestEventsAreRetriedUnlessTheyAreRefused(t *testing.T) {
 			}
 			w.awaitWritten()
 			if len(s.created) != c.created || s.patched != c.patched {
-				t.Errorf(
-					"created %d times and patched %d, want %d and %d",
-					len(s.created),
-					s.patched,
-					c.created,
-					c.patched,
-				)
+				t.Errorf("created %d times and patched %d, want %d and %d", len(s.created), s.patched, c.created,
+					c.patched)
 			}
 			for i := range s.created {
 				if s.created[i].Name != s.created[0].Name {

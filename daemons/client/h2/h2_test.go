@@ -135,16 +135,8 @@ func TestRequestsAndResponsesMatchTheStandardLibrary(t *testing.T) {
 					t.Fatal(err)
 				}
 				answer.Header.Del("Date")
-				return fmt.Sprint(
-					answer.Status,
-					answer.StatusCode,
-					answer.Proto,
-					answer.ProtoMajor,
-					answer.ProtoMinor,
-					answer.ContentLength,
-					answer.Header,
-					answer.Request != nil,
-				), text
+				return fmt.Sprint(answer.Status, answer.StatusCode, answer.Proto, answer.ProtoMajor, answer.ProtoMinor,
+					answer.ContentLength, answer.Header, answer.Request != nil), text
 			}
 			standard := s.Client().Transport.(*http.Transport).Clone()
 			standard.DisableCompression, standard.ForceAttemptHTTP2 = true, true
@@ -153,13 +145,8 @@ func TestRequestsAndResponsesMatchTheStandardLibrary(t *testing.T) {
 				got, text := ask(s.Transport)
 				want, wantText := ask(standard)
 				if got != want || !bytes.Equal(text, wantText) {
-					t.Errorf(
-						"it is answered\n%s and %d bytes, over net/http\n%s and %d",
-						got,
-						len(text),
-						want,
-						len(wantText),
-					)
+					t.Errorf("it is answered\n%s and %d bytes, over net/http\n%s and %d", got, len(text), want,
+						len(wantText))
 				}
 			}
 		})
@@ -519,12 +506,9 @@ func BenchmarkRequest(b *testing.B) {
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i++ {
-					r, err := http.NewRequestWithContext(
-						b.Context(),
-						"DELETE",
-						fmt.Sprintf("https://%s/api/v1/namespaces/default/pods/web-%d", s.Listener.Addr(), i),
-						strings.NewReader("options"),
-					)
+					r, err := http.NewRequestWithContext(b.Context(), "DELETE", fmt.Sprintf(
+						"https://%s/api/v1/namespaces/default/pods/web-%d", s.Listener.Addr(), i),
+						strings.NewReader("options"))
 					if err != nil {
 						b.Error(err)
 						return

@@ -198,11 +198,8 @@ func (c *conn) handleData(f *http2.DataFrame) {
 		return
 	case s.expectedLength >= 0 &&
 		(s.receivedLength > s.expectedLength || f.StreamEnded() && s.receivedLength < s.expectedLength):
-		c.resetStream(
-			s,
-			http2.ErrCodeProtocol,
-			fmt.Errorf("the server's answer has %d bytes instead of %d", s.receivedLength, s.expectedLength),
-		)
+		c.resetStream(s, http2.ErrCodeProtocol, fmt.Errorf("the server's answer has %d bytes instead of %d",
+			s.receivedLength, s.expectedLength))
 		return
 	}
 	s.consumed += n - len(data)

@@ -102,12 +102,8 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	filled, err := fillSecret(
-		secret,
-		account,
-		ca,
-		func() (string, error) { return signToken(t.Config.ServiceAccountPrivateKeyFile, secret, account) },
-	)
+	filled, err := fillSecret(secret, account, ca,
+		func() (string, error) { return signToken(t.Config.ServiceAccountPrivateKeyFile, secret, account) })
 	if err != nil || filled == nil {
 		return err
 	}

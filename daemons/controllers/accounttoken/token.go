@@ -15,9 +15,7 @@ import (
 func fillSecret(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte,
 	token func() (string, error)) (*corev1.Secret, error) {
 	wantsCA := len(ca) > 0 && !bytes.Equal(s.Data[corev1.ServiceAccountRootCAKey], ca)
-	wantsNamespace, wantsToken := len(
-		s.Data[corev1.ServiceAccountNamespaceKey],
-	) == 0, len(
+	wantsNamespace, wantsToken := len(s.Data[corev1.ServiceAccountNamespaceKey]) == 0, len(
 		s.Data[corev1.ServiceAccountTokenKey],
 	) == 0
 	if !wantsCA && !wantsNamespace && !wantsToken && s.Annotations[corev1.ServiceAccountUIDKey] == string(a.UID) {

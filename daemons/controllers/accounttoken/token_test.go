@@ -77,11 +77,8 @@ func TestTokensNameTheirAccountAndSecret(t *testing.T) {
 	if err := os.WriteFile(file, private, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text, err := signToken(
-		file,
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}},
-	)
+	text, err := signToken(file, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,26 +72,14 @@ func stabilize(
 	}
 	switch {
 	case out < desired:
-		c.set(
-			autoscalingv2.AbleToScale,
-			corev1.ConditionTrue,
-			"ScaleUpStabilized",
-			"recent recommendations were lower than current one, applying the lowest recent recommendation",
-		)
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ScaleUpStabilized",
+			"recent recommendations were lower than current one, applying the lowest recent recommendation")
 	case out > desired:
-		c.set(
-			autoscalingv2.AbleToScale,
-			corev1.ConditionTrue,
-			"ScaleDownStabilized",
-			"recent recommendations were higher than current one, applying the highest recent recommendation",
-		)
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ScaleDownStabilized",
+			"recent recommendations were higher than current one, applying the highest recent recommendation")
 	default:
-		c.set(
-			autoscalingv2.AbleToScale,
-			corev1.ConditionTrue,
-			"ReadyForNewScale",
-			"recommended size matches current size",
-		)
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ReadyForNewScale",
+			"recommended size matches current size")
 	}
 	return out
 }
@@ -127,28 +115,18 @@ func limitReplicas(
 	}
 	switch {
 	case desired > min(most, fastest) && fastest < most:
-		return limited(
-			fastest,
-			"ScaleUpLimit",
-			"the desired replica count is increasing faster than the maximum scale rate",
-		)
+		return limited(fastest, "ScaleUpLimit",
+			"the desired replica count is increasing faster than the maximum scale rate")
 	case desired > most:
 		return limited(most, "TooManyReplicas", "the desired replica count is more than the maximum replica count")
 	case desired < max(least, slowest) && slowest > least:
-		return limited(
-			slowest,
-			"ScaleDownLimit",
-			"the desired replica count is decreasing faster than the maximum scale rate",
-		)
+		return limited(slowest, "ScaleDownLimit",
+			"the desired replica count is decreasing faster than the maximum scale rate")
 	case desired < least:
 		return limited(least, "TooFewReplicas", "the desired replica count is less than the minimum replica count")
 	}
-	c.set(
-		autoscalingv2.ScalingLimited,
-		corev1.ConditionFalse,
-		"DesiredWithinRange",
-		"the desired count is within the acceptable range",
-	)
+	c.set(autoscalingv2.ScalingLimited, corev1.ConditionFalse, "DesiredWithinRange",
+		"the desired count is within the acceptable range")
 	return desired
 }
 

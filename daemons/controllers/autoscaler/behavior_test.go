@@ -76,15 +76,8 @@ func TestStabilizationWindowsApplyInBothDirections(t *testing.T) {
 		if got := stabilize(&History{Recommended: c.history}, 5*time.Minute, behavior, 5, c.asked, epoch,
 			seen); got != c.want ||
 			seen.list[0].Reason != c.reason {
-			t.Errorf(
-				"%d is asked for after %v: %d, %s; want %d, %s",
-				c.asked,
-				c.history,
-				got,
-				seen.list[0].Reason,
-				c.want,
-				c.reason,
-			)
+			t.Errorf("%d is asked for after %v: %d, %s; want %d, %s", c.asked, c.history, got, seen.list[0].Reason,
+				c.want, c.reason)
 		}
 	}
 }
@@ -93,10 +86,8 @@ func TestReplicasStayWithinBoundsAndPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least, most := rapid.Int32Range(1, 5).Draw(t, "least"), rapid.Int32Range(5, 40).Draw(t, "most")
 		step := rapid.Int32Range(1, 6).Draw(t, "step")
-		by := rules(
-			autoscalingv2.MaxChangePolicySelect,
-			autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: step, PeriodSeconds: 60},
-		)
+		by := rules(autoscalingv2.MaxChangePolicySelect,
+			autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: step, PeriodSeconds: 60})
 		behavior := &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: by, ScaleDown: by}
 		h, now := &History{}, epoch
 		current := rapid.Int32Range(least, most).Draw(t, "current")

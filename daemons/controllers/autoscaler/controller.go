@@ -65,10 +65,8 @@ func New(c loop.Context) loop.Controller {
 	}
 	c.OnChange(autoscalers.Informer(), func(old, obj any) {
 		if old != nil && obj != nil &&
-			apiequality.Semantic.DeepEqual(
-				old.(*autoscalingv2.HorizontalPodAutoscaler).Spec,
-				obj.(*autoscalingv2.HorizontalPodAutoscaler).Spec,
-			) {
+			apiequality.Semantic.DeepEqual(old.(*autoscalingv2.HorizontalPodAutoscaler).Spec,
+				obj.(*autoscalingv2.HorizontalPodAutoscaler).Spec) {
 			return // a change of the status alone needs no new measurement
 		}
 		if obj == nil {
@@ -102,13 +100,8 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	err = a.reconcile(ctx, key, hpa)
 	a.counts.observeSync(hpa, was, err, a.Now().Sub(began))
 	if err != nil {
-		a.Context.Log.Debug(
-			"autoscaler",
-			"key",
-			key,
-			"reason",
-			err,
-		) // the status and an event report the error; the next sync follows soon
+		a.Context.Log.Debug("autoscaler", "key", key, "reason",
+			err) // the status and an event report the error; the next sync follows soon
 	}
 	if apiequality.Semantic.DeepEqual(cached.Status, hpa.Status) {
 		return nil
@@ -137,21 +130,12 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	resource, scale, err := a.scaleOf(ctx, hpa.Namespace, ref)
 	if err != nil {
 		a.Events.Event(hpa, corev1.EventTypeWarning, "FailedGetScale", err.Error())
-		c.set(
-			autoscalingv2.AbleToScale,
-			corev1.ConditionFalse,
-			"FailedGetScale",
-			"the HPA controller was unable to get the target's current scale: %v",
-			err,
-		)
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedGetScale",
+			"the HPA controller was unable to get the target's current scale: %v", err)
 		return err
 	}
-	c.set(
-		autoscalingv2.AbleToScale,
-		corev1.ConditionTrue,
-		"SucceededGetScale",
-		"the HPA controller was able to get the target's current scale",
-	)
+	c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale",
+		"the HPA controller was able to get the target's current scale")
 	generation := hpa.Generation
 	hpa.Status.ObservedGeneration = &generation
 	t := target{
@@ -188,31 +172,14 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 	}
 	scale.Spec.Replicas = o.Replicas
 	if err := a.rescale(ctx, resource, scale); err != nil {
-		a.Events.Eventf(
-			hpa,
-			corev1.EventTypeWarning,
-			"FailedRescale",
-			"New size: %d; reason: %s; error: %v",
-			o.Replicas,
-			o.Reason,
-			err,
-		)
-		c.set(
-			autoscalingv2.AbleToScale,
-			corev1.ConditionFalse,
-			"FailedUpdateScale",
-			"the HPA controller was unable to update the target scale: %v",
-			err,
-		)
+		a.Events.Eventf(hpa, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v",
+			o.Replicas, o.Reason, err)
+		c.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale",
+			"the HPA controller was unable to update the target scale: %v", err)
 		return fmt.Errorf("rescale %s %s/%s: %w", ref.Kind, hpa.Namespace, ref.Name, err)
 	}
-	c.set(
-		autoscalingv2.AbleToScale,
-		corev1.ConditionTrue,
-		"SucceededRescale",
-		"the HPA controller was able to update the target scale to %d",
-		o.Replicas,
-	)
+	c.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale",
+		"the HPA controller was able to update the target scale to %d", o.Replicas)
 	c.setScaledToZero(hpa, t.specReplicas, o.Replicas)
 	a.Events.Eventf(hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", o.Replicas, o.Reason)
 	memory.history.Scaled = append(memory.history.Scaled, TimedValue{now, o.Replicas - t.specReplicas})
@@ -241,12 +208,8 @@ func (a *controller) selectPods(
 	if scale.Status.Selector == "" {
 		err := errors.New("selector is required")
 		a.Events.Event(hpa, corev1.EventTypeWarning, "SelectorRequired", err.Error())
-		c.set(
-			autoscalingv2.ScalingActive,
-			corev1.ConditionFalse,
-			"InvalidSelector",
-			"the HPA target's scale is missing a selector",
-		)
+		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector",
+			"the HPA target's scale is missing a selector")
 		return err
 	}
 	selector, err := labels.Parse(scale.Status.Selector)
@@ -272,12 +235,8 @@ func (a *controller) selectPods(
 		}
 		for _, pod := range t.pods {
 			if m.selector.Matches(labels.Set(pod.Labels)) {
-				err := fmt.Errorf(
-					"pods by selector %v are controlled by multiple HPAs: [%s %s]",
-					scale.Status.Selector,
-					key,
-					other,
-				)
+				err := fmt.Errorf("pods by selector %v are controlled by multiple HPAs: [%s %s]", scale.Status.Selector,
+					key, other)
 				a.Events.Event(hpa, corev1.EventTypeWarning, "AmbiguousSelector", err.Error())
 				c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "AmbiguousSelector", "%v", err)
 				return err

@@ -54,12 +54,8 @@ func newScaledController(t *testing.T, replicas int64, selector string, err erro
 		states:  map[string]*autoscalerState{},
 		metrics: fakeMetrics{},
 		counts:  newCounts(c),
-		pods: corelisters.NewPodLister(
-			cache.NewIndexer(
-				cache.MetaNamespaceKeyFunc,
-				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			),
-		),
+		pods: corelisters.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
 	}, events
 }
 

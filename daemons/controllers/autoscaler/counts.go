@@ -22,30 +22,16 @@ type counts struct {
 func newCounts(c loop.Context) counts {
 	const sub = "horizontal_pod_autoscaler_controller_"
 	return counts{
-		total: c.Counter(
-			sub+"reconciliations_total",
-			"How often autoscalers were looked at, by what was done (scale_down, scale_up, none) and what went wrong "+
-				"(spec, internal, none).",
-			"action",
-			"error",
-		),
+		total: c.Counter(sub+"reconciliations_total", "How often autoscalers were looked at, by what was done "+
+			"(scale_down, scale_up, none) and what went wrong (spec, internal, none).", "action", "error"),
 		duration: c.Histogram(sub+"reconciliation_duration_seconds", "How long it took to look at an autoscaler.",
 			prometheus.ExponentialBuckets(0.001, 2, 15), "action", "error"),
-		computed: c.Counter(
-			sub+"metric_computation_total",
+		computed: c.Counter(sub+"metric_computation_total",
 			"How often a metric of an autoscaler was measured, by what it asks for, what went wrong and its type.",
-			"action",
-			"error",
-			"metric_type",
-		),
-		computes: c.Histogram(
-			sub+"metric_computation_duration_seconds",
-			"How long it took to measure a metric of an autoscaler.",
-			prometheus.ExponentialBuckets(0.001, 2, 15),
-			"action",
-			"error",
-			"metric_type",
-		),
+			"action", "error", "metric_type"),
+		computes: c.Histogram(sub+"metric_computation_duration_seconds",
+			"How long it took to measure a metric of an autoscaler.", prometheus.ExponentialBuckets(0.001, 2, 15),
+			"action", "error", "metric_type"),
 	}
 }
 
@@ -109,18 +95,10 @@ type autoscalerCollector struct {
 }
 
 var (
-	countOfAutoscalers = prometheus.NewDesc(
-		"horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
-		"Autoscalers that there are.",
-		nil,
-		nil,
-	)
-	desiredReplicas = prometheus.NewDesc(
-		"horizontal_pod_autoscaler_controller_desired_replicas",
-		"Replicas that an autoscaler asks for.",
-		[]string{"namespace", "hpa_name"},
-		nil,
-	)
+	countOfAutoscalers = prometheus.NewDesc("horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
+		"Autoscalers that there are.", nil, nil)
+	desiredReplicas = prometheus.NewDesc("horizontal_pod_autoscaler_controller_desired_replicas",
+		"Replicas that an autoscaler asks for.", []string{"namespace", "hpa_name"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -24,20 +24,11 @@ func TestMetricEvaluationsAreCounted(t *testing.T) {
 	c.observeMetric(autoscalingv2.ResourceMetricSourceType, 2, 3, nil, time.Second)
 	c.observeMetric(autoscalingv2.ResourceMetricSourceType, 2, 1, nil, time.Second)
 	c.observeMetric(autoscalingv2.ExternalMetricSourceType, 2, 2, nil, time.Second)
-	c.observeMetric(
-		autoscalingv2.ExternalMetricSourceType,
-		2,
-		0,
-		&failure{"FailedGetExternalMetric", errors.New("nobody serves it")},
-		time.Second,
-	)
+	c.observeMetric(autoscalingv2.ExternalMetricSourceType, 2, 0,
+		&failure{"FailedGetExternalMetric", errors.New("nobody serves it")}, time.Second)
 	c.observeMetric("Moon", 2, 0, unknown, time.Second)
-	c.observeSync(
-		&autoscalingv2.HorizontalPodAutoscaler{},
-		nil,
-		fmt.Errorf("first error is: %w", unknown.err),
-		time.Second,
-	)
+	c.observeSync(&autoscalingv2.HorizontalPodAutoscaler{}, nil, fmt.Errorf("first error is: %w", unknown.err),
+		time.Second)
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP horizontal_pod_autoscaler_controller_metric_computation_total How often a metric of an autoscaler was measured, by what it asks for, what went wrong and its type.
 # TYPE horizontal_pod_autoscaler_controller_metric_computation_total counter

@@ -23,10 +23,8 @@ func (c *conditions) set(
 	reason, format string,
 	args ...any,
 ) {
-	i := slices.IndexFunc(
-		c.list,
-		func(old autoscalingv2.HorizontalPodAutoscalerCondition) bool { return old.Type == kind },
-	)
+	i := slices.IndexFunc(c.list,
+		func(old autoscalingv2.HorizontalPodAutoscalerCondition) bool { return old.Type == kind })
 	if i < 0 {
 		i, c.list = len(c.list), append(c.list, autoscalingv2.HorizontalPodAutoscalerCondition{Type: kind})
 	}
@@ -48,12 +46,8 @@ func (c *conditions) isTrue(kind autoscalingv2.HorizontalPodAutoscalerConditionT
 // scale the target up again.
 func (c *conditions) setScaledToZero(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to int32) {
 	if from > 0 && to == 0 && minReplicas(hpa) == 0 && hasMetricWithoutPods(hpa) {
-		c.set(
-			autoscalingv2.ScaledToZero,
-			corev1.ConditionTrue,
-			"ScaledToZero",
-			"the HPA controller scaled the workload to zero",
-		)
+		c.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero",
+			"the HPA controller scaled the workload to zero")
 	} else {
 		c.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not "+
 			"scale the workload to zero")
@@ -112,12 +106,8 @@ func Decide(
 	switch {
 	case t.specReplicas == 0 && !asleep: // a user disabled the target by scaling it to zero
 		o.Replicas = 0
-		c.set(
-			autoscalingv2.ScalingActive,
-			corev1.ConditionFalse,
-			"ScalingDisabled",
-			"scaling is disabled since the replica count of the target is zero",
-		)
+		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled",
+			"scaling is disabled since the replica count of the target is zero")
 		return o
 	case t.specReplicas > most:
 		o.Replicas, o.Reason = most, "Current number of replicas above Spec.MaxReplicas"
@@ -186,29 +176,15 @@ func (t target) highestRecommendation(
 		}
 	}
 	if failed > 0 && (by == "" || most < t.specReplicas) {
-		c.set(
-			autoscalingv2.ScalingActive,
-			corev1.ConditionFalse,
-			first.reason,
-			"the HPA was unable to compute the replica count: %v",
-			first.err,
-		)
-		o.Err = fmt.Errorf(
-			"invalid metrics (%d invalid out of %d), first error is: %w",
-			failed,
-			len(hpa.Spec.Metrics),
-			why,
-		)
+		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason,
+			"the HPA was unable to compute the replica count: %v", first.err)
+		o.Err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failed, len(hpa.Spec.Metrics),
+			why)
 		o.warn("FailedComputeMetricsReplicas", o.Err)
 		return t.specReplicas, ""
 	}
-	c.set(
-		autoscalingv2.ScalingActive,
-		corev1.ConditionTrue,
-		"ValidMetricFound",
-		"the HPA was able to successfully calculate a replica count from %s",
-		by,
-	)
+	c.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound",
+		"the HPA was able to successfully calculate a replica count from %s", by)
 	return most, by
 }
 

@@ -92,9 +92,7 @@ func podsUsing(words string) (out []*corev1.Pod, samples map[string]Sample) {
 		case "-":
 		case "s":
 			pod.Status.StartTime = &metav1.Time{Time: epoch.Add(-time.Minute)}
-			ready.LastTransitionTime = metav1.NewTime(
-				epoch.Add(-30 * time.Second),
-			) // for less than the sample's window
+			ready.LastTransitionTime = metav1.NewTime(epoch.Add(-30 * time.Second)) // for less than the sample's window
 		case "p":
 			pod.Status.Phase = corev1.PodPending
 		case "d":
@@ -396,14 +394,8 @@ func TestAutoscalerDecisions(t *testing.T) {
 			}
 			o := Decide(t.Context(), c.hpa, goal, fakeMetrics{samples, c.total}, &c.history, seen)
 			if o.Replicas != c.want || o.Reason != c.reason || o.Rescale != (c.want != wanted) {
-				t.Errorf(
-					"%d replicas for %q, rescale %t; want %d for %q",
-					o.Replicas,
-					o.Reason,
-					o.Rescale,
-					c.want,
-					c.reason,
-				)
+				t.Errorf("%d replicas for %q, rescale %t; want %d for %q", o.Replicas, o.Reason, o.Rescale, c.want,
+					c.reason)
 			}
 			if got := conditionText(seen); got != c.says {
 				t.Errorf("says %q, want %q", got, c.says)

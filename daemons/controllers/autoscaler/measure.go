@@ -87,14 +87,8 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 			total, err = m.Object(ctx, at, o.Metric)
 		}
 		if err != nil {
-			err = fmt.Errorf(
-				"unable to get metric %s: %s on %s %s/%w",
-				o.Metric.Name,
-				o.DescribedObject.Kind,
-				t.namespace,
-				o.DescribedObject.Name,
-				err,
-			)
+			err = fmt.Errorf("unable to get metric %s: %s on %s %s/%w", o.Metric.Name, o.DescribedObject.Kind,
+				t.namespace, o.DescribedObject.Name, err)
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
@@ -109,13 +103,8 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 		a.name = fmt.Sprintf("external metric %s(%+v)", e.Metric.Name, e.Metric.Selector)
 		var total int64
 		if total, err = m.External(ctx, t.namespace, e.Metric); err != nil {
-			err = fmt.Errorf(
-				"unable to get external metric %s/%s/%s: %w",
-				t.namespace,
-				e.Metric.Name,
-				metav1.FormatLabelSelector(e.Metric.Selector),
-				err,
-			)
+			err = fmt.Errorf("unable to get external metric %s/%s/%s: %w", t.namespace, e.Metric.Name,
+				metav1.FormatLabelSelector(e.Metric.Selector), err)
 			break
 		}
 		var current autoscalingv2.MetricValueStatus
@@ -162,15 +151,11 @@ func (t target) evaluateResource(
 		return u.Replicas, fmt.Sprintf("%s %s", name, kind), current, wrapMetricError(err, "failed to get %s usage: "+
 			"%w", name)
 	}
-	return u.Replicas, fmt.Sprintf(
-			"%s %s utilization (percentage of request)",
-			name,
-			kind,
-		), current, wrapMetricError(
-			err,
-			"failed to get %s utilization: %w",
-			name,
-		)
+	return u.Replicas, fmt.Sprintf("%s %s utilization (percentage of request)", name, kind), current, wrapMetricError(
+		err,
+		"failed to get %s utilization: %w",
+		name,
+	)
 }
 
 // evaluateTotal evaluates a metric that is one number for all pods.
@@ -194,25 +179,16 @@ func withMetric(spec autoscalingv2.MetricSpec, err error) error {
 	case spec.Pods != nil:
 		return fmt.Errorf("failed to get pods metric value: %w", err)
 	case spec.Object != nil && spec.Object.Target.AverageValue != nil:
-		return fmt.Errorf(
-			"failed to get object metric value: failed to get %s object metric: %w",
-			spec.Object.Metric.Name,
-			err,
-		)
+		return fmt.Errorf("failed to get object metric value: failed to get %s object metric: %w",
+			spec.Object.Metric.Name, err)
 	case spec.Object != nil:
 		return fmt.Errorf("failed to get object metric value: %w", err)
 	case spec.External != nil && spec.External.Target.AverageValue != nil:
-		return fmt.Errorf(
-			"failed to get %[1]s external metric value: failed to get %[1]s external metric: %[2]w",
-			spec.External.Metric.Name,
-			err,
-		)
+		return fmt.Errorf("failed to get %[1]s external metric value: failed to get %[1]s external metric: %[2]w",
+			spec.External.Metric.Name, err)
 	case spec.External != nil:
-		return fmt.Errorf(
-			"failed to get %[1]s external metric value: failed to get external metric %[1]s: %[2]w",
-			spec.External.Metric.Name,
-			err,
-		)
+		return fmt.Errorf("failed to get %[1]s external metric value: failed to get external metric %[1]s: %[2]w",
+			spec.External.Metric.Name, err)
 	}
 	return err
 }

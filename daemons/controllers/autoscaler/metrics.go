@@ -131,15 +131,8 @@ func (s metricsClient) Resource(
 	container string,
 ) (map[string]Sample, error) {
 	var list podMetricsList
-	err := s.get(
-		ctx,
-		&list,
-		schema.GroupResource{Group: resourceMetrics, Resource: "pods"},
-		url.Values{"labelSelector": {selector.String()}},
-		resourceMetrics+"/v1beta1/namespaces",
-		namespace,
-		"pods",
-	)
+	err := s.get(ctx, &list, schema.GroupResource{Group: resourceMetrics, Resource: "pods"},
+		url.Values{"labelSelector": {selector.String()}}, resourceMetrics+"/v1beta1/namespaces", namespace, "pods")
 	if err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", err)
 	}

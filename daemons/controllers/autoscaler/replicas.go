@@ -209,8 +209,7 @@ func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance T
 	}
 	if len(pods) == 0 {
 		return 0, errors.New(
-			"unable to calculate ready pods: no pods returned by selector while calculating replica count",
-		)
+			"unable to calculate ready pods: no pods returned by selector while calculating replica count")
 	}
 	ready := 0
 	for _, pod := range pods {

@@ -62,9 +62,8 @@ func DecideClaim(claim *corev1.PersistentVolumeClaim, s ClaimInput) ClaimDecisio
 			"no persistent volumes available for this claim and no storage class is set",
 		}
 	case s.Class == nil:
-		pending.Event = failedEvent(
-			fmt.Sprintf("storageclass.storage.k8s.io %q not found", storage.GetPersistentVolumeClaimClass(claim)),
-		)
+		pending.Event = failedEvent(fmt.Sprintf("storageclass.storage.k8s.io %q not found",
+			storage.GetPersistentVolumeClaimClass(claim)))
 	case strings.HasPrefix(s.Class.Provisioner, "kubernetes.io/"):
 		pending.Event = failedEvent("no volume plugin matched name: " + s.Class.Provisioner)
 	default:

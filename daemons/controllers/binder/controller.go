@@ -32,13 +32,9 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	claims, volumes, pods := informers.PersistentVolumeClaims(
+	claims, volumes, pods := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(
 		c.Informers,
-	), informers.PersistentVolumes(
-		c.Informers,
-	), informers.Pods(
-		c.Informers,
-	)
+	), informers.Pods(c.Informers)
 	classes := informers.StorageClasses(c.Informers)
 	b := &controller{
 		Context: c,
@@ -226,17 +222,14 @@ func (b *controller) claimInput(claim *corev1.PersistentVolumeClaim) (s ClaimInp
 	s.Default = defaultClass(classes)
 	if i := slices.IndexFunc(classes,
 		func(c *storagev1.StorageClass) bool {
-			return c.Name == storage.GetPersistentVolumeClaimClass(
-				claim)
+			return c.Name == storage.GetPersistentVolumeClaimClass(claim)
 		}); i >= 0 {
 		s.Class = classes[i]
 	}
 	for _, pod := range b.pods.In(claim.Namespace) {
 		if pod.Spec.NodeName == "" && loop.IsActive(pod) &&
-			slices.ContainsFunc(
-				pod.Spec.Volumes,
-				func(v corev1.Volume) bool { return claimOf(pod, &v) == claim.Name },
-			) {
+			slices.ContainsFunc(pod.Spec.Volumes,
+				func(v corev1.Volume) bool { return claimOf(pod, &v) == claim.Name }) {
 			s.Waiting = append(s.Waiting, pod.Name)
 		}
 	}

@@ -17,24 +17,12 @@ type volumeCount struct {
 
 var (
 	claimLabels  = []string{"namespace", "storage_class", "volume_attributes_class"}
-	totalVolumes = prometheus.NewDesc(
-		"pv_collector_total_pv_count",
-		"Volumes.",
-		[]string{"plugin_name", "volume_mode"},
-		nil,
-	)
-	boundVolumes = prometheus.NewDesc(
-		"pv_collector_bound_pv_count",
-		"Volumes that are bound.",
-		[]string{"storage_class"},
-		nil,
-	)
-	freeVolumes = prometheus.NewDesc(
-		"pv_collector_unbound_pv_count",
-		"Volumes that are not bound.",
-		[]string{"storage_class"},
-		nil,
-	)
+	totalVolumes = prometheus.NewDesc("pv_collector_total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"},
+		nil)
+	boundVolumes = prometheus.NewDesc("pv_collector_bound_pv_count", "Volumes that are bound.",
+		[]string{"storage_class"}, nil)
+	freeVolumes = prometheus.NewDesc("pv_collector_unbound_pv_count", "Volumes that are not bound.",
+		[]string{"storage_class"}, nil)
 	boundClaims   = prometheus.NewDesc("pv_collector_bound_pvc_count", "Claims that are bound.", claimLabels, nil)
 	waitingClaims = prometheus.NewDesc("pv_collector_unbound_pvc_count", "Claims that are not bound.", claimLabels, nil)
 )

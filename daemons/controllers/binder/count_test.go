@@ -12,13 +12,8 @@ import (
 )
 
 func TestVolumesAndClaimsAreCounted(t *testing.T) {
-	volumes, claims := cache.NewIndexer(
-		cache.MetaNamespaceKeyFunc,
-		nil,
-	), cache.NewIndexer(
-		cache.MetaNamespaceKeyFunc,
-		nil,
-	)
+	volumes, claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		nil)
 	add := func(to cache.Indexer, obj any) {
 		t.Helper()
 		if err := to.Add(obj); err != nil {

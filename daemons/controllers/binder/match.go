@@ -109,10 +109,8 @@ func hasOtherMode(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolum
 }
 
 func hasAccessModes(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
-	return !slices.ContainsFunc(
-		claim.Spec.AccessModes,
-		func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) },
-	)
+	return !slices.ContainsFunc(claim.Spec.AccessModes,
+		func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
 }
 
 func attributesClass(name *string) string {

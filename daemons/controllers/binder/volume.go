@@ -33,17 +33,11 @@ func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 	case claim.Spec.VolumeName == "" && hasOtherMode(claim, v):
 		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message,
 			Event: &Event{corev1.EventTypeWarning, "VolumeMismatch",
-				fmt.Sprintf(
-					"Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible "+
-						"volumeMode.",
-					claim.Name,
-				)},
+				fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim %q due to incompatible "+
+					"volumeMode.", claim.Name)},
 			ClaimEvent: &Event{corev1.EventTypeWarning, "VolumeMismatch",
-				fmt.Sprintf(
-					"Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible "+
-						"volumeMode.",
-					v.Name,
-				)}}
+				fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible "+
+					"volumeMode.", v.Name)}}
 	case claim.Spec.VolumeName == "":
 		return VolumeDecision{Phase: v.Status.Phase, Message: v.Status.Message, EnqueueClaim: true}
 	case claim.Spec.VolumeName == v.Name:
@@ -84,13 +78,8 @@ func decideReleased(v *corev1.PersistentVolume) VolumeDecision {
 		case strings.HasPrefix(by, "kubernetes.io/"):
 			return fails("VolumeFailedDelete", "no volume plugin matched name: "+by)
 		case by == "":
-			return fails(
-				"VolumeFailedDelete",
-				fmt.Sprintf(
-					"error getting deleter volume plugin for volume %q: no deletable volume plugin matched",
-					v.Name,
-				),
-			)
+			return fails("VolumeFailedDelete", fmt.Sprintf(
+				"error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.Name))
 		}
 	}
 	return d

@@ -36,15 +36,8 @@ func referenceText(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) 
 		if c.Spec.StorageClassName != nil {
 			class = fmt.Sprintf("%q", *c.Spec.StorageClassName)
 		}
-		claim = fmt.Sprintf(
-			"%s %q class %s %s %v%s",
-			c.Status.Phase,
-			c.Spec.VolumeName,
-			class,
-			c.Status.Capacity.Storage(),
-			c.Status.AccessModes,
-			marks(c.ObjectMeta),
-		)
+		claim = fmt.Sprintf("%s %q class %s %s %v%s", c.Status.Phase, c.Spec.VolumeName, class,
+			c.Status.Capacity.Storage(), c.Status.AccessModes, marks(c.ObjectMeta))
 	}
 	if v != nil {
 		ref := "nobody"
@@ -164,14 +157,8 @@ func TestBindingWritesClaimAndVolume(t *testing.T) {
 		}
 		gotClaim, gotVolume := referenceText(claim, v)
 		if gotClaim != c.wantClaim || gotVolume != c.wantVolume {
-			t.Errorf(
-				"%s:\nclaim  %s\nwant   %s\nvolume %s\nwant   %s",
-				name,
-				gotClaim,
-				c.wantClaim,
-				gotVolume,
-				c.wantVolume,
-			)
+			t.Errorf("%s:\nclaim  %s\nwant   %s\nvolume %s\nwant   %s", name, gotClaim, c.wantClaim, gotVolume,
+				c.wantVolume)
 		}
 	}
 }

@@ -109,24 +109,11 @@ func (a *approver) sync(ctx context.Context, name string) error {
 				return err
 			}
 			if taken != "" {
-				a.Log.Warn(
-					"not approving a node's first certificate",
-					"request",
-					name,
-					"user",
-					request.Spec.Username,
-					"reason",
-					taken,
-				)
-				a.Events.Eventf(
-					request,
-					corev1.EventTypeWarning,
-					"NodeNameTaken",
+				a.Log.Warn("not approving a node's first certificate", "request", name, "user", request.Spec.Username,
+					"reason", taken)
+				a.Events.Eventf(request, corev1.EventTypeWarning, "NodeNameTaken",
 					"Not approved automatically: %s. Approve it with kubectl certificate approve if %s is that "+
-						"machine.",
-					taken,
-					request.Spec.Username,
-				)
+						"machine.", taken, request.Spec.Username)
 				return nil
 			}
 		}
@@ -145,11 +132,8 @@ func (a *approver) sync(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	return fmt.Errorf(
-		"%s asks for a node's certificate and may not: neither nodeclient nor selfnodeclient of "+
-			"certificatesigningrequests is granted",
-		request.Spec.Username,
-	)
+	return fmt.Errorf("%s asks for a node's certificate and may not: neither nodeclient nor selfnodeclient of "+
+		"certificatesigningrequests is granted", request.Spec.Username)
 }
 
 // approvalRule is a subresource of certificatesigningrequests that the requester needs the verb create on.
@@ -167,10 +151,8 @@ func approvalRules(username, name string) (list []approvalRule) {
 				"SubjectAccessReview.", false},
 		)
 	}
-	return append(
-		list,
-		approvalRule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", true},
-	)
+	return append(list,
+		approvalRule{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", true})
 }
 
 // nameTaken returns why a new node cannot have a name, or "" if it can. It reads the API server, not a cache.

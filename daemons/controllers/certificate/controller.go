@@ -117,12 +117,8 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	if err := asked.CheckSignature(); err != nil {
 		return nil, nil, fmt.Errorf("check the signature of request %s: %w", request.Name, err)
 	}
-	der, err := certs.SignLeaf(
-		ca,
-		newCertificate(request, asked, s.Config.ClusterSigningDuration, s.Now()),
-		asked.PublicKey,
-		s.Now(),
-	)
+	der, err := certs.SignLeaf(ca, newCertificate(request, asked, s.Config.ClusterSigningDuration, s.Now()),
+		asked.PublicKey, s.Now())
 	if err != nil {
 		return nil, nil, err
 	}

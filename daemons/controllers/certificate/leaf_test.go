@@ -219,15 +219,8 @@ func TestSignersRejectRequestsForOtherPurposes(t *testing.T) {
 			!slices.Equal(cert.EmailAddresses, c.asked.EmailAddresses) ||
 			fmt.Sprint(cert.URIs) != fmt.Sprint(c.asked.URIs) ||
 			cert.IsCA {
-			t.Errorf(
-				"%s: the certificate is of %s for %v %v %v %v",
-				name,
-				cert.Subject,
-				cert.DNSNames,
-				cert.IPAddresses,
-				cert.EmailAddresses,
-				cert.URIs,
-			)
+			t.Errorf("%s: the certificate is of %s for %v %v %v %v", name, cert.Subject, cert.DNSNames,
+				cert.IPAddresses, cert.EmailAddresses, cert.URIs)
 		}
 		if got := cert.KeyUsage&x509.KeyUsageKeyEncipherment != 0; got != slices.Contains(c.usages, encipher) {
 			t.Errorf("%s: may encipher keys: %v", name, got)
@@ -246,16 +239,8 @@ func TestCertificatesKeepTheCompleteSubject(t *testing.T) {
 		Country:            []string{"CH"},
 		Locality:           []string{"Bern"},
 	}
-	got := signCertificate(
-		t,
-		newRequest(
-			t,
-			certificatesv1.KubeAPIServerClientSignerName,
-			x509.CertificateRequest{Subject: subject},
-			certificatesv1.UsageClientAuth,
-		),
-		time.Hour,
-	)
+	got := signCertificate(t, newRequest(t, certificatesv1.KubeAPIServerClientSignerName,
+		x509.CertificateRequest{Subject: subject}, certificatesv1.UsageClientAuth), time.Hour)
 	cert, err := certs.ParseCert(got.Status.Certificate)
 	if err != nil || cert.Subject.String() != subject.String() {
 		t.Errorf("%v, %v; want %s", cert, err, subject)
@@ -265,12 +250,8 @@ func TestCertificatesKeepTheCompleteSubject(t *testing.T) {
 // The requester has not proven ownership of the key. As with all requests that cannot be signed, the request stays
 // unchanged and is tried again.
 func TestRequestsWithAnInvalidSignatureAreNotSigned(t *testing.T) {
-	r := newRequest(
-		t,
-		certificatesv1.KubeAPIServerClientSignerName,
-		x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}},
-		certificatesv1.UsageClientAuth,
-	)
+	r := newRequest(t, certificatesv1.KubeAPIServerClientSignerName,
+		x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice"}}, certificatesv1.UsageClientAuth)
 	block, _ := pem.Decode(r.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
 	r.Spec.Request = pem.EncodeToMemory(block)
@@ -323,14 +304,8 @@ func TestCertificateLifetimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := cert.NotAfter.Sub(began); got != c.want || !cert.NotBefore.Equal(began.Add(-5*time.Minute)) {
-			t.Errorf(
-				"asked for %s, at most %s: from %s for %s, want %s",
-				c.asked,
-				c.longest,
-				cert.NotBefore.Sub(began),
-				got,
-				c.want,
-			)
+			t.Errorf("asked for %s, at most %s: from %s for %s, want %s", c.asked, c.longest, cert.NotBefore.Sub(began),
+				got, c.want)
 		}
 	}
 }

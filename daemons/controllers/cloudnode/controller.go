@@ -102,11 +102,8 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	n.mu.Unlock()
 	if list == nil {
 		if strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !isReady(node) {
-			n.warn(
-				node,
-				"InventoryUnavailable",
-				"Nothing is decided about the node's machine: the inventory of machines cannot be used: "+why,
-			)
+			n.warn(node, "InventoryUnavailable",
+				"Nothing is decided about the node's machine: the inventory of machines cannot be used: "+why)
 		}
 		return nil
 	}
@@ -162,13 +159,8 @@ func (n *controller) readInventory() error {
 	n.mu.Unlock()
 	n.reportInventory(is, why, news)
 	if list == nil {
-		n.Log.Info(
-			"the inventory of machines cannot be used; nodes stay as they are",
-			"configMap",
-			inventory.Name,
-			"reason",
-			why,
-		)
+		n.Log.Info("the inventory of machines cannot be used; nodes stay as they are", "configMap", inventory.Name,
+			"reason", why)
 	} else {
 		n.Log.Debug("the inventory of machines was read", "machines", len(list))
 	}
@@ -218,20 +210,10 @@ func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 	if live.UID != node.UID || !decide(live, list).isMachineGone {
 		return nil // a change will arrive through the watch
 	}
-	n.Log.Info(
-		"deleting a node whose machine is not in the inventory",
-		"node",
-		live.Name,
-		"providerID",
-		live.Spec.ProviderID,
-	)
-	n.Events.Eventf(
-		live,
-		corev1.EventTypeNormal,
-		"DeletingNode",
-		"Deleting node %s because it does not exist in the cloud provider",
-		live.Name,
-	)
+	n.Log.Info("deleting a node whose machine is not in the inventory", "node", live.Name, "providerID",
+		live.Spec.ProviderID)
+	n.Events.Eventf(live, corev1.EventTypeNormal, "DeletingNode",
+		"Deleting node %s because it does not exist in the cloud provider", live.Name)
 	err = n.Client.CoreV1().
 		Nodes().
 		Delete(ctx, live.Name,
@@ -241,14 +223,8 @@ func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 		return nil
 	}
 	if !apierrors.IsConflict(err) {
-		n.Events.Eventf(
-			live,
-			corev1.EventTypeWarning,
-			"DeletingNodeFailed",
-			"Failed deleting node %s: %v",
-			live.Name,
-			err,
-		)
+		n.Events.Eventf(live, corev1.EventTypeWarning, "DeletingNodeFailed", "Failed deleting node %s: %v", live.Name,
+			err)
 	}
 	return fmt.Errorf("delete node %s: %w", live.Name, err)
 }

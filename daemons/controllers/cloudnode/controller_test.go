@@ -114,10 +114,8 @@ func TestNodesWithoutAMachineAreDeletedWithAnEvent(t *testing.T) {
 	if got := w.writeVerbs(); !slices.Equal(got, []string{"delete"}) {
 		t.Errorf("asked to %v", got)
 	}
-	if got := w.recordedEvents(); !slices.Equal(
-		got,
-		[]string{"Normal DeletingNode Deleting node n1 because it does not exist in the cloud provider"},
-	) {
+	if got := w.recordedEvents(); !slices.Equal(got,
+		[]string{"Normal DeletingNode Deleting node n1 because it does not exist in the cloud provider"}) {
 		t.Errorf("said %q", got)
 	}
 	for _, a := range w.Actions() {
@@ -168,11 +166,8 @@ func TestMissingInventoriesDeleteNothing(t *testing.T) {
 	} {
 		w := newTestCluster(t, c.cached, silent, c.live...)
 		if c.fails != nil {
-			w.PrependReactor(
-				"get",
-				"*",
-				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.fails },
-			)
+			w.PrependReactor("get", "*",
+				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.fails })
 		}
 		err := w.syncAll(t)
 		said := strings.Join(w.recordedEvents(), "\n")

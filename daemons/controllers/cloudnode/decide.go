@@ -44,23 +44,17 @@ func decide(node *corev1.Node, list inventory.Inventory) decision {
 	case node.Spec.ProviderID != "" && !ours:
 		return decision{
 			reason: "ForeignProviderID",
-			warning: fmt.Sprintf(
-				"Provider ID %s is of another cloud: the inventory's %s is not set",
-				node.Spec.ProviderID,
-				m.ProviderID,
-			),
+			warning: fmt.Sprintf("Provider ID %s is of another cloud: the inventory's %s is not set",
+				node.Spec.ProviderID, m.ProviderID),
 		}
 	case ours && m.ProviderID != "" && m.ProviderID != node.Spec.ProviderID:
 		// Another machine has this name now. A Node's provider ID cannot be changed, so the machine needs a new Node.
 		if !isReady(node) {
 			return decision{isMachineGone: true}
 		}
-		return decision{reason: "MachineReplaced", warning: fmt.Sprintf(
-			"Machine %s has been replaced by %s, and a Node keeps its provider ID: drain and delete the Node, and "+
-				"the kubelet registers a new one",
-			node.Spec.ProviderID,
-			m.ProviderID,
-		)}
+		return decision{reason: "MachineReplaced", warning: fmt.Sprintf("Machine %s has been replaced by %s, and a "+
+			"Node keeps its provider ID: drain and delete the Node, and the kubelet registers a new one",
+			node.Spec.ProviderID, m.ProviderID)}
 	}
 	return initialize(node, m)
 }

@@ -141,8 +141,7 @@ func TestNodesGetTheDataOfTheInventory(t *testing.T) {
 	}
 	// Addresses of both families stay.
 	both := node(ownProviderID, corev1.ConditionTrue, func(n *corev1.Node) {
-		n.Status.Addresses = append(
-			[]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}},
+		n.Status.Addresses = append([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}},
 			n.Status.Addresses...)
 	})
 	var got []string
@@ -154,11 +153,8 @@ func TestNodesGetTheDataOfTheInventory(t *testing.T) {
 	}
 	// A machine that was never reached has no provider ID yet.
 	list["n1"] = inventory.Machine{Addresses: []string{"10.0.0.1"}}
-	waiting := node(
-		"",
-		corev1.ConditionTrue,
-		func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: uninitialized}} },
-	)
+	waiting := node("", corev1.ConditionTrue,
+		func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: uninitialized}} })
 	if d := decide(waiting, list); d.initialized || d.needsWrite {
 		t.Errorf("a node of a machine that nobody has reached: %+v", d)
 	}

@@ -58,13 +58,8 @@ func (n *controller) reportInventory(reason, why string, news bool) {
 	if m, err := n.maps.ConfigMaps(is.Namespace).Get(is.Name); err == nil {
 		is.UID, is.ResourceVersion = m.UID, m.ResourceVersion
 	}
-	n.Events.Eventf(
-		is,
-		corev1.EventTypeWarning,
-		"InvalidInventory",
-		"Nothing is decided about machines, because their inventory cannot be used: %s",
-		why,
-	)
+	n.Events.Eventf(is, corev1.EventTypeWarning, "InvalidInventory",
+		"Nothing is decided about machines, because their inventory cannot be used: %s", why)
 }
 
 // hadInventory reports whether there was an inventory: this process read one, or a Node has a provider ID from one.

@@ -104,10 +104,8 @@ func gatherRules(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.
 				continue
 			}
 			for _, rule := range other.Rules {
-				if !slices.ContainsFunc(
-					rules,
-					func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) },
-				) {
+				if !slices.ContainsFunc(rules,
+					func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
 					rules = append(rules, *rule.DeepCopy())
 				}
 			}

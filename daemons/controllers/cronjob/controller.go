@@ -48,11 +48,8 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	j := &controller{Context: c, cronJobs: cronJobs.Lister(), jobs: jobs.Informer().GetIndexer()}
-	j.skew = c.Histogram(
-		"cronjob_controller_job_creation_skew_duration_seconds",
-		"How long after its scheduled time a job was created.",
-		prometheus.ExponentialBuckets(1, 2, 10),
-	)
+	j.skew = c.Histogram("cronjob_controller_job_creation_skew_duration_seconds",
+		"How long after its scheduled time a job was created.", prometheus.ExponentialBuckets(1, 2, 10))
 	j.Loop = loop.Loop{
 		Name:    "cronjob",
 		Context: c,
@@ -206,10 +203,8 @@ func (j *controller) act(ctx context.Context, cj *batchv1.CronJob, d Decision) e
 		if err := j.remove(ctx, cj, r.Name, r.UID); err != nil {
 			return errors.Join(append(errs, err)...) // the running job must end before it is replaced
 		}
-		cj.Status.Active = slices.DeleteFunc(
-			cj.Status.Active,
-			func(a corev1.ObjectReference) bool { return a.UID == r.UID },
-		)
+		cj.Status.Active = slices.DeleteFunc(cj.Status.Active,
+			func(a corev1.ObjectReference) bool { return a.UID == r.UID })
 	}
 	if !d.Start.IsZero() {
 		errs = append(errs, j.start(ctx, cj, d))
@@ -227,13 +222,8 @@ func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision)
 			return fmt.Errorf("look at job %s/%s: %w", cj.Namespace, wanted.Name, err)
 		}
 		if !metav1.IsControlledBy(job, cj) {
-			j.Events.Eventf(
-				cj,
-				corev1.EventTypeWarning,
-				"FailedCreate",
-				"Error creating job: job %q is not this CronJob's",
-				job.Name,
-			)
+			j.Events.Eventf(cj, corev1.EventTypeWarning, "FailedCreate",
+				"Error creating job: job %q is not this CronJob's", job.Name)
 			return fmt.Errorf("job %s/%s is not of CronJob %s", job.Namespace, job.Name, cj.Name)
 		}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

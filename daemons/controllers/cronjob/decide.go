@@ -53,13 +53,9 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 		return d
 	}
 	if strings.Contains(cj.Spec.Schedule, "TZ") {
-		d.addEvent(
-			corev1.EventTypeWarning,
-			"UnsupportedSchedule",
-			"CRON_TZ or TZ used in schedule %q is not officially supported, see "+
-				"https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
-			cj.Spec.Schedule,
-		)
+		d.addEvent(corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not "+
+			"officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more "+
+			"details", cj.Spec.Schedule)
 	}
 	schedule, err := parseSchedule(cj)
 	if err != nil {
@@ -68,12 +64,8 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 		return d
 	}
 	if schedule.Next(now).IsZero() { // for example 30 February
-		d.addEvent(
-			corev1.EventTypeWarning,
-			"InvalidSchedule",
-			"invalid schedule: %s : time difference between two schedules is less than 1 second",
-			cj.Spec.Schedule,
-		)
+		d.addEvent(corev1.EventTypeWarning, "InvalidSchedule",
+			"invalid schedule: %s : time difference between two schedules is less than 1 second", cj.Spec.Schedule)
 		return d
 	}
 	now = now.In(zone)
@@ -96,18 +88,12 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 			"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
 	if cj.Spec.StartingDeadlineSeconds != nil && due.Add(deadline).Before(now) {
-		d.addEvent(
-			corev1.EventTypeWarning,
-			"MissSchedule",
-			"Missed scheduled time to start a job: %s",
-			due.UTC().Format(time.RFC1123Z),
-		)
+		d.addEvent(corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s",
+			due.UTC().Format(time.RFC1123Z))
 		return d
 	}
-	if slices.ContainsFunc(
-		cj.Status.Active,
-		func(r corev1.ObjectReference) bool { return r.Name == jobName(cj, due) },
-	) {
+	if slices.ContainsFunc(cj.Status.Active,
+		func(r corev1.ObjectReference) bool { return r.Name == jobName(cj, due) }) {
 		return d // the job exists, and only lastScheduleTime is not written yet
 	}
 	if len(cj.Status.Active) > 0 {
@@ -172,12 +158,8 @@ func observeJobs(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bo
 		case at < 0 && !finished && ours && job.DeletionTimestamp == nil:
 			s.Active = append(s.Active, reference(job))
 		case at < 0 && !finished && !ours:
-			d.addEvent(
-				corev1.EventTypeWarning,
-				"UnexpectedJob",
-				"Saw a job that the controller did not create or forgot: %s",
-				job.Name,
-			)
+			d.addEvent(corev1.EventTypeWarning, "UnexpectedJob",
+				"Saw a job that the controller did not create or forgot: %s", job.Name)
 		}
 		if done := job.Status.CompletionTime; end == batchv1.JobComplete && done != nil &&
 			(s.LastSuccessfulTime == nil || done.After(s.LastSuccessfulTime.Time)) {

@@ -88,18 +88,15 @@ func TestDecisions(t *testing.T) {
 			starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
 			change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](300) }},
 		"within the deadline": {change: func(cj *batchv1.CronJob) {
-			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](
-				1820)
+			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1820)
 		},
 			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
 		"beyond the deadline": {change: func(cj *batchv1.CronJob) {
-			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](
-				1819)
+			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1819)
 		},
 			again: 29*time.Minute + 40*time.Second, events: "MissSchedule"},
 		"a deadline without end": {change: func(cj *batchv1.CronJob) {
-			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](
-				1 << 62)
+			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1 << 62)
 		},
 			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
 		"suspended": {change: func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }},
@@ -220,11 +217,8 @@ func TestStatusListsActiveJobsAndTheLastSuccess(t *testing.T) {
 	cj := cronJob(parseTime(t, "2026-03-05T06:00:00Z"), "0 * * * *")
 	addActiveJob(cj)
 	jobs := []*batchv1.Job{
-		jobAt(
-			cj,
-			parseTime(t, "2026-03-05T08:00:00Z"),
-			batchv1.JobFailed,
-		), jobAt(cj, parseTime(t, "2026-03-05T09:00:00Z"), batchv1.JobComplete),
+		jobAt(cj, parseTime(t, "2026-03-05T08:00:00Z"),
+			batchv1.JobFailed), jobAt(cj, parseTime(t, "2026-03-05T09:00:00Z"), batchv1.JobComplete),
 		jobAt(
 			cj,
 			parseTime(t, "2026-03-05T07:00:00Z"),

@@ -172,15 +172,9 @@ func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonS
 	for _, pod := range a.Ended {
 		if pod.Status.Phase == corev1.PodFailed {
 			d.failures.recordFailure(set, targetNode(pod), d.Now())
-			d.Events.Eventf(
-				set,
-				corev1.EventTypeWarning,
-				"FailedDaemonPod",
-				"Found failed daemon pod %s/%s on node %s, will try to kill it",
-				pod.Namespace,
-				pod.Name,
-				targetNode(pod),
-			)
+			d.Events.Eventf(set, corev1.EventTypeWarning, "FailedDaemonPod",
+				"Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name,
+				targetNode(pod))
 		} else {
 			d.Events.Eventf(set, corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on "+
 				"node %s, will try to delete it", pod.Namespace, pod.Name, targetNode(pod))

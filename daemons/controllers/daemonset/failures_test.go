@@ -106,10 +106,8 @@ func TestRepeatedFailuresDelayTheReplacement(t *testing.T) {
 		for {
 			select {
 			case e := <-events.Events:
-				if strings.HasPrefix(
-					e,
-					"Warning FailedDaemonPod Found failed daemon pod shop/p-a on node a, will try to kill it",
-				) {
+				if strings.HasPrefix(e,
+					"Warning FailedDaemonPod Found failed daemon pod shop/p-a on node a, will try to kill it") {
 					n++
 				}
 			default:
@@ -119,9 +117,8 @@ func TestRepeatedFailuresDelayTheReplacement(t *testing.T) {
 	}
 	deletions := func() int {
 		defer client.ClearActions()
-		return len(
-			slices.DeleteFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "delete" }),
-		)
+		return len(slices.DeleteFunc(client.Actions(),
+			func(a clienttesting.Action) bool { return a.GetVerb() != "delete" }))
 	}
 	step := func(i int) int {
 		t.Helper()

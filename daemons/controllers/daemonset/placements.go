@@ -61,10 +61,8 @@ func nodeMatcher(set *appsv1.DaemonSet) func(*corev1.Node) (run, stay bool) {
 		}
 		run, stay = true, true
 		for _, taint := range node.Spec.Taints {
-			tolerated := slices.ContainsFunc(
-				tolerations,
-				func(t corev1.Toleration) bool { return api.Tolerates(&t, &taint) },
-			)
+			tolerated := slices.ContainsFunc(tolerations,
+				func(t corev1.Toleration) bool { return api.Tolerates(&t, &taint) })
 			switch {
 			case tolerated:
 			case taint.Effect == corev1.TaintEffectNoExecute:

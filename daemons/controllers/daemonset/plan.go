@@ -129,11 +129,8 @@ func selectRemaining(living []*corev1.Pod, hash string) []*corev1.Pod {
 	slices.SortFunc(sorted, func(a, b *corev1.Pod) int {
 		readyA, _ := loop.IsReady(a)
 		readyB, _ := loop.IsReady(b)
-		return cmp.Or(
-			compareTrueFirst(readyA, readyB),
-			compareTrueFirst(isCurrent(a, hash), isCurrent(b, hash)),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		)
+		return cmp.Or(compareTrueFirst(readyA, readyB), compareTrueFirst(isCurrent(a, hash), isCurrent(b, hash)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 	})
 	return sorted[:1]
 }

@@ -82,13 +82,8 @@ func TestEndedPodsAreReplaced(t *testing.T) {
 	} {
 		p := podOn(set, "a", "h", "True")
 		p.Status.Phase = c.phase
-		got := Plan(
-			set,
-			NewPlacements(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}),
-			"h",
-			now,
-			map[string]time.Duration{"a": c.wait},
-		)
+		got := Plan(set, NewPlacements(set, []*corev1.Node{node("a")}, []*corev1.Pod{p}), "h", now,
+			map[string]time.Duration{"a": c.wait})
 		if len(got.Create) != 0 || len(got.Delete) != c.delete || len(got.Ended) != c.delete ||
 			got.RequeueAfter != c.again {
 			t.Errorf("%s: %+v", name, got)
@@ -183,16 +178,8 @@ func TestStatusCounts(t *testing.T) {
 		at(podOn(set, "elsewhere", "h", "True"), time.Minute),
 	}
 	s := Status(set, NewPlacements(set, nodes, pods), "h", now)
-	got := fmt.Sprint(
-		s.ObservedGeneration,
-		s.DesiredNumberScheduled,
-		s.CurrentNumberScheduled,
-		s.NumberMisscheduled,
-		s.NumberReady,
-		s.NumberAvailable,
-		s.NumberUnavailable,
-		s.UpdatedNumberScheduled,
-	)
+	got := fmt.Sprint(s.ObservedGeneration, s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.NumberMisscheduled,
+		s.NumberReady, s.NumberAvailable, s.NumberUnavailable, s.UpdatedNumberScheduled)
 	if want := "6 5 4 1 3 2 3 3"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

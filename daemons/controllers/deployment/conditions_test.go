@@ -203,11 +203,8 @@ func TestUnchangedStatusesAreNotWritten(t *testing.T) {
 
 func TestFailedSetCreationNamesTheSet(t *testing.T) {
 	w := newTestCluster(t, web(2, "a:1"))
-	w.client.PrependReactor(
-		"create",
-		"replicasets",
-		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") },
-	)
+	w.client.PrependReactor("create", "replicasets",
+		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
 	if err := w.sync(); err == nil {
 		t.Error("it is not tried again")
 	}
@@ -310,9 +307,7 @@ func TestTerminatingReplicasAreUnknownIfASetDoesNotReportThem(t *testing.T) {
 		d := web(2, "a:2")
 		silent, tells := webSet(d, "silent", "a:1", "1", 0), webSet(d, "tells", "a:2", "2", 2)
 		silent.Status.ObservedGeneration, silent.Status.TerminatingReplicas,
-			tells.Status.TerminatingReplicas = c.observed, nil, ptr.To[int32](
-			2,
-		)
+			tells.Status.TerminatingReplicas = c.observed, nil, ptr.To[int32](2)
 		w := newTestCluster(t, d, silent, tells)
 		w.requireNoError(w.sync())
 		if got := w.deployment().Status.TerminatingReplicas; !ptr.Equal(got, c.want) {
@@ -331,12 +326,8 @@ func TestCountsAreUpdatedWithoutARollout(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := withCondition(
-				withCondition(web(3, "a:1"), appsv1.DeploymentReplicaFailure, "True", "FailedCreate"),
-				appsv1.DeploymentProgressing,
-				"False",
-				"ProgressDeadlineExceeded",
-			)
+			d := withCondition(withCondition(web(3, "a:1"), appsv1.DeploymentReplicaFailure, "True", "FailedCreate"),
+				appsv1.DeploymentProgressing, "False", "ProgressDeadlineExceeded")
 			d.Generation = 2
 			set := webSet(d, "first", "a:1", "1", 3)
 			change(d, set)

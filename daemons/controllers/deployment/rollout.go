@@ -90,10 +90,8 @@ func nextReplicas(d *appsv1.Deployment, newSet *appsv1.ReplicaSet,
 		return next
 	}
 	byAge := slices.Clone(old)
-	slices.SortFunc(
-		byAge,
-		func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
-	)
+	slices.SortFunc(byAge,
+		func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	// Remove unavailable pods of old sets first: they serve no traffic.
 	for _, set := range byAge {
 		have := replicasOrDefault(set.Spec.Replicas)

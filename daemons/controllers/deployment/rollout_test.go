@@ -112,12 +112,8 @@ func TestRolloutsEndWithinTheLimits(t *testing.T) {
 				t.Fatalf("%d pods, with %d wanted and a surge of %d", total, wanted, surge)
 			}
 			if available < wanted-unavailable {
-				t.Fatalf(
-					"%d available, with %d wanted and %d allowed to be unavailable",
-					available,
-					wanted,
-					unavailable,
-				)
+				t.Fatalf("%d available, with %d wanted and %d allowed to be unavailable", available, wanted,
+					unavailable)
 			}
 			for _, set := range sets {
 				if set.Status.AvailableReplicas < *set.Spec.Replicas && rapid.Bool().Draw(t, "comes up") {

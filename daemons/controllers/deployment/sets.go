@@ -87,12 +87,8 @@ func (d *controller) adopt(
 ) (*appsv1.ReplicaSet, error) {
 	fresh, err := d.Client.AppsV1().Deployments(deployment.Namespace).Get(ctx, deployment.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf(
-			"look at Deployment %s/%s before adopting: %w",
-			deployment.Namespace,
-			deployment.Name,
-			err,
-		)
+		return nil, fmt.Errorf("look at Deployment %s/%s before adopting: %w", deployment.Namespace, deployment.Name,
+			err)
 	}
 	if fresh.UID != deployment.UID || fresh.DeletionTimestamp != nil {
 		return nil, nil
@@ -151,25 +147,13 @@ func (d *controller) createSet(
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil, outcome{}, nil
 	case err != nil:
-		d.Events.Eventf(
-			deployment,
-			corev1.EventTypeWarning,
-			"ReplicaSetCreateError",
-			"Failed to create new replica set %q: %v",
-			set.Name,
-			err,
-		)
+		d.Events.Eventf(deployment, corev1.EventTypeWarning, "ReplicaSetCreateError",
+			"Failed to create new replica set %q: %v", set.Name, err)
 		return nil, outcome{name: set.Name, failure: err}, nil
 	}
 	if first > 0 {
-		d.Events.Eventf(
-			deployment,
-			corev1.EventTypeNormal,
-			"ScalingReplicaSet",
-			"Scaled up replica set %s from 0 to %d",
-			made.Name,
-			first,
-		)
+		d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet",
+			"Scaled up replica set %s from 0 to %d", made.Name, first)
 	}
 	return made, outcome{created: true}, nil
 }
@@ -328,10 +312,8 @@ func (d *controller) scaleAll(
 	wanted := replicasOrDefault(deployment.Spec.Replicas)
 	if len(active) == 0 {
 		if newSet == nil && len(sets) > 0 {
-			newSet = slices.MaxFunc(
-				sets,
-				func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
-			)
+			newSet = slices.MaxFunc(sets,
+				func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		}
 		if newSet != nil {
 			active = []*appsv1.ReplicaSet{newSet}
@@ -397,16 +379,8 @@ func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, s
 		if n < had {
 			direction = "down"
 		}
-		d.Events.Eventf(
-			deployment,
-			corev1.EventTypeNormal,
-			"ScalingReplicaSet",
-			"Scaled %s replica set %s from %d to %d",
-			direction,
-			set.Name,
-			had,
-			n,
-		)
+		d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet",
+			"Scaled %s replica set %s from %d to %d", direction, set.Name, had, n)
 	}
 	return nil
 }

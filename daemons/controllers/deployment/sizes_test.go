@@ -140,12 +140,8 @@ func TestPausedDeploymentsAreMaintained(t *testing.T) {
 	w.requireNoError(err)
 	if set.Spec.MinReadySeconds != 7 || set.Annotations["team"] != "books" ||
 		w.deployment().Annotations[revisionAnnotation] != "4" {
-		t.Errorf(
-			"minReadySeconds %d, annotations %v, the deployment's %v",
-			set.Spec.MinReadySeconds,
-			set.Annotations,
-			w.deployment().Annotations,
-		)
+		t.Errorf("minReadySeconds %d, annotations %v, the deployment's %v", set.Spec.MinReadySeconds, set.Annotations,
+			w.deployment().Annotations)
 	}
 }
 

@@ -56,14 +56,8 @@ func newStatus(
 
 	_, unavailable := rolloutLimits(d)
 	if s.AvailableReplicas >= replicasOrDefault(d.Spec.Replicas)-unavailable {
-		setCondition(
-			&s,
-			appsv1.DeploymentAvailable,
-			corev1.ConditionTrue,
-			"MinimumReplicasAvailable",
-			"Deployment has minimum availability.",
-			now,
-		)
+		setCondition(&s, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable",
+			"Deployment has minimum availability.", now)
 	} else {
 		setCondition(&s, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable",
 			"Deployment does "+
@@ -162,11 +156,8 @@ func setFromOutcome(
 	case d.Spec.Paused:
 		say(corev1.ConditionUnknown, paused, "Deployment is paused")
 	case o.failure != nil:
-		say(
-			corev1.ConditionFalse,
-			"ReplicaSetCreateError",
-			fmt.Sprintf("Failed to create new replica set %q: %v", o.name, o.failure),
-		)
+		say(corev1.ConditionFalse, "ReplicaSetCreateError", fmt.Sprintf("Failed to create new replica set %q: %v",
+			o.name, o.failure))
 	case o.created:
 		say(corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", newSet.Name))
 	case was != nil && was.Reason == paused:

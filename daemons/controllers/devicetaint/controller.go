@@ -61,15 +61,10 @@ func New(c loop.Context) loop.Controller {
 		rules:   rules.Lister(),
 		limiter: rate.NewLimiter(evictionsPerSecond, evictionsPerSecond),
 	}
-	t.deleted = c.Counter(
-		"device_taint_eviction_controller_pod_deletions_total",
-		"Pods that were deleted for a taint of a device.",
-	)
-	t.delay = c.Histogram(
-		"device_taint_eviction_controller_pod_deletion_duration_seconds",
-		"How long after it had to go a pod was deleted for a taint of a device.",
-		loop.DeletionBuckets,
-	)
+	t.deleted = c.Counter("device_taint_eviction_controller_pod_deletions_total",
+		"Pods that were deleted for a taint of a device.")
+	t.delay = c.Histogram("device_taint_eviction_controller_pod_deletion_duration_seconds",
+		"How long after it had to go a pod was deleted for a taint of a device.", loop.DeletionBuckets)
 	t.deleted.WithLabelValues()
 	_ = claims.AddIndexers(cache.Indexers{byPool: poolsOfClaim})
 	_ = slicesOf.AddIndexers(cache.Indexers{byPool: poolOfSlice})

@@ -49,10 +49,8 @@ func noExecuteTaints(
 			out = append(out, rule.Spec.Taint)
 		}
 	}
-	return slices.DeleteFunc(
-		out,
-		func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNoExecute },
-	)
+	return slices.DeleteFunc(out,
+		func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNoExecute })
 }
 
 // toleratedUntil returns when a taint stops being tolerated. It returns false if it is tolerated for ever.

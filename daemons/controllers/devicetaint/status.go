@@ -130,15 +130,10 @@ func progressCondition(rule *resourcev1.DeviceTaintRule, r ruleImpact, evicted i
 		}
 	case resourcev1.DeviceTaintEffectNone:
 		c.Reason = "NoEffect"
-		c.Message = fmt.Sprintf(
-			"%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute. This information will "+
-				"not be updated again. "+
-				"Recreate the DeviceTaintRule to trigger an update.",
-			countText(r.published, "published device", "published devices"),
-			countText(r.allocated, "allocated device", "allocated devices"),
-			countText(r.pods, "pod", "pods"),
-			where,
-		)
+		c.Message = fmt.Sprintf("%s selected. %s selected. %s would be evicted in %s if the effect was NoExecute. "+
+			"This information will not be updated again. Recreate the DeviceTaintRule to trigger an update.",
+			countText(r.published, "published device", "published devices"), countText(r.allocated, "allocated device",
+				"allocated devices"), countText(r.pods, "pod", "pods"), where)
 	default:
 		c.Reason, c.Message = "OtherEffect", "Eviction only happens for the NoExecute effect."
 	}
@@ -168,10 +163,8 @@ func (t *controller) report(ctx context.Context, name string) error {
 		return err
 	}
 	now := t.Now()
-	i := slices.IndexFunc(
-		rule.Status.Conditions,
-		func(c metav1.Condition) bool { return c.Type == resourcev1.DeviceTaintConditionEvictionInProgress },
-	)
+	i := slices.IndexFunc(rule.Status.Conditions,
+		func(c metav1.Condition) bool { return c.Type == resourcev1.DeviceTaintConditionEvictionInProgress })
 	var was metav1.Condition
 	if i >= 0 {
 		was = rule.Status.Conditions[i]

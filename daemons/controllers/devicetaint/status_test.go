@@ -97,12 +97,8 @@ func TestRuleImpact(t *testing.T) {
 		claims[3]: {pod("n", "2"), pod("m", "5")},
 	}
 	for _, effect := range []resourcev1.DeviceTaintEffect{"NoExecute", "None"} {
-		got := impactOf(
-			newRule(effect),
-			claims,
-			pools,
-			func(c *resourcev1.ResourceClaim) []*corev1.Pod { return users[c] },
-		)
+		got := impactOf(newRule(effect), claims, pools,
+			func(c *resourcev1.ResourceClaim) []*corev1.Pod { return users[c] })
 		if want := (ruleImpact{published: 2, allocated: 3, pods: 3, namespaces: 2}); got != want {
 			t.Errorf("%s: %+v, want %+v", effect, got, want)
 		}

@@ -71,10 +71,8 @@ func (d *controller) podChanged(old, obj any) {
 		readyA, _ := loop.IsReady(a)
 		readyB, _ := loop.IsReady(b)
 		if readyA == readyB && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
-			apiequality.Semantic.DeepEqual(
-				a.Labels,
-				b.Labels,
-			) && apiequality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) {
+			apiequality.Semantic.DeepEqual(a.Labels,
+				b.Labels) && apiequality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) {
 			return
 		}
 	}
@@ -83,15 +81,9 @@ func (d *controller) podChanged(old, obj any) {
 			woken := d.enqueueBudgets(pod.Namespace,
 				func(s labels.Selector) bool { return s.Matches(labels.Set(pod.Labels)) })
 			if len(woken) > 1 && o == obj {
-				d.Events.Eventf(
-					pod,
-					corev1.EventTypeWarning,
-					"MultiplePodDisruptionBudgets",
-					"Pod %q/%q matches multiple PodDisruptionBudgets.  Chose %q arbitrarily.",
-					pod.Namespace,
-					pod.Name,
-					woken[0].Name,
-				)
+				d.Events.Eventf(pod, corev1.EventTypeWarning, "MultiplePodDisruptionBudgets",
+					"Pod %q/%q matches multiple PodDisruptionBudgets.  Chose %q arbitrarily.", pod.Namespace, pod.Name,
+					woken[0].Name)
 			}
 		}
 	}
@@ -133,13 +125,8 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	}
 	want, again, err := d.status(ctx, b)
 	if err != nil {
-		d.Events.Eventf(
-			b,
-			corev1.EventTypeWarning,
-			"CalculateExpectedPodCountFailed",
-			"Failed to calculate the number of expected pods: %v",
-			err,
-		)
+		d.Events.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
+			"Failed to calculate the number of expected pods: %v", err)
 		want, again = failedStatus(b, err, d.Now()), recheckInterval
 	}
 	if again > 0 {
@@ -206,14 +193,8 @@ func (d *controller) status(
 	for _, pod := range pods {
 		if evicted, ok := b.Status.DisruptedPods[pod.Name]; ok && pod.DeletionTimestamp == nil &&
 			!evicted.Add(evictionTimeout).After(now) {
-			d.Events.Eventf(
-				pod,
-				corev1.EventTypeWarning,
-				"NotDeleted",
-				"Pod was expected by PDB %s/%s to be deleted but it wasn't",
-				b.Namespace,
-				b.Name,
-			)
+			d.Events.Eventf(pod, corev1.EventTypeWarning, "NotDeleted",
+				"Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
 		}
 	}
 	status, again, err := Status(b, pods, expected, now)

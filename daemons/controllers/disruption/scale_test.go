@@ -56,11 +56,8 @@ func TestOwnersOfAnyKindCountByTheirScale(t *testing.T) {
 	restConfig := &rest.Config{Host: server.URL, QPS: -1}
 	client := kubernetes.NewForConfigOrDie(restConfig)
 	from := informers.New(client)
-	s, _ := newScales(
-		loop.Context{Client: client, Dynamic: dynamic.NewForConfigOrDie(restConfig), Informers: from},
-		nil,
-		func(string) {},
-	)
+	s, _ := newScales(loop.Context{Client: client, Dynamic: dynamic.NewForConfigOrDie(restConfig), Informers: from},
+		nil, func(string) {})
 	three := int32(3)
 	if err := informers.StatefulSets(from).Informer().GetIndexer().Add(&appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "default", UID: "db"},

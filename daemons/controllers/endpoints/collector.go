@@ -26,12 +26,8 @@ func CountSlices(c loop.Context, prefix, manager, of string, slices discoverylis
 		manager: manager, slices: slices,
 		count:     prometheus.NewDesc(prefix+"num_endpoint_slices", "Slices of "+of+".", nil, nil),
 		endpoints: prometheus.NewDesc(prefix+"endpoints_desired", "Endpoints of "+of+".", nil, nil),
-		desired: prometheus.NewDesc(
-			prefix+"desired_endpoint_slices",
-			"Slices of "+of+" that it would take if each were as full as it may be.",
-			nil,
-			nil,
-		),
+		desired: prometheus.NewDesc(prefix+"desired_endpoint_slices",
+			"Slices of "+of+" that it would take if each were as full as it may be.", nil, nil),
 	})
 }
 
@@ -67,17 +63,9 @@ func (c sliceCollector) Collect(to chan<- prometheus.Metric) {
 func sliceGroupKey(s *discoveryv1.EndpointSlice) string {
 	key := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName] + "/" + string(s.AddressType)
 	for _, p := range s.Ports {
-		key += "/" + ptr.Deref(
-			p.Name,
-			"",
-		) + ":" + strconv.Itoa(
-			int(ptr.Deref(p.Port, 0)),
-		) + string(
+		key += "/" + ptr.Deref(p.Name, "") + ":" + strconv.Itoa(int(ptr.Deref(p.Port, 0))) + string(
 			ptr.Deref(p.Protocol, ""),
-		) + ptr.Deref(
-			p.AppProtocol,
-			"",
-		)
+		) + ptr.Deref(p.AppProtocol, "")
 	}
 	return key
 }

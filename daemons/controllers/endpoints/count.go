@@ -26,28 +26,15 @@ func newCounts(c loop.Context, services corelisters.ServiceLister, slices discov
 	c.RegisterMetrics(trafficCollector{services})
 	return counts{
 		changes: c.Counter(sub+"changes", "Slices that were changed, by how: create, update, delete.", "operation"),
-		syncs: c.Counter(
-			sub+"syncs",
-			"How often the slices of a Service were looked at, by what came of it: success, stale, error.",
-			"result",
-		),
-		perSync: c.Histogram(
-			sub+"endpointslices_changed_per_sync",
-			"Slices that were changed when those of a Service were looked at.",
-			prometheus.DefBuckets,
-			"topology",
-			"traffic_distribution",
-		),
-		added: c.Histogram(
-			sub+"endpoints_added_per_sync",
-			"Endpoints that came when the slices of a Service were looked at.",
-			EndpointBuckets,
-		),
-		removed: c.Histogram(
-			sub+"endpoints_removed_per_sync",
-			"Endpoints that went when the slices of a Service were looked at.",
-			EndpointBuckets,
-		),
+		syncs: c.Counter(sub+"syncs",
+			"How often the slices of a Service were looked at, by what came of it: success, stale, error.", "result"),
+		perSync: c.Histogram(sub+"endpointslices_changed_per_sync",
+			"Slices that were changed when those of a Service were looked at.", prometheus.DefBuckets, "topology",
+			"traffic_distribution"),
+		added: c.Histogram(sub+"endpoints_added_per_sync",
+			"Endpoints that came when the slices of a Service were looked at.", EndpointBuckets),
+		removed: c.Histogram(sub+"endpoints_removed_per_sync",
+			"Endpoints that went when the slices of a Service were looked at.", EndpointBuckets),
 	}
 }
 
@@ -80,12 +67,8 @@ func (c *counts) observeWrites(service *corev1.Service, did Planned, err error) 
 // trafficCollector collects how many Services have each traffic distribution, at each scrape.
 type trafficCollector struct{ services corelisters.ServiceLister }
 
-var countOfTraffic = prometheus.NewDesc(
-	"endpoint_slice_controller_services_count_by_traffic_distribution",
-	"Services with a traffic distribution.",
-	[]string{"traffic_distribution"},
-	nil,
-)
+var countOfTraffic = prometheus.NewDesc("endpoint_slice_controller_services_count_by_traffic_distribution",
+	"Services with a traffic distribution.", []string{"traffic_distribution"}, nil)
 
 // Describe implements prometheus.Collector.
 func (trafficCollector) Describe(to chan<- *prometheus.Desc) { to <- countOfTraffic }

@@ -21,13 +21,8 @@ import (
 )
 
 func TestSlicesAndTheirChangesAreCounted(t *testing.T) {
-	services, slices := cache.NewIndexer(
-		cache.MetaNamespaceKeyFunc,
-		nil,
-	), cache.NewIndexer(
-		cache.MetaNamespaceKeyFunc,
-		nil,
-	)
+	services, slices := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		nil)
 	near := corev1.ServiceTrafficDistributionPreferSameZone
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"},
@@ -51,11 +46,8 @@ func TestSlicesAndTheirChangesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()
-	c := newCounts(
-		loop.Context{Metrics: registry},
-		corelisters.NewServiceLister(services),
-		discoverylisters.NewEndpointSliceLister(slices),
-	)
+	c := newCounts(loop.Context{Metrics: registry}, corelisters.NewServiceLister(services),
+		discoverylisters.NewEndpointSliceLister(slices))
 	c.observeWrites(
 		service,
 		Planned{
@@ -68,16 +60,10 @@ func TestSlicesAndTheirChangesAreCounted(t *testing.T) {
 		},
 		nil,
 	)
-	c.observeWrites(
-		service,
-		Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
-		apierrors.NewConflict(schema.GroupResource{}, "ours", nil),
-	)
-	c.observeWrites(
-		service,
-		Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
-		errors.New("the API is away"),
-	)
+	c.observeWrites(service, Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
+		apierrors.NewConflict(schema.GroupResource{}, "ours", nil))
+	c.observeWrites(service, Planned{Changes: Changes{Update: []*discoveryv1.EndpointSlice{ours}}, Added: 1},
+		errors.New("the API is away"))
 	const want = `
 # HELP endpoint_slice_controller_changes Slices that were changed, by how: create, update, delete.
 # TYPE endpoint_slice_controller_changes counter
@@ -135,10 +121,8 @@ func TestAddedAndRemovedEndpointsAreCounted(t *testing.T) {
 			AddressType: discoveryv1.AddressTypeIPv4,
 		}
 		for _, uid := range uids {
-			s.Endpoints = append(
-				s.Endpoints,
-				discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{UID: types.UID(uid)}},
-			)
+			s.Endpoints = append(s.Endpoints,
+				discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{UID: types.UID(uid)}})
 		}
 		return s
 	}

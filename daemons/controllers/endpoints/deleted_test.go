@@ -45,10 +45,7 @@ func TestEndpointsAreDeletedOnlyIfTheServerConfirmsTheirServiceIsGone(t *testing
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer server.Close()
-			services, all := cache.NewIndexer(
-				cache.MetaNamespaceKeyFunc,
-				nil,
-			), cache.NewIndexer(
+			services, all := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(
 				cache.MetaNamespaceKeyFunc,
 				nil,
 			)

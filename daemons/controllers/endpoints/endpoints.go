@@ -31,11 +31,7 @@ type controller struct {
 
 // New returns the controller that manages the Endpoints of every Service with a selector.
 func New(c loop.Context) loop.Controller {
-	services, pods, endpoints := informers.Services(
-		c.Informers,
-	), informers.Pods(
-		c.Informers,
-	), informers.Endpoints(
+	services, pods, endpoints := informers.Services(c.Informers), informers.Pods(c.Informers), informers.Endpoints(
 		c.Informers,
 	)
 	e := &controller{Context: c, services: services.Lister(), pods: pods.Lister(), endpoints: endpoints.Lister()}
@@ -96,11 +92,8 @@ func (c *controller) sync(ctx context.Context, key string) error {
 			return nil // already deleted, or managed by another controller
 		}
 		// Ask the API server before deleting: a Service that the cache does not show yet may already have clients.
-		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.IsAbsent(
-			err,
-			"services",
-			name,
-		) {
+		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.IsAbsent(err,
+			"services", name) {
 			return err
 		}
 		if err := client.Delete(ctx, name, loop.IfUnchanged(there)); err != nil && !apierrors.IsNotFound(err) {

@@ -56,10 +56,8 @@ func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discove
 	rest := slices.Collect(maps.Values(left))
 	slices.SortFunc(rest, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
 	// Fill the fullest slices first: few slices change, and few are half empty.
-	slices.SortStableFunc(
-		mine,
-		func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(len(b.Endpoints), len(a.Endpoints)) },
-	)
+	slices.SortStableFunc(mine,
+		func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(len(b.Endpoints), len(a.Endpoints)) })
 	for _, slice := range mine {
 		n := min(sliceSize-len(slice.Endpoints), len(rest))
 		slice.Endpoints = append(slice.Endpoints, rest[:n]...)

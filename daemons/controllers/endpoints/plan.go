@@ -48,10 +48,8 @@ func Plan(
 		for _, g := range groupByPorts(service, pods, family, topology.Zone) {
 			filled = append(filled, packing.Fill(g, usable)...)
 		}
-		now := slices.DeleteFunc(
-			slices.Clone(usable),
-			func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != kind },
-		)
+		now := slices.DeleteFunc(slices.Clone(usable),
+			func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != kind })
 		p.setHints(service, kind, filled, now, topology)
 		kept = append(kept, filled...)
 	}
@@ -77,12 +75,8 @@ func groupByPorts(
 		ports := slicePorts(service, pod)
 		at := slices.IndexFunc(all, func(g Group) bool { return apiequality.Semantic.DeepEqual(g.Ports, ports) })
 		if at < 0 {
-			at, all = len(
-				all,
-			), append(
-				all,
-				Group{discoveryv1.AddressType(family), ports, map[string]discoveryv1.Endpoint{}},
-			)
+			at, all = len(all), append(all,
+				Group{discoveryv1.AddressType(family), ports, map[string]discoveryv1.Endpoint{}})
 		}
 		all[at].Endpoints[string(pod.UID)] = newEndpoint(service, pod, address, zone)
 	}
@@ -143,10 +137,8 @@ func newEndpoint(service *corev1.Service, pod *corev1.Pod, address string,
 func slicePorts(service *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	var out []discoveryv1.EndpointPort
 	for _, p := range servicePorts(service, pod) {
-		out = append(
-			out,
-			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol},
-		)
+		out = append(out,
+			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol})
 	}
 	return out
 }

@@ -64,16 +64,8 @@ func TestSlicesFollowTheirPods(t *testing.T) {
 	}
 	var got []string
 	for _, e := range slice.Endpoints {
-		got = append(
-			got,
-			fmt.Sprintf(
-				"%s ready=%v serving=%v terminating=%v",
-				e.TargetRef.Name,
-				*e.Conditions.Ready,
-				*e.Conditions.Serving,
-				*e.Conditions.Terminating,
-			),
-		)
+		got = append(got, fmt.Sprintf("%s ready=%v serving=%v terminating=%v", e.TargetRef.Name, *e.Conditions.Ready,
+			*e.Conditions.Serving, *e.Conditions.Terminating))
 	}
 	want := "[web-1 ready=true serving=true terminating=false web-2 ready=false serving=false terminating=false " +
 		"web-3 ready=false serving=true terminating=true]"
@@ -161,11 +153,7 @@ func TestPlansConverge(t *testing.T) {
 			if len(seen) != len(pods) {
 				t.Fatalf("%d endpoints of %d pods", len(seen), len(pods))
 			}
-			if again := Plan(service(), pods, slices, emptyTopology); len(
-				again.Create,
-			)+len(
-				again.Update,
-			)+len(
+			if again := Plan(service(), pods, slices, emptyTopology); len(again.Create)+len(again.Update)+len(
 				again.Delete,
 			) > 0 {
 				t.Fatalf("a second plan changes: %d, %d, %v", len(again.Create), len(again.Update), again.Delete)

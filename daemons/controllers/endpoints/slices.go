@@ -155,15 +155,8 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 	s.counts.observeWrites(service, plan, err)
 	if err != nil {
 		if !apierrors.IsConflict(err) {
-			s.Events.Eventf(
-				service,
-				corev1.EventTypeWarning,
-				"FailedToUpdateEndpointSlices",
-				"Error updating Endpoint Slices for Service %s/%s: %v",
-				namespace,
-				name,
-				err,
-			)
+			s.Events.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+				"Error updating Endpoint Slices for Service %s/%s: %v", namespace, name, err)
 		}
 		return err
 	}

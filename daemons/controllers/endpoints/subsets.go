@@ -63,10 +63,8 @@ func servicePorts(service *corev1.Service, pod *corev1.Pod) []corev1.EndpointPor
 	var out []corev1.EndpointPort
 	for _, p := range service.Spec.Ports {
 		if number, ok := targetPort(p, pod); ok {
-			out = append(
-				out,
-				corev1.EndpointPort{Name: p.Name, Port: number, Protocol: p.Protocol, AppProtocol: p.AppProtocol},
-			)
+			out = append(out,
+				corev1.EndpointPort{Name: p.Name, Port: number, Protocol: p.Protocol, AppProtocol: p.AppProtocol})
 		}
 	}
 	return out

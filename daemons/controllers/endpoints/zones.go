@@ -90,12 +90,8 @@ func zoneShares(power map[string]int64, endpoints int) (zones map[string]float64
 		zones[zone] = max(part, minimum)
 	}
 	if least > endpoints {
-		return nil, fmt.Sprintf(
-			"Unable to allocate minimum required endpoints to each zone without exceeding overload threshold (%d "+
-				"endpoints, %d zones)",
-			endpoints,
-			len(power),
-		)
+		return nil, fmt.Sprintf("Unable to allocate minimum required endpoints to each zone without exceeding "+
+			"overload threshold (%d endpoints, %d zones)", endpoints, len(power))
 	}
 	return zones, ""
 }

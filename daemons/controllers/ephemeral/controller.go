@@ -30,14 +30,10 @@ type controller struct {
 func New(c loop.Context) loop.Controller {
 	pods, claims := informers.Pods(c.Informers), informers.PersistentVolumeClaims(c.Informers)
 	e := &controller{Context: c, pods: pods.Lister(), claims: claims.Lister()}
-	e.created = c.Counter(
-		"ephemeral_volume_controller_create_total",
-		"Claims for ephemeral volumes that were to be created.",
-	)
-	e.failed = c.Counter(
-		"ephemeral_volume_controller_create_failures_total",
-		"Failures to create claims for ephemeral volumes.",
-	)
+	e.created = c.Counter("ephemeral_volume_controller_create_total",
+		"Claims for ephemeral volumes that were to be created.")
+	e.failed = c.Counter("ephemeral_volume_controller_create_failures_total",
+		"Failures to create claims for ephemeral volumes.")
 	e.created.WithLabelValues()
 	e.failed.WithLabelValues()
 	e.Loop = loop.Loop{
@@ -102,14 +98,8 @@ func (e *controller) sync(ctx context.Context, key string) error {
 	}
 	for _, want := range Claims(pod) {
 		if err := e.ensureClaim(ctx, pod, want); err != nil {
-			e.Events.Eventf(
-				pod,
-				corev1.EventTypeWarning,
-				"FailedBinding",
-				"ephemeral volume %s: %v",
-				volumeOf(pod, want),
-				err,
-			)
+			e.Events.Eventf(pod, corev1.EventTypeWarning, "FailedBinding", "ephemeral volume %s: %v",
+				volumeOf(pod, want), err)
 			return err
 		}
 	}
@@ -127,13 +117,8 @@ func (e *controller) ensureClaim(ctx context.Context, pod *corev1.Pod, want *cor
 	have, err := e.claims.PersistentVolumeClaims(want.Namespace).Get(want.Name)
 	if err == nil {
 		if !metav1.IsControlledBy(have, pod) {
-			return fmt.Errorf(
-				"PVC %s/%s was not created for pod %s/%s (pod is not owner)",
-				have.Namespace,
-				have.Name,
-				pod.Namespace,
-				pod.Name,
-			)
+			return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", have.Namespace, have.Name,
+				pod.Namespace, pod.Name)
 		}
 		return nil
 	} else if !apierrors.IsNotFound(err) {

@@ -154,11 +154,8 @@ func (g *controller) deleteObject(ctx context.Context, o object, policy metav1.D
 	return g.withConflictRetry(ctx, o, func(now object) error {
 		if !slices.EqualFunc(now.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner) ||
 			!slices.Equal(now.GetFinalizers(), o.GetFinalizers()) {
-			return apierrors.NewConflict(
-				o.resource.GroupResource(),
-				o.GetName(),
-				errors.New("its owners or finalizers changed meanwhile"),
-			)
+			return apierrors.NewConflict(o.resource.GroupResource(), o.GetName(),
+				errors.New("its owners or finalizers changed meanwhile"))
 		}
 		uid, version := o.GetUID(), now.GetResourceVersion()
 		err := g.clientFor(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy,
@@ -172,10 +169,8 @@ func (g *controller) deleteObject(ctx context.Context, o object, policy metav1.D
 
 func (g *controller) removeOwners(ctx context.Context, o object, gone []types.UID) error {
 	return g.patch(ctx, o, func(now object) map[string]any {
-		kept := slices.DeleteFunc(
-			slices.Clone(now.GetOwnerReferences()),
-			func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) },
-		)
+		kept := slices.DeleteFunc(slices.Clone(now.GetOwnerReferences()),
+			func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) })
 		if len(kept) == len(now.GetOwnerReferences()) {
 			return nil
 		}

@@ -34,12 +34,8 @@ func TestFinalizersStayUntilEveryKindIsListed(t *testing.T) {
 			resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 			// An informer that is not started has not listed anything.
 			g.watched[resource] = &watchedKind{
-				isListed: cache.NewSharedIndexInformer(
-					&cache.ListWatch{},
-					&metav1.PartialObjectMetadata{},
-					0,
-					nil,
-				).HasSynced,
+				isListed: cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0,
+					nil).HasSynced,
 			}
 			owner := object{
 				&served{resource, "Pod"},

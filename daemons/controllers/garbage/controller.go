@@ -74,10 +74,8 @@ func New(c loop.Context) loop.Controller {
 		unknownOwners: map[schema.GroupKind]map[types.UID]bool{},
 		discoverNow:   make(chan struct{}, 1),
 	}
-	g.failures = c.Counter(
-		"garbagecollector_controller_resources_sync_error_total",
-		"Looks at the kinds that there are that failed.",
-	)
+	g.failures = c.Counter("garbagecollector_controller_resources_sync_error_total",
+		"Looks at the kinds that there are that failed.")
 	g.Loop = loop.Loop{Name: "garbage", QueueMetricName: "garbage_collector_attempt_to_delete", Context: c,
 		Workers: workers,
 		Sync:    func(ctx context.Context, uid string) error { return g.sync(ctx, types.UID(uid)) }}

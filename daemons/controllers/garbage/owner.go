@@ -71,12 +71,8 @@ func (g *controller) lookUpOwner(ctx context.Context, o object, ref metav1.Owner
 	live, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !isObjectNotFound(err):
-		return ownerLiving, fmt.Errorf(
-			"look for owner %s %s: its kind is not served at present: %w",
-			ref.Kind,
-			ref.Name,
-			err,
-		)
+		return ownerLiving, fmt.Errorf("look for owner %s %s: its kind is not served at present: %w", ref.Kind,
+			ref.Name, err)
 	case err != nil && !apierrors.IsNotFound(err):
 		return ownerLiving, fmt.Errorf("look for owner %s %s: %w", ref.Kind, ref.Name, err)
 	case err != nil, live.UID != ref.UID:

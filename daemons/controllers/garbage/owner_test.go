@@ -101,11 +101,8 @@ func TestOwnersAreGoneOnlyIfTheAnswerIsAboutThem(t *testing.T) {
 				Resource: "widgets",
 			}, true
 			owned := object{&served{}, &minimalMetadata{namespace: "default", name: "p", uid: "1"}}
-			got, err := g.lookUpOwner(
-				t.Context(),
-				owned,
-				metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "2"},
-			)
+			got, err := g.lookUpOwner(t.Context(), owned,
+				metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "w", UID: "2"})
 			if got != c.want || (err != nil) != c.err {
 				t.Errorf("it is %d, %v", got, err)
 			}

@@ -53,9 +53,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewDecoder(r.Body).Decode(&o)
 		if p := o.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID != is.UID ||
 			*p.ResourceVersion != is.ResourceVersion {
-			answer(
-				apierrors.NewConflict(configMaps.GroupResource(), name, fmt.Errorf("the precondition does not match")),
-			)
+			answer(apierrors.NewConflict(configMaps.GroupResource(), name,
+				fmt.Errorf("the precondition does not match")))
 			return
 		}
 		delete(s.objects, name)

@@ -181,9 +181,8 @@ func (a *account) requestToken(ctx context.Context) (string, error) {
 func (a *account) tokenError(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return apierrors.NewUnauthorized(
-			fmt.Sprintf("get a token of service account %s/%s: %v", metav1.NamespaceSystem, a.name, err),
-		)
+		return apierrors.NewUnauthorized(fmt.Sprintf("get a token of service account %s/%s: %v", metav1.NamespaceSystem,
+			a.name, err))
 	}
 	return fmt.Errorf("get a token of service account %s/%s: %w", metav1.NamespaceSystem, a.name, err)
 }

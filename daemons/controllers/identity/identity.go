@@ -47,10 +47,8 @@ func New(c loop.Context, anonymous *rest.Config) (*Identities, error) {
 // ContextFor returns a context for a controller that acts as the service account.
 func (i *Identities) ContextFor(name string) (loop.Context, error) {
 	c, cfg := i.context, rest.CopyConfig(i.rest)
-	cfg.UserAgent = strings.Join(
-		[]string{i.rest.UserAgent, UserName(name)},
-		"/",
-	) // field managers are named by the text before the first slash
+	cfg.UserAgent = strings.Join([]string{i.rest.UserAgent, UserName(name)},
+		"/") // field managers are named by the text before the first slash
 	cfg.Transport = &bearer{
 		account: &account{name: name, accounts: i.accounts, now: c.Now, after: c.After,
 			requestSlot: make(chan struct{}, 1)},

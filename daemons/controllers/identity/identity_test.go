@@ -197,11 +197,8 @@ func (s *server) awaitTimer() {
 // A controller that gets a 404 assumes that its object is gone, so errors about the token must not look like that.
 func TestTokenErrorsDoNotLookLikeAnswersToTheRequest(t *testing.T) {
 	s := newServer(t)
-	s.tokenRequestError = apierrors.NewForbidden(
-		schema.GroupResource{Resource: "serviceaccounts"},
-		"x-controller",
-		errors.New("no"),
-	)
+	s.tokenRequestError = apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "x-controller",
+		errors.New("no"))
 	if _, err := s.send(t.Context(), "a"); !apierrors.IsUnauthorized(err) ||
 		!strings.Contains(err.Error(), "kube-system/x-controller") {
 		t.Errorf("a refusal: %v", err)

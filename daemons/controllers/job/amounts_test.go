@@ -58,12 +58,8 @@ func TestDecisionsAreBoundedForAnySpec(t *testing.T) {
 			var d Decision
 			allocations := testing.AllocsPerRun(1, func() { d = Decide(job.DeepCopy(), nil, now) })
 			if len(d.Create) != c.creates || allocations > 500 {
-				t.Errorf(
-					"%d pods to create with %.0f allocations, want %d pods and at most 500 allocations",
-					len(d.Create),
-					allocations,
-					c.creates,
-				)
+				t.Errorf("%d pods to create with %.0f allocations, want %d pods and at most 500 allocations",
+					len(d.Create), allocations, c.creates)
 			}
 		})
 	}
@@ -90,13 +86,8 @@ func TestPodsAreStoppedInBatches(t *testing.T) {
 	d := Decide(job, pods, time.Unix(1000, 0))
 	s := job.Status
 	if len(d.Delete) != loop.Burst || s.Active != 10 || *s.Ready != 10 || *s.Terminating != loop.Burst {
-		t.Errorf(
-			"%d pods to delete; status: active %d, ready %d, terminating %d",
-			len(d.Delete),
-			s.Active,
-			*s.Ready,
-			*s.Terminating,
-		)
+		t.Errorf("%d pods to delete; status: active %d, ready %d, terminating %d", len(d.Delete), s.Active, *s.Ready,
+			*s.Terminating)
 	}
 }
 
@@ -135,13 +126,8 @@ func TestUncountedPodsInTheStatusAreLimited(t *testing.T) {
 			}
 			s := w.job.Status
 			if !IsFinished(w.job) || s.Succeeded+s.Failed != n {
-				t.Errorf(
-					"finished %t with %d succeeded and %d failed pods, want %d",
-					IsFinished(w.job),
-					s.Succeeded,
-					s.Failed,
-					n,
-				)
+				t.Errorf("finished %t with %d succeeded and %d failed pods, want %d", IsFinished(w.job), s.Succeeded,
+					s.Failed, n)
 			}
 		})
 	}
@@ -247,16 +233,8 @@ func TestIntervalsAreSets(t *testing.T) {
 			}
 		}
 		if both.count() != len(want) || x.overlap(y) != common {
-			t.Fatalf(
-				"%s has %d members, want %d; %s and %s share %d, want %d",
-				both,
-				both.count(),
-				len(want),
-				x,
-				y,
-				x.overlap(y),
-				common,
-			)
+			t.Fatalf("%s has %d members, want %d; %s and %s share %d, want %d", both, both.count(), len(want), x, y,
+				x.overlap(y), common)
 		}
 		n := rapid.IntRange(0, limit).Draw(t, "n")
 		var free []int

@@ -122,11 +122,8 @@ func (j *controller) releaseOrphan(ctx context.Context, key string) error {
 	} else if err != nil {
 		return fmt.Errorf("look at pod %s: %w", key, err)
 	}
-	return j.removeFinalizers(
-		ctx,
-		[]*corev1.Pod{pod},
-		func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil },
-	)
+	return j.removeFinalizers(ctx, []*corev1.Pod{pod},
+		func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil })
 }
 
 func (j *controller) sync(ctx context.Context, key string) error {
@@ -318,10 +315,8 @@ func (j *controller) removeFinalizers(ctx context.Context, pods []*corev1.Pod, w
 
 // untrack removes the tracking finalizer from a pod and returns the updated pod.
 func (j *controller) untrack(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	kept := slices.DeleteFunc(
-		slices.Clone(pod.Finalizers),
-		func(f string) bool { return f == batchv1.JobTrackingFinalizer },
-	)
+	kept := slices.DeleteFunc(slices.Clone(pod.Finalizers),
+		func(f string) bool { return f == batchv1.JobTrackingFinalizer })
 	patch, err := json.Marshal(
 		map[string]any{
 			"metadata": map[string]any{"finalizers": kept, "uid": pod.UID, "resourceVersion": pod.ResourceVersion},
@@ -386,12 +381,8 @@ func (j *controller) recordEvents(job *batchv1.Job, before *batchv1.JobStatus) {
 		switch c.Type {
 		case batchv1.JobComplete:
 			if n := job.Spec.Completions; n != nil && job.Status.Succeeded > *n {
-				j.Events.Event(
-					job,
-					corev1.EventTypeWarning,
-					"TooManySucceededPods",
-					"Too many succeeded pods running after completion count reached",
-				)
+				j.Events.Event(job, corev1.EventTypeWarning, "TooManySucceededPods",
+					"Too many succeeded pods running after completion count reached")
 			}
 			j.Events.Event(job, corev1.EventTypeNormal, "Completed", "Job completed")
 		case batchv1.JobFailed:
@@ -409,10 +400,8 @@ func IsFinished(job *batchv1.Job) bool {
 }
 
 func hasCondition(conditions []batchv1.JobCondition, kind batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(
-		conditions,
-		func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue },
-	)
+	return slices.ContainsFunc(conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
 func isTracked(pod *corev1.Pod) bool {

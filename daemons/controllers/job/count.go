@@ -166,13 +166,8 @@ func (t *countResult) markFailedIndexes(job *batchv1.Job, pods, failures []*core
 func failureAnnotations(job *batchv1.Job, failed *corev1.Pod) map[string]string {
 	counted, ignored := 0, 0
 	if failed != nil {
-		counted, ignored = annotationCount(
-			failed,
-			batchv1.JobIndexFailureCountAnnotation,
-		), annotationCount(
-			failed,
-			batchv1.JobIndexIgnoredFailureCountAnnotation,
-		)
+		counted, ignored = annotationCount(failed, batchv1.JobIndexFailureCountAnnotation), annotationCount(failed,
+			batchv1.JobIndexIgnoredFailureCountAnnotation)
 		if action, _ := policyAction(job, failed); action == batchv1.PodFailurePolicyActionIgnore {
 			ignored++
 		} else {
@@ -187,13 +182,8 @@ func failureAnnotations(job *batchv1.Job, failed *corev1.Pod) map[string]string 
 }
 
 func failureCount(pod *corev1.Pod) int {
-	return annotationCount(
-		pod,
-		batchv1.JobIndexFailureCountAnnotation,
-	) + annotationCount(
-		pod,
-		batchv1.JobIndexIgnoredFailureCountAnnotation,
-	)
+	return annotationCount(pod, batchv1.JobIndexFailureCountAnnotation) + annotationCount(pod,
+		batchv1.JobIndexIgnoredFailureCountAnnotation)
 }
 
 // annotationCount returns a count that the controller stores in a pod annotation. Clients can change it, so negative

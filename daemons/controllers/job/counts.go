@@ -21,66 +21,27 @@ type counts struct {
 func newCounts(c loop.Context) counts {
 	const sub = "job_controller_"
 	return counts{
-		duration: c.Histogram(
-			sub+"job_sync_duration_seconds",
-			"How long it took to look at a job.",
-			prometheus.ExponentialBuckets(0.004, 2, 15),
-			"completion_mode",
-			"result",
-			"action",
-		),
-		syncs: c.Counter(
-			sub+"job_syncs_total",
-			"How often jobs were looked at.",
-			"completion_mode",
-			"result",
-			"action",
-		),
-		finished: c.Counter(
-			sub+"jobs_finished_total",
-			"Jobs that have completed or failed.",
-			"completion_mode",
-			"result",
-			"reason",
-		),
-		pods: c.Counter(
-			sub+"job_pods_finished_total",
-			"Pods of jobs that have finished and are counted.",
-			"completion_mode",
-			"result",
-		),
-		finalizers: c.Counter(
-			sub+"terminated_pods_tracking_finalizer_total",
-			"Finished pods that have, or no longer have, the finalizer batch.kubernetes.io/job-tracking.",
-			"event",
-		),
-		creations: c.Counter(
-			sub+"job_pods_creation_total",
-			"Pods of jobs that were to be created.",
-			"reason",
-			"status",
-		),
-		external: c.Counter(
-			sub+"jobs_by_external_controller_total",
-			"Jobs that another controller runs.",
-			"controller_name",
-		),
-		handled: c.Counter(
-			sub+"pod_failures_handled_by_failure_policy_total",
-			"Failed pods that a rule of their job's podFailurePolicy meant, by the rule's action.",
-			"action",
-		),
-		indexes: c.Counter(
-			sub+"job_finished_indexes_total",
-			"Indexes of jobs that have succeeded or failed for good, by whose back-off limit counts.",
-			"status",
-			"backoffLimit",
-		),
-		expired: c.Histogram(
-			"ttl_after_finished_controller_job_deletion_duration_seconds",
-			"How long after its time to live a finished job was deleted.",
-			prometheus.ExponentialBuckets(0.1, 2, 14),
-		),
+		duration: c.Histogram(sub+"job_sync_duration_seconds", "How long it took to look at a job.",
+			prometheus.ExponentialBuckets(0.004, 2, 15), "completion_mode", "result", "action"),
+		syncs: c.Counter(sub+"job_syncs_total", "How often jobs were looked at.", "completion_mode", "result",
+			"action"),
+		finished: c.Counter(sub+"jobs_finished_total", "Jobs that have completed or failed.", "completion_mode",
+			"result", "reason"),
+		pods: c.Counter(sub+"job_pods_finished_total", "Pods of jobs that have finished and are counted.",
+			"completion_mode", "result"),
+		finalizers: c.Counter(sub+"terminated_pods_tracking_finalizer_total",
+			"Finished pods that have, or no longer have, the finalizer batch.kubernetes.io/job-tracking.", "event"),
+		creations: c.Counter(sub+"job_pods_creation_total", "Pods of jobs that were to be created.", "reason",
+			"status"),
+		external: c.Counter(sub+"jobs_by_external_controller_total", "Jobs that another controller runs.",
+			"controller_name"),
+		handled: c.Counter(sub+"pod_failures_handled_by_failure_policy_total",
+			"Failed pods that a rule of their job's podFailurePolicy meant, by the rule's action.", "action"),
+		indexes: c.Counter(sub+"job_finished_indexes_total",
+			"Indexes of jobs that have succeeded or failed for good, by whose back-off limit counts.", "status",
+			"backoffLimit"),
+		expired: c.Histogram("ttl_after_finished_controller_job_deletion_duration_seconds",
+			"How long after its time to live a finished job was deleted.", prometheus.ExponentialBuckets(0.1, 2, 14)),
 	}
 }
 

@@ -89,15 +89,8 @@ func TestJobMetrics(t *testing.T) {
 			if m.Histogram != nil {
 				n = float64(m.Histogram.GetSampleCount())
 			}
-			got = append(
-				got,
-				fmt.Sprintf(
-					"%s %s %v",
-					strings.TrimPrefix(f.GetName(), "job_controller_"),
-					strings.Join(labels, " "),
-					n,
-				),
-			)
+			got = append(got, fmt.Sprintf("%s %s %v", strings.TrimPrefix(f.GetName(), "job_controller_"),
+				strings.Join(labels, " "), n))
 		}
 	}
 	want := []string{

@@ -167,10 +167,8 @@ func endCondition(job *batchv1.Job, seen *podSummary, t countResult, late bool) 
 	case late:
 		return fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	case spec.MaxFailedIndexes != nil && lost > int(*spec.MaxFailedIndexes):
-		return fail(
-			batchv1.JobReasonMaxFailedIndexesExceeded,
-			"Job has exceeded the specified maximal number of failed indexes",
-		)
+		return fail(batchv1.JobReasonMaxFailedIndexesExceeded,
+			"Job has exceeded the specified maximal number of failed indexes")
 	case lost > 0 && lost+int(s.Succeeded) >= int(*spec.Completions):
 		return fail(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 	}

@@ -23,13 +23,8 @@ func TestIndexedPodsHaveTheirIndex(t *testing.T) {
 	if pod.GenerateName != "j-12-" || pod.Spec.Hostname != "j-12" ||
 		pod.Labels["batch.kubernetes.io/job-completion-index"] != "12" ||
 		pod.Annotations["batch.kubernetes.io/job-completion-index"] != "12" {
-		t.Errorf(
-			"it is %s, host %s, with labels %v and annotations %v",
-			pod.GenerateName,
-			pod.Spec.Hostname,
-			pod.Labels,
-			pod.Annotations,
-		)
+		t.Errorf("it is %s, host %s, with labels %v and annotations %v", pod.GenerateName, pod.Spec.Hostname,
+			pod.Labels, pod.Annotations)
 	}
 	for _, c := range []corev1.Container{pod.Spec.InitContainers[0], pod.Spec.Containers[0]} {
 		if len(c.Env) != 1 || c.Env[0].Name != "JOB_COMPLETION_INDEX" ||

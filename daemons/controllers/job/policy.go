@@ -22,29 +22,15 @@ func policyAction(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAc
 		if rule.OnExitCodes != nil {
 			if name, code, ok := matchingExit(pod, rule.OnExitCodes); ok {
 				return rule.Action, fmt.Sprintf(
-					"Container %s for pod %s/%s failed with exit code %d matching %s rule at index %d",
-					name,
-					pod.Namespace,
-					pod.Name,
-					code,
-					rule.Action,
-					i,
-				)
+					"Container %s for pod %s/%s failed with exit code %d matching %s rule at index %d", name,
+					pod.Namespace, pod.Name, code, rule.Action, i)
 			}
 		}
 		for _, wanted := range rule.OnPodConditions {
-			if slices.ContainsFunc(
-				pod.Status.Conditions,
-				func(c corev1.PodCondition) bool { return c.Type == wanted.Type && c.Status == wanted.Status },
-			) {
-				return rule.Action, fmt.Sprintf(
-					"Pod %s/%s has condition %s matching %s rule at index %d",
-					pod.Namespace,
-					pod.Name,
-					wanted.Type,
-					rule.Action,
-					i,
-				)
+			if slices.ContainsFunc(pod.Status.Conditions,
+				func(c corev1.PodCondition) bool { return c.Type == wanted.Type && c.Status == wanted.Status }) {
+				return rule.Action, fmt.Sprintf("Pod %s/%s has condition %s matching %s rule at index %d",
+					pod.Namespace, pod.Name, wanted.Type, rule.Action, i)
 			}
 		}
 	}

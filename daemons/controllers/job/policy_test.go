@@ -190,8 +190,7 @@ func TestJobEndConditions(t *testing.T) {
 		"resumed": {do: func(w *testCluster) {
 			w.job.Spec.Suspend = ptr.To(true)
 			w.syncUntilStable()
-			w.job.Spec.Suspend = ptr.To(
-				false)
+			w.job.Spec.Suspend = ptr.To(false)
 		}, running: 3},
 		"workers that end well when suspended": {change: func(s *batchv1.JobSpec) { s.Completions = nil },
 			do:   func(w *testCluster) { w.job.Spec.Suspend = ptr.To(true); w.endPods(-1, 0) },
@@ -215,25 +214,13 @@ func TestJobEndConditions(t *testing.T) {
 			}
 			if w.conditionText() != c.says || s.Failed != c.failed || s.Succeeded != c.succeeded || lost != c.lost ||
 				w.running() != c.running {
-				t.Errorf(
-					"says %q, failed %d, succeeded %d, lost %q, %d run; want %q, %d, %d, %q, %d",
-					w.conditionText(),
-					s.Failed,
-					s.Succeeded,
-					lost,
-					w.running(),
-					c.says,
-					c.failed,
-					c.succeeded,
-					c.lost,
-					c.running,
-				)
+				t.Errorf("says %q, failed %d, succeeded %d, lost %q, %d run; want %q, %d, %d, %q, %d",
+					w.conditionText(), s.Failed, s.Succeeded, lost, w.running(), c.says, c.failed, c.succeeded, c.lost,
+					c.running)
 			}
 			if c.message != "" &&
-				!slices.ContainsFunc(
-					s.Conditions,
-					func(got batchv1.JobCondition) bool { return got.Message == c.message },
-				) {
+				!slices.ContainsFunc(s.Conditions,
+					func(got batchv1.JobCondition) bool { return got.Message == c.message }) {
 				t.Errorf("conditions %+v, want the message %q", s.Conditions, c.message)
 			}
 			if IsFinished(w.job) && slices.ContainsFunc(w.pods, isTracked) {
@@ -258,14 +245,8 @@ func TestReplacementsRecordTheFailuresOfTheirIndex(t *testing.T) {
 		w.endPods(1, code)
 		w.syncUntilStable()
 		last := w.pods[len(w.pods)-1]
-		got = append(
-			got,
-			fmt.Sprint(
-				last.Annotations["batch.kubernetes.io/job-index-failure-count"],
-				"/",
-				last.Annotations["batch.kubernetes.io/job-index-ignored-failure-count"],
-			),
-		)
+		got = append(got, fmt.Sprint(last.Annotations["batch.kubernetes.io/job-index-failure-count"], "/",
+			last.Annotations["batch.kubernetes.io/job-index-ignored-failure-count"]))
 	}
 	if text := strings.Join(got, " "); text != "1/ 1/1 2/1 2/2" {
 		t.Errorf("counted and ignored failures: %s", text)
@@ -318,13 +299,9 @@ func TestDeletedPodsCountAsFailedIfTheyAreReplacedAtOnce(t *testing.T) {
 	for policy, want := range map[batchv1.PodReplacementPolicy]string{
 		batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
 		w := newTestCluster(false, func(s *batchv1.JobSpec) {
-			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](
+			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](1), ptr.To[int32](
 				1,
-			), ptr.To[int32](
-				1,
-			), ptr.To[int32](
-				0,
-			), &policy
+			), ptr.To[int32](0), &policy
 		})
 		w.syncUntilStable()
 		w.pods[0].Spec.NodeName = "node"

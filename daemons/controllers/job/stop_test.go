@@ -42,9 +42,7 @@ func TestPodsStoppedByTheControllerAreNotCounted(t *testing.T) {
 			job := &batchv1.Job{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"},
 				Spec: batchv1.JobSpec{
-					Completions: ptr.To[int32](
-						3,
-					), Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](0),
+					Completions: ptr.To[int32](3), Parallelism: ptr.To[int32](3), BackoffLimit: ptr.To[int32](0),
 					Selector: &metav1.LabelSelector{MatchLabels: labels}},
 			}
 			c.change(job)
@@ -121,9 +119,7 @@ func TestExcessPodsAreReported(t *testing.T) {
 func TestPodsDeliveredDuringASyncAreNotCreatedTwice(t *testing.T) {
 	labels := map[string]string{"job": "j"}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}, Spec: batchv1.JobSpec{
-		Completions: ptr.To[int32](
-			1,
-		), Parallelism: ptr.To[int32](1), BackoffLimit: ptr.To[int32](0),
+		Completions: ptr.To[int32](1), Parallelism: ptr.To[int32](1), BackoffLimit: ptr.To[int32](0),
 		Selector: &metav1.LabelSelector{MatchLabels: labels}}}
 	// Before the controller adopts this pod, it reads the job from the API, which takes a while.
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "orphan", UID: "o", Labels: labels}}

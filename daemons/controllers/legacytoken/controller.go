@@ -39,11 +39,7 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	secrets, accounts, pods := informers.Secrets(
-		c.Informers,
-	), informers.ServiceAccounts(
-		c.Informers,
-	), informers.Pods(
+	secrets, accounts, pods := informers.Secrets(c.Informers), informers.ServiceAccounts(c.Informers), informers.Pods(
 		c.Informers,
 	)
 	l := &controller{Context: c, secrets: secrets.Lister(), accounts: accounts.Lister(), pods: pods.Lister()}

@@ -244,10 +244,8 @@ func canShare(a, b *holder, across bool) bool {
 		return false
 	}
 	for _, p := range a.ports {
-		if slices.ContainsFunc(
-			b.ports,
-			func(o corev1.ServicePort) bool { return o.Port == p.Port && o.Protocol == p.Protocol },
-		) {
+		if slices.ContainsFunc(b.ports,
+			func(o corev1.ServicePort) bool { return o.Port == p.Port && o.Protocol == p.Protocol }) {
 			return false
 		}
 	}

@@ -72,8 +72,7 @@ func decide(s *corev1.Service, pools []config.Pool, b *addressBook) (d decision)
 		b.localAddressCount(s, gets)+n > loadbalancer.MaxLocal {
 		d.problem, d.addresses, d.isWaiting = fmt.Sprintf(
 			"%d addresses are of services with externalTrafficPolicy Local, and no more are announced",
-			loadbalancer.MaxLocal,
-		), keeps, true
+			loadbalancer.MaxLocal), keeps, true
 	}
 	if problem != "" || d.problem != "" && policy == corev1.IPFamilyPolicyRequireDualStack {
 		d.addresses = keeps // either both families or no new address; existing ones stay
@@ -101,11 +100,8 @@ func requestedAddresses(s *corev1.Service) (asked map[bool]netip.Addr, problem s
 				return nil, fmt.Sprintf("%s asks for %s, and the service is not of %s", from.name, a, family)
 			}
 			if other, twice := asked[a.Is4()]; twice && other != a {
-				return nil, fmt.Sprintf(
-					"both %s and %s are asked for; a service has one address of each family",
-					other,
-					a,
-				)
+				return nil, fmt.Sprintf("both %s and %s are asked for; a service has one address of each family", other,
+					a)
 			}
 			asked[a.Is4()] = a
 		}
@@ -200,12 +196,8 @@ func (c addressChoice) refusalReason(a netip.Addr, hasIt bool, name string) stri
 	across := allowsCrossNamespace(p)
 	if other := c.book.conflictingService(c.s, a, hasIt, across); other != "" {
 		if !across && c.book.conflictingService(c.s, a, hasIt, true) == "" {
-			return fmt.Sprintf(
-				"%s is in use by service %s, and pool %q lets services of one namespace alone share an address",
-				a,
-				other,
-				p.Name,
-			)
+			return fmt.Sprintf("%s is in use by service %s, and pool %q lets services of one namespace "+
+				"alone share an address", a, other, p.Name)
 		}
 		return fmt.Sprintf("%s is in use by service %s", a, other)
 	}

@@ -238,23 +238,10 @@ func (n *controller) reportUnreadablePools(m *corev1.ConfigMap, reason, why stri
 		used = "services keep the addresses that they have, and get no others"
 	}
 	if n.hasPools || reason != "PoolsMissing" || n.book.hasAddresses() {
-		n.Log.Error(
-			"the pools of addresses cannot be read",
-			"configMap",
-			config.PoolsName,
-			"reason",
-			why,
-			"consequence",
-			used,
-		)
-		n.Events.Eventf(
-			m,
-			corev1.EventTypeWarning,
-			reason,
-			"The pools of addresses cannot be read, and %s: %s",
-			used,
-			why,
-		)
+		n.Log.Error("the pools of addresses cannot be read", "configMap", config.PoolsName, "reason", why,
+			"consequence", used)
+		n.Events.Eventf(m, corev1.EventTypeWarning, reason, "The pools of addresses cannot be read, and %s: %s", used,
+			why)
 	}
 	if n.hasPools {
 		return nil
@@ -273,12 +260,8 @@ func (n *controller) reportNoPools(ctx context.Context, s *corev1.Service) error
 		ctx,
 		s,
 		decision{
-			problem: fmt.Sprintf(
-				"the pools of addresses cannot be read: ConfigMap %s/%s: %s",
-				metav1.NamespaceSystem,
-				config.PoolsName,
-				n.unreadableReason,
-			),
+			problem: fmt.Sprintf("the pools of addresses cannot be read: ConfigMap %s/%s: %s", metav1.NamespaceSystem,
+				config.PoolsName, n.unreadableReason),
 		},
 	)
 }
@@ -314,10 +297,8 @@ func (n *controller) removeAddresses(ctx context.Context, s *corev1.Service) err
 	status := s.Status.DeepCopy()
 	status.LoadBalancer = corev1.LoadBalancerStatus{}
 	meta.RemoveStatusCondition(&status.Conditions, loadbalancer.Condition)
-	finalizers := slices.DeleteFunc(
-		slices.Clone(s.Finalizers),
-		func(f string) bool { return f == loadbalancer.Finalizer },
-	)
+	finalizers := slices.DeleteFunc(slices.Clone(s.Finalizers),
+		func(f string) bool { return f == loadbalancer.Finalizer })
 	n.book.recordWrite(s, nil)
 	if err := n.patch(ctx, s, status, finalizers); err != nil {
 		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
@@ -354,13 +335,8 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 	}
 	switch {
 	case d.problem != "" && said:
-		n.Events.Eventf(
-			s,
-			corev1.EventTypeWarning,
-			"SyncLoadBalancerFailed",
-			"Error syncing load balancer: failed to ensure load balancer: %s",
-			d.problem,
-		)
+		n.Events.Eventf(s, corev1.EventTypeWarning, "SyncLoadBalancerFailed",
+			"Error syncing load balancer: failed to ensure load balancer: %s", d.problem)
 	case moved && d.problem == "":
 		n.Events.Event(s, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
 	}
@@ -369,13 +345,8 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 
 func (n *controller) reportWithdrawn(s *corev1.Service, addresses []netip.Addr) {
 	for _, a := range addresses {
-		n.Events.Eventf(
-			s,
-			corev1.EventTypeWarning,
-			"AddressWithdrawn",
-			"Address %s is taken back: no pool has it any more",
-			a,
-		)
+		n.Events.Eventf(s, corev1.EventTypeWarning, "AddressWithdrawn",
+			"Address %s is taken back: no pool has it any more", a)
 	}
 }
 
@@ -386,10 +357,8 @@ func (n *controller) ingress(s *corev1.Service, addresses []netip.Addr) (list []
 		ports = append(ports, corev1.PortStatus{Port: p.Port, Protocol: p.Protocol})
 	}
 	for _, a := range addresses {
-		list = append(
-			list,
-			corev1.LoadBalancerIngress{IP: a.String(), IPMode: ptr.To(corev1.LoadBalancerIPModeVIP), Ports: ports},
-		)
+		list = append(list,
+			corev1.LoadBalancerIngress{IP: a.String(), IPMode: ptr.To(corev1.LoadBalancerIPModeVIP), Ports: ports})
 	}
 	return list
 }

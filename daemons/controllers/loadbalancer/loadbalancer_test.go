@@ -67,11 +67,8 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 			return true, nil, fmt.Errorf("patch %s: %w", p.GetPatch(), err)
 		}
 		if patch.ResourceVersion != s.ResourceVersion || patch.UID != s.UID {
-			return true, nil, apierrors.NewConflict(
-				p.GetResource().GroupResource(),
-				s.Name,
-				errors.New("somebody else has written"),
-			)
+			return true, nil, apierrors.NewConflict(p.GetResource().GroupResource(), s.Name,
+				errors.New("somebody else has written"))
 		}
 		s.Finalizers, s.Status = patch.Finalizers, patch.Status
 		next(s)
@@ -211,10 +208,8 @@ func TestServiceLifecycle(t *testing.T) {
 	}
 	c.create(newService("b", 0))
 	c.awaitState("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
-	c.awaitEvents(
-		"Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: all IPv4 " +
-			"addresses of office are in use",
-	)
+	c.awaitEvents("Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: all " +
+		"IPv4 addresses of office are in use")
 	c.change("a", func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
 	for c.get("a").Status.LoadBalancer.Ingress[0].Ports[0].Port != 81 {
 		time.Sleep(time.Millisecond)
@@ -242,10 +237,7 @@ func TestServicesOfOtherControllersAreIgnored(t *testing.T) {
 		return func(s *corev1.Service) { s.Spec.LoadBalancerClass = &name }
 	}
 	others := []*corev1.Service{
-		foreign(
-			"class",
-			class("example.com/balancer"),
-		), foreign("has", withAddresses("10.0.0.11")),
+		foreign("class", class("example.com/balancer")), foreign("has", withAddresses("10.0.0.11")),
 		foreign("goes", withAddresses("10.0.0.12"),
 			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
 	}
@@ -281,10 +273,8 @@ func TestAddressesAreWithdrawnOnlyIfTheirPoolIsRemoved(t *testing.T) {
 	c.awaitEvents("Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load "+
 		"balancer")
 	c.setPools(map[string]string{"office": `{"addresses":`})
-	c.awaitEvents(
-		"Warning InvalidPools The pools of addresses cannot be read, and the pools from before are used: pool " +
-			"office: unexpected EOF",
-	)
+	c.awaitEvents("Warning InvalidPools The pools of addresses cannot be read, and the pools from before are used: " +
+		"pool office: unexpected EOF")
 	c.setPools(
 		map[string]string{"office": `{"addresses":["10.0.0.9-10.0.0.10"],"autoAssign":false,"namespaces":["lab"]}`},
 	)
@@ -292,18 +282,13 @@ func TestAddressesAreWithdrawnOnlyIfTheirPoolIsRemoved(t *testing.T) {
 	c.awaitState("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool annex"+finalizer)
 	c.setPools(map[string]string{"office": `{"addresses":["10.0.1.10"]}`})
 	c.awaitState("a", "10.0.1.10, True Assigned: 10.0.1.10 of pool office"+finalizer)
-	c.awaitEvents(
-		"Normal EnsuringLoadBalancer Ensuring load balancer",
+	c.awaitEvents("Normal EnsuringLoadBalancer Ensuring load balancer",
 		"Warning AddressWithdrawn Address 10.0.0.10 is taken back: no pool has it any more",
-		"Normal EnsuredLoadBalancer Ensured load balancer",
-	)
+		"Normal EnsuredLoadBalancer Ensured load balancer")
 	c.update(emptyPoolsMap(t))
 	c.awaitState("a", "")
-	c.awaitEvents(
-		"Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more",
-		"Normal DeletingLoadBalancer Deleting load balancer",
-		"Normal DeletedLoadBalancer Deleted load balancer",
-	)
+	c.awaitEvents("Warning AddressWithdrawn Address 10.0.1.10 is taken back: no pool has it any more",
+		"Normal DeletingLoadBalancer Deleting load balancer", "Normal DeletedLoadBalancer Deleted load balancer")
 }
 
 // If the ConfigMap is deleted or emptied, no address is removed: neither by the leader that knows the pools, nor by one
@@ -350,15 +335,11 @@ func TestAddressesStayWithoutAReadablePoolConfiguration(t *testing.T) {
 	c.run()
 	c.awaitEvents(missing("services keep the addresses that they have, and get no others"))
 	c.create(newService("c", 0, class))
-	c.awaitState(
-		"c",
+	c.awaitState("c",
 		"False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is "+
-			"missing"+finalizer,
-	)
-	c.awaitEvents(
-		"Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: the pools of " +
-			"addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing",
-	)
+			"missing"+finalizer)
+	c.awaitEvents("Warning SyncLoadBalancerFailed Error syncing load balancer: failed to ensure load balancer: the " +
+		"pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is missing")
 	if _, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(c.Context(), poolsMap(nil),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

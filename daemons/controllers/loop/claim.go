@@ -128,13 +128,8 @@ func canAdopt(
 ) (bool, error) {
 	now, err := fresh(ctx)
 	if err != nil {
-		return false, fmt.Errorf(
-			"look at %s %s/%s before adopting: %w",
-			kind.Kind,
-			owner.GetNamespace(),
-			owner.GetName(),
-			err,
-		)
+		return false, fmt.Errorf("look at %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(),
+			owner.GetName(), err)
 	}
 	return now.GetUID() == owner.GetUID() && now.GetDeletionTimestamp() == nil, nil
 }

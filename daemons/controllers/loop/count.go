@@ -31,23 +31,15 @@ func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, err
 	}
 	c := queueMetrics{
 		depth: gauge("workqueue_depth", "Keys that wait in a queue."),
-		unfinished: gauge(
-			"workqueue_unfinished_work_seconds",
-			"How long the keys in work have been in work, together.",
-		),
-		longest: gauge(
-			"workqueue_longest_running_processor_seconds",
-			"How long the key that has been in work longest has been.",
-		),
+		unfinished: gauge("workqueue_unfinished_work_seconds",
+			"How long the keys in work have been in work, together."),
+		longest: gauge("workqueue_longest_running_processor_seconds",
+			"How long the key that has been in work longest has been."),
 		adds: counter("workqueue_adds_total", "Keys put into a queue."),
-		retries: counter(
-			"workqueue_retries_total",
-			"Keys to be taken up again later, after a failure or at their time.",
-		),
-		latency: histogram(
-			"workqueue_queue_duration_seconds",
-			"Time that a key waits in a queue until it is taken up.",
-		),
+		retries: counter("workqueue_retries_total",
+			"Keys to be taken up again later, after a failure or at their time."),
+		latency: histogram("workqueue_queue_duration_seconds",
+			"Time that a key waits in a queue until it is taken up."),
 		workDuration: histogram("workqueue_work_duration_seconds", "Time that work on a key takes."),
 	}
 	for _, collector := range []prometheus.Collector{c.depth, c.unfinished, c.longest, c.adds, c.retries, c.latency,

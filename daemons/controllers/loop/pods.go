@@ -81,16 +81,12 @@ func DeletionOrder(pods []*corev1.Pod, together map[string]int, now time.Time) {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		readyA, sinceA := IsReady(a)
 		readyB, sinceB := IsReady(b)
-		return cmp.Or(
-			compareTrueFirst(a.Spec.NodeName == "", b.Spec.NodeName == ""),
-			cmp.Compare(phaseRank(a), phaseRank(b)),
-			compareTrueFirst(!readyA, !readyB),
-			cmp.Compare(deletionCost(a), deletionCost(b)),
-			cmp.Compare(together[b.Spec.NodeName], together[a.Spec.NodeName]),
-			compareAge(sinceA, sinceB, a, b, now, readyA && readyB),
-			cmp.Compare(restartCount(b), restartCount(a)),
-			compareAge(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a, b, now, true),
-		)
+		return cmp.Or(compareTrueFirst(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+			cmp.Compare(phaseRank(a), phaseRank(b)), compareTrueFirst(!readyA, !readyB),
+			cmp.Compare(deletionCost(a), deletionCost(b)), cmp.Compare(together[b.Spec.NodeName],
+				together[a.Spec.NodeName]), compareAge(sinceA, sinceB, a, b, now, readyA && readyB),
+			cmp.Compare(restartCount(b), restartCount(a)), compareAge(a.CreationTimestamp.Time,
+				b.CreationTimestamp.Time, a, b, now, true))
 	})
 }
 

@@ -67,10 +67,8 @@ func (r Revisions) Record(
 	if err != nil {
 		return nil, nil, err
 	}
-	if !slices.ContainsFunc(
-		list,
-		holds,
-	) { // the cache may be behind, and a new revision must have the highest number of all
+	if !slices.ContainsFunc(list,
+		holds) { // the cache may be behind, and a new revision must have the highest number of all
 		if list, err = r.list(ctx, o, selector); err != nil {
 			return nil, nil, err
 		}
@@ -98,10 +96,8 @@ func (r Revisions) Record(
 	default:
 		update = all[i]
 	}
-	former := slices.DeleteFunc(
-		slices.Clone(all),
-		func(c *appsv1.ControllerRevision) bool { return c.UID == update.UID },
-	)
+	former := slices.DeleteFunc(slices.Clone(all),
+		func(c *appsv1.ControllerRevision) bool { return c.UID == update.UID })
 	return update, append(slices.Clone(former), update), r.deleteFormer(ctx, o, former)
 }
 
@@ -115,13 +111,8 @@ func (r Revisions) list(
 		ControllerRevisions(o.Owner.GetNamespace()).
 		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
-		return nil, fmt.Errorf(
-			"list the revisions of %s %s/%s: %w",
-			o.Kind.Kind,
-			o.Owner.GetNamespace(),
-			o.Owner.GetName(),
-			err,
-		)
+		return nil, fmt.Errorf("list the revisions of %s %s/%s: %w", o.Kind.Kind, o.Owner.GetNamespace(),
+			o.Owner.GetName(), err)
 	}
 	list := make([]*appsv1.ControllerRevision, len(found.Items))
 	for i := range found.Items {
@@ -147,10 +138,8 @@ func (r Revisions) claim(
 		}
 		if !checked {
 			if ok, err := canAdopt(ctx, o.Owner, o.Kind, o.ReadLive); !ok {
-				return nil, errors.Join(
-					err,
-					fmt.Errorf("%s %s/%s is being deleted", o.Kind.Kind, o.Owner.GetNamespace(), o.Owner.GetName()),
-				)
+				return nil, errors.Join(err, fmt.Errorf("%s %s/%s is being deleted", o.Kind.Kind,
+					o.Owner.GetNamespace(), o.Owner.GetName()))
 			}
 			checked = true
 		}
@@ -163,11 +152,8 @@ func (r Revisions) claim(
 		}
 	}
 	slices.SortFunc(mine, func(a, b *appsv1.ControllerRevision) int {
-		return cmp.Or(
-			cmp.Compare(a.Revision, b.Revision),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Name, b.Name),
-		)
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return mine, nil
 }
@@ -247,13 +233,8 @@ func (r Revisions) create(
 			return made, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf(
-				"record the template of %s %s/%s: %w",
-				o.Kind.Kind,
-				c.Namespace,
-				o.Owner.GetName(),
-				err,
-			)
+			return nil, fmt.Errorf("record the template of %s %s/%s: %w", o.Kind.Kind, c.Namespace, o.Owner.GetName(),
+				err)
 		}
 		there, err := client.Get(ctx, c.Name, metav1.GetOptions{})
 		if err != nil {

@@ -25,12 +25,8 @@ func TestNewLeadersReuseRevisionsMissingFromTheCache(t *testing.T) {
 	}
 	client := fake.NewClientset(set)
 	unseen := Revisions{Client: client, Label: appsv1.ControllerRevisionHashLabelKey,
-		Lister: appslisters.NewControllerRevisionLister(
-			cache.NewIndexer(
-				cache.MetaNamespaceKeyFunc,
-				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			),
-		)}
+		Lister: appslisters.NewControllerRevisionLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))}
 	record := func() *appsv1.ControllerRevision {
 		t.Helper()
 		made, _, err := unseen.Record(
@@ -54,12 +50,8 @@ func TestNewLeadersReuseRevisionsMissingFromTheCache(t *testing.T) {
 	}
 	list, err := client.AppsV1().ControllerRevisions("shop").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || *set.Status.CollisionCount != 0 {
-		t.Errorf(
-			"there are %d revisions, and %d collisions are counted: %v",
-			len(list.Items),
-			*set.Status.CollisionCount,
-			err,
-		)
+		t.Errorf("there are %d revisions, and %d collisions are counted: %v", len(list.Items),
+			*set.Status.CollisionCount, err)
 	}
 	set.Spec.Template.Spec.NodeName = "elsewhere"
 	if second := record(); second.Revision != 2 {

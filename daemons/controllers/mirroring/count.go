@@ -25,20 +25,14 @@ func newCounts(c loop.Context, slices discoverylisters.EndpointSliceLister) coun
 		return c.Histogram(sub+name+"_per_sync", help+" when Endpoints were looked at.", endpoints.EndpointBuckets)
 	}
 	return counts{
-		changes: c.Counter(
-			sub+"changes",
-			"Mirroring slices that were changed, by how: create, update, delete.",
-			"operation",
-		),
+		changes: c.Counter(sub+"changes", "Mirroring slices that were changed, by how: create, update, delete.",
+			"operation"),
 		added:   perSync("endpoints_added", "Endpoints that came"),
 		updated: perSync("endpoints_updated", "Endpoints that changed"),
 		removed: perSync("endpoints_removed", "Endpoints that went"),
 		skipped: perSync("addresses_skipped", "Addresses that were left out"),
-		perSyncSeconds: c.Histogram(
-			sub+"endpoints_sync_duration",
-			"Seconds that it took to look at Endpoints.",
-			prometheus.ExponentialBuckets(0.001, 2, 15),
-		),
+		perSyncSeconds: c.Histogram(sub+"endpoints_sync_duration", "Seconds that it took to look at Endpoints.",
+			prometheus.ExponentialBuckets(0.001, 2, 15)),
 	}
 }
 

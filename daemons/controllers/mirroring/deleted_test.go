@@ -57,10 +57,8 @@ func TestSlicesAreDeletedOnlyIfTheServerConfirmsTheirSourceIsGone(t *testing.T) 
 			}))
 			defer server.Close()
 			empty := func() cache.Indexer {
-				return cache.NewIndexer(
-					cache.MetaNamespaceKeyFunc,
-					cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-				)
+				return cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+					cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 			}
 			slices := empty()
 			if err := slices.Add(mirrored); err != nil {
@@ -81,10 +79,8 @@ func TestSlicesAreDeletedOnlyIfTheServerConfirmsTheirSourceIsGone(t *testing.T) 
 
 // If no slices would be deleted, the cache alone decides.
 func TestUnchangedMirrorsNeedNoRequests(t *testing.T) {
-	endpoints := cache.NewIndexer(
-		cache.MetaNamespaceKeyFunc,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-	)
+	endpoints := cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	m := &controller{
 		services:  corelisters.NewServiceLister(endpoints),
 		endpoints: corelisters.NewEndpointsLister(endpoints),

@@ -66,10 +66,8 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 
 // liveSlices returns the slices that are not being deleted.
 func liveSlices(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	return slices.DeleteFunc(
-		slices.Clone(all),
-		func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil },
-	)
+	return slices.DeleteFunc(slices.Clone(all),
+		func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil })
 }
 
 // groupAddresses sorts the addresses of Endpoints into parts and counts those that it leaves out. In each subset, ready
@@ -133,10 +131,8 @@ func endpointOf(a corev1.EndpointAddress, ready bool) (*discoveryv1.Endpoint, di
 func slicePorts(ports []corev1.EndpointPort) []discoveryv1.EndpointPort {
 	var out []discoveryv1.EndpointPort
 	for _, p := range ports {
-		out = append(
-			out,
-			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol},
-		)
+		out = append(out,
+			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.Port, Protocol: &p.Protocol, AppProtocol: p.AppProtocol})
 	}
 	return out
 }

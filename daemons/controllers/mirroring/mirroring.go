@@ -120,23 +120,13 @@ func (m *controller) sync(ctx context.Context, key string) error {
 		mirror.Create = nil
 	}
 	if mirror.Invalid > 0 {
-		m.Events.Eventf(
-			from,
-			corev1.EventTypeWarning,
-			"InvalidIPAddress",
-			"Skipped %d invalid IP addresses when mirroring to EndpointSlices",
-			mirror.Invalid,
-		)
+		m.Events.Eventf(from, corev1.EventTypeWarning, "InvalidIPAddress",
+			"Skipped %d invalid IP addresses when mirroring to EndpointSlices", mirror.Invalid)
 	}
 	if mirror.Skipped > mirror.Invalid {
-		m.Events.Eventf(
-			from,
-			corev1.EventTypeWarning,
-			"TooManyAddressesToMirror",
+		m.Events.Eventf(from, corev1.EventTypeWarning, "TooManyAddressesToMirror",
 			"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped",
-			maxPerSubset,
-			mirror.Skipped,
-		)
+			maxPerSubset, mirror.Skipped)
 	}
 	return m.write(ctx, key, mirror, existing)
 }

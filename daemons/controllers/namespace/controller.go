@@ -89,11 +89,8 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	if left.discovery != nil || len(left.failures) > 0 {
-		return fmt.Errorf(
-			"empty namespace %s: %w",
-			name,
-			errors.Join(left.discovery, errors.New(strings.Join(left.failures, "; "))),
-		)
+		return fmt.Errorf("empty namespace %s: %w", name, errors.Join(left.discovery,
+			errors.New(strings.Join(left.failures, "; "))))
 	}
 	if len(left.objects) > 0 {
 		n.AddAfter(name, recheckInterval)
@@ -108,10 +105,8 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	if final.UID != namespace.UID {
 		return nil
 	}
-	final.Spec.Finalizers = slices.DeleteFunc(
-		final.Spec.Finalizers,
-		func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes },
-	)
+	final.Spec.Finalizers = slices.DeleteFunc(final.Spec.Finalizers,
+		func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
 	if _, err := n.Client.CoreV1().Namespaces().Finalize(ctx, final, metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("let namespace %s go: %w", name, err)
@@ -128,11 +123,8 @@ var podKind = kind{corev1.SchemeGroupVersion.WithResource("pods"), true}
 func (n *controller) deleteContents(ctx context.Context, namespace *corev1.Namespace) remainder {
 	first := n.deleteKinds(ctx, namespace.Name, []kind{podKind})
 	if len(first.failures) > 0 {
-		first.failures[0] = fmt.Sprintf(
-			"failed to delete pods for namespace: %s, err: %s",
-			namespace.Name,
-			first.failures[0],
-		)
+		first.failures[0] = fmt.Sprintf("failed to delete pods for namespace: %s, err: %s", namespace.Name,
+			first.failures[0])
 	}
 	if len(first.objects) > 0 || len(first.failures) > 0 {
 		return first
@@ -198,10 +190,8 @@ func (n *controller) deleteKind(ctx context.Context, name string, k kind) ([]met
 	if err != nil {
 		return nil, err
 	}
-	living := slices.DeleteFunc(
-		slices.Clone(list.Items),
-		func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil },
-	)
+	living := slices.DeleteFunc(slices.Clone(list.Items),
+		func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
 	if len(living) == 0 {
 		return list.Items, nil
 	}
@@ -279,10 +269,8 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 		if bad {
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, badReason, badMessage
 		}
-		i := slices.IndexFunc(
-			updated.Status.Conditions,
-			func(o corev1.NamespaceCondition) bool { return o.Type == kind },
-		)
+		i := slices.IndexFunc(updated.Status.Conditions,
+			func(o corev1.NamespaceCondition) bool { return o.Type == kind })
 		switch {
 		case i < 0:
 			updated.Status.Conditions = append(updated.Status.Conditions, c)
@@ -297,55 +285,24 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 	if left.discovery != nil {
 		discoveryText = left.discovery.Error()
 	}
-	report(
-		corev1.NamespaceDeletionDiscoveryFailure,
-		left.discovery != nil,
-		"DiscoveryFailed",
-		fmt.Sprintf("Discovery failed for some groups, %d failing: %s", failedGroupCount(left.discovery),
-			discoveryText),
-		"ResourcesDiscovered",
-		"All resources successfully discovered",
-	)
+	report(corev1.NamespaceDeletionDiscoveryFailure, left.discovery != nil, "DiscoveryFailed", fmt.Sprintf(
+		"Discovery failed for some groups, %d failing: %s", failedGroupCount(left.discovery), discoveryText),
+		"ResourcesDiscovered", "All resources successfully discovered")
 	// All group versions that are served can be parsed.
-	report(
-		corev1.NamespaceDeletionGVParsingFailure,
-		false,
-		"",
-		"",
-		"ParsedGroupVersions",
-		"All legacy kube types successfully parsed",
-	)
-	report(
-		corev1.NamespaceDeletionContentFailure,
-		len(left.failures) > 0,
-		"ContentDeletionFailed",
-		fmt.Sprintf(
-			"Failed to delete all resource types, %d remaining: %s",
-			len(left.failures),
-			strings.Join(left.failures, ", "),
-		),
-		"ContentDeleted",
-		"All content successfully deleted, may be waiting on finalization",
-	)
-	report(
-		corev1.NamespaceContentRemaining,
-		len(left.objects) > 0,
-		"SomeResourcesRemain",
-		"Some resources are remaining: "+countText(
-			left.objects,
-			"%s has %d resource instances",
-		),
-		"ContentRemoved",
-		"All content successfully removed",
-	)
+	report(corev1.NamespaceDeletionGVParsingFailure, false, "", "", "ParsedGroupVersions",
+		"All legacy kube types successfully parsed")
+	report(corev1.NamespaceDeletionContentFailure, len(left.failures) > 0, "ContentDeletionFailed", fmt.Sprintf(
+		"Failed to delete all resource types, %d remaining: %s", len(left.failures), strings.Join(left.failures, ", ")),
+		"ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+	report(corev1.NamespaceContentRemaining, len(left.objects) > 0, "SomeResourcesRemain",
+		"Some resources are remaining: "+countText(left.objects, "%s has %d resource instances"), "ContentRemoved",
+		"All content successfully removed")
 	report(
 		corev1.NamespaceFinalizersRemaining,
 		len(left.finalizers) > 0,
 		"SomeFinalizersRemain",
-		"Some content in the namespace has finalizers remaining: "+countText(
-			left.finalizers,
-			"%s in %d resource instances",
-		),
+		"Some content in the namespace has finalizers remaining: "+countText(left.finalizers,
+			"%s in %d resource instances"),
 		"ContentHasNoFinalizers",
 		"All content-preserving finalizers finished",
 	)

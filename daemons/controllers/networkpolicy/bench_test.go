@@ -113,11 +113,8 @@ func BenchmarkPodEvent(b *testing.B) {
 		g := newGroups()
 		for ns := range namespaces {
 			for i := range policies {
-				g.policyChanged(
-					nil,
-					newPolicy(fmt.Sprintf("n%d", ns),
-						networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}),
-				)
+				g.policyChanged(nil, newPolicy(fmt.Sprintf("n%d", ns),
+					networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}))
 			}
 		}
 		was, is := newPod("n0", app(1), "10.2.0.1"), newPod("n0", app(1), "10.2.0.1")

@@ -29,10 +29,8 @@ func planChanges(name string, packs []endpoints.Group, existing []*discoveryv1.E
 			}
 		},
 	}
-	living := slices.DeleteFunc(
-		slices.Clone(existing),
-		func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil },
-	)
+	living := slices.DeleteFunc(slices.Clone(existing),
+		func(s *discoveryv1.EndpointSlice) bool { return s.DeletionTimestamp != nil })
 	var kept []*discoveryv1.EndpointSlice
 	for _, g := range packs {
 		kept = append(kept, packing.Fill(g, living)...)
@@ -70,17 +68,11 @@ func groupAddresses(pods []*corev1.Pod, names []string) (all []endpoints.Group) 
 		if ip.Is4() {
 			kind = discoveryv1.AddressTypeIPv4
 		}
-		at := slices.IndexFunc(
-			all,
-			func(g endpoints.Group) bool { return g.Kind == kind && apiequality.Semantic.DeepEqual(g.Ports, ports) },
-		)
+		at := slices.IndexFunc(all,
+			func(g endpoints.Group) bool { return g.Kind == kind && apiequality.Semantic.DeepEqual(g.Ports, ports) })
 		if at < 0 {
-			at, all = len(
-				all,
-			), append(
-				all,
-				endpoints.Group{Kind: kind, Ports: ports, Endpoints: map[string]discoveryv1.Endpoint{}},
-			)
+			at, all = len(all), append(all,
+				endpoints.Group{Kind: kind, Ports: ports, Endpoints: map[string]discoveryv1.Endpoint{}})
 		}
 		text := ip.String()
 		all[at].Endpoints[text] = discoveryv1.Endpoint{Addresses: []string{text}}
@@ -129,10 +121,8 @@ func portLists(pod *corev1.Pod, names []string) (lists [][]discoveryv1.EndpointP
 		for _, p := range c.Ports {
 			p.Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
 			if slices.Contains(names, p.Name) &&
-				!slices.ContainsFunc(
-					found,
-					func(f corev1.ContainerPort) bool { return f.Name == p.Name && f.Protocol == p.Protocol },
-				) {
+				!slices.ContainsFunc(found,
+					func(f corev1.ContainerPort) bool { return f.Name == p.Name && f.Protocol == p.Protocol }) {
 				found = append(found, p) // the first port of a name and protocol counts, as for services
 			}
 		}
@@ -156,10 +146,8 @@ func portLists(pod *corev1.Pod, names []string) (lists [][]discoveryv1.EndpointP
 		if nth == len(lists) {
 			lists = append(lists, nil)
 		}
-		lists[nth] = append(
-			lists[nth],
-			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.ContainerPort, Protocol: &p.Protocol},
-		)
+		lists[nth] = append(lists[nth],
+			discoveryv1.EndpointPort{Name: &p.Name, Port: &p.ContainerPort, Protocol: &p.Protocol})
 	}
 	return lists
 }

@@ -25,10 +25,8 @@ func podWithPorts(ip string, containers ...string) *corev1.Pod {
 			if _, err := fmt.Sscan(digits, &number); err != nil {
 				panic(err)
 			}
-			c.Ports = append(
-				c.Ports,
-				corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.Protocol(protocol)},
-			)
+			c.Ports = append(c.Ports,
+				corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.Protocol(protocol)})
 		}
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}

@@ -82,26 +82,14 @@ func New(c loop.Context) loop.Controller {
 			n.mu.Lock()
 			delete(n.heartbeats, gone.Name)
 			n.mu.Unlock()
-			c.Events.Eventf(
-				gone,
-				corev1.EventTypeNormal,
-				"RemovingNode",
-				"Node %s event: Removing Node %s from Controller",
-				gone.Name,
-				gone.Name,
-			)
+			c.Events.Eventf(gone, corev1.EventTypeNormal, "RemovingNode",
+				"Node %s event: Removing Node %s from Controller", gone.Name, gone.Name)
 			return
 		}
 		if old == nil {
 			come := obj.(*corev1.Node)
-			c.Events.Eventf(
-				come,
-				corev1.EventTypeNormal,
-				"RegisteredNode",
-				"Node %s event: Registered Node %s in Controller",
-				come.Name,
-				come.Name,
-			)
+			c.Events.Eventf(come, corev1.EventTypeNormal, "RegisteredNode",
+				"Node %s event: Registered Node %s in Controller", come.Name, come.Name)
 		}
 		n.Add(obj)
 	})
@@ -288,10 +276,8 @@ func (n *controller) writeTaints(ctx context.Context, node *corev1.Node, now tim
 	var want []corev1.Taint
 	switch {
 	case n.zones.areAllLost():
-		want = slices.DeleteFunc(
-			Taints(node, false, now),
-			func(t corev1.Taint) bool { return hasEvictingTaint([]corev1.Taint{t}) },
-		)
+		want = slices.DeleteFunc(Taints(node, false, now),
+			func(t corev1.Taint) bool { return hasEvictingTaint([]corev1.Taint{t}) })
 	case notReadyTaint(node) != "" && !had:
 		wait := n.zones.untilTaint(node, now)
 		if evict = wait == 0; !evict {

@@ -18,10 +18,8 @@ type counts struct {
 
 func newCounts() counts {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(
-			prometheus.GaugeOpts{Name: "node_collector_" + name, Help: help},
-			[]string{"zone"},
-		)
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "node_collector_" + name, Help: help},
+			[]string{"zone"})
 	}
 	histogram := func(name, help string, factor float64) prometheus.Histogram {
 		return measure.NewHistogram(
@@ -40,11 +38,8 @@ func newCounts() counts {
 			Help: "Lost nodes of the zone that were given up, so that their pods move."}, []string{"zone"}),
 		syncDuration: histogram("update_node_health_duration_seconds", "How long it took to look at a node's "+
 			"health.", 0.001),
-		sweepDuration: histogram(
-			"update_all_nodes_health_duration_seconds",
-			"How long it took to look at all nodes' health.",
-			0.01,
-		),
+		sweepDuration: histogram("update_all_nodes_health_duration_seconds",
+			"How long it took to look at all nodes' health.", 0.01),
 		zones: map[string]bool{},
 	}
 }

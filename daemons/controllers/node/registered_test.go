@@ -19,9 +19,7 @@ import (
 func TestNodeRegistrationAndDeletionAreReported(t *testing.T) {
 	client, events := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}},
-	), record.NewFakeRecorder(
-		10,
-	)
+	), record.NewFakeRecorder(10)
 	factory := informers.New(client)
 	New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler), Events: events})
 	factory.StartWithContext(t.Context())
@@ -50,10 +48,7 @@ func TestNodeRegistrationAndDeletionAreReported(t *testing.T) {
 	}
 	got = append(got, readReason())
 	if want := []string{"Normal RegisteredNode Node n event: Registered Node n in " +
-		"Controller", "Normal RemovingNode Node n event: Removing Node n from Controller"}; !slices.Equal(
-		got,
-		want,
-	) {
+		"Controller", "Normal RemovingNode Node n event: Removing Node n from Controller"}; !slices.Equal(got, want) {
 		t.Errorf("told is %q", got)
 	}
 }

@@ -78,10 +78,8 @@ func notReadyTaint(node *corev1.Node) string {
 
 // hasEvictingTaint reports whether taints evict pods because their node is not ready.
 func hasEvictingTaint(taints []corev1.Taint) bool {
-	return slices.ContainsFunc(
-		taints,
-		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && isNotReadyTaint(t.Key) },
-	)
+	return slices.ContainsFunc(taints,
+		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && isNotReadyTaint(t.Key) })
 }
 
 func isNotReadyTaint(key string) bool {

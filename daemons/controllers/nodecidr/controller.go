@@ -101,13 +101,8 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	pieces := n.subnetsByNode[name] // they may be written already and not shown by the cache yet
 	if pieces == nil {
 		if pieces, err = n.nextSubnets(); err != nil {
-			n.Events.Eventf(
-				node,
-				corev1.EventTypeNormal,
-				"CIDRNotAvailable",
-				"Node %s status is now: CIDRNotAvailable",
-				name,
-			)
+			n.Events.Eventf(node, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable",
+				name)
 			return err
 		}
 	}

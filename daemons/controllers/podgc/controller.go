@@ -37,18 +37,10 @@ type counts struct{ deleted, failed *prometheus.CounterVec }
 
 func newCounts(c loop.Context) counts {
 	return counts{
-		deleted: c.Counter(
-			"pod_gc_collector_force_delete_pods_total",
-			"Pods that the pod garbage collector tried to delete.",
-			"namespace",
-			"reason",
-		),
-		failed: c.Counter(
-			"pod_gc_collector_force_delete_pod_errors_total",
-			"Failures to delete such pods.",
-			"namespace",
-			"reason",
-		),
+		deleted: c.Counter("pod_gc_collector_force_delete_pods_total",
+			"Pods that the pod garbage collector tried to delete.", "namespace", "reason"),
+		failed: c.Counter("pod_gc_collector_force_delete_pod_errors_total", "Failures to delete such pods.",
+			"namespace", "reason"),
 	}
 }
 

@@ -99,10 +99,8 @@ func TestPodsAreDeletedOnlyIfTheServerConfirmsTheirNodeIsGone(t *testing.T) {
 					deleted = append(deleted, r.URL.Path)
 					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
 				default: // the pod's condition is set
-					_, _ = io.WriteString(
-						w,
-						`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"lost","namespace":"default"}}`,
-					)
+					_, _ = io.WriteString(w,
+						`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"lost","namespace":"default"}}`)
 				}
 			}))
 			defer server.Close()

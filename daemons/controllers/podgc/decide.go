@@ -37,11 +37,8 @@ func PodsToDelete(pods []*corev1.Pod, lost, out map[string]bool, threshold int) 
 		return list
 	}
 	slices.SortFunc(done, func(a, b *corev1.Pod) int { // evicted pods first, then the oldest
-		return cmp.Or(
-			compareTrueFirst(isEvicted(a), isEvicted(b)),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Name, b.Name),
-		)
+		return cmp.Or(compareTrueFirst(isEvicted(a), isEvicted(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for _, pod := range done[:excess] {
 		list = append(list, podToDelete{pod, false, "terminated"})
@@ -54,10 +51,8 @@ func PodsToDelete(pods []*corev1.Pod, lost, out map[string]bool, threshold int) 
 func outOfServiceNodes(nodes []*corev1.Node) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range nodes {
-		tainted := slices.ContainsFunc(
-			n.Spec.Taints,
-			func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService },
-		)
+		tainted := slices.ContainsFunc(n.Spec.Taints,
+			func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})

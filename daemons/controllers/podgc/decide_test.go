@@ -47,16 +47,10 @@ func TestPodsToDelete(t *testing.T) {
 		}
 	}
 	finished := []*corev1.Pod{
-		at(
-			time.Hour,
-			"",
-			pod("old", "n", corev1.PodSucceeded, false),
-		), at(time.Minute, "", pod("new", "n", corev1.PodFailed, false)),
-		at(
-			time.Second,
-			"Evicted",
-			pod("evicted", "n", corev1.PodFailed, false),
-		), at(2*time.Hour, "", pod("works", "n", running, false)),
+		at(time.Hour, "",
+			pod("old", "n", corev1.PodSucceeded, false)), at(time.Minute, "", pod("new", "n", corev1.PodFailed, false)),
+		at(time.Second, "Evicted",
+			pod("evicted", "n", corev1.PodFailed, false)), at(2*time.Hour, "", pod("works", "n", running, false)),
 	}
 	for threshold, want := range map[int]string{0: "[]", 1: "[evicted old]", 2: "[evicted]", 3: "[]"} {
 		names := []string{}

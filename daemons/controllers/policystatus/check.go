@@ -213,11 +213,8 @@ func newScope(
 	s.compiler.Compiler = s
 	for _, v := range variables { // a variable that does not compile has any type
 		text := &expression.Text{Name: v.Name, Expression: v.Expression}
-		s.compiler.CompileAndStoreVariable(
-			text,
-			plugincel.OptionalVariableDeclarations{},
-			environment.StoredExpressions,
-		)
+		s.compiler.CompileAndStoreVariable(text, plugincel.OptionalVariableDeclarations{},
+			environment.StoredExpressions)
 	}
 	return s, nil
 }

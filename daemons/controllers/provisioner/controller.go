@@ -38,15 +38,9 @@ type controller struct {
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	claims, volumes, nodes, pods := informers.PersistentVolumeClaims(
+	claims, volumes, nodes, pods := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(
 		c.Informers,
-	), informers.PersistentVolumes(
-		c.Informers,
-	), informers.Nodes(
-		c.Informers,
-	), informers.Pods(
-		c.Informers,
-	)
+	), informers.Nodes(c.Informers), informers.Pods(c.Informers)
 	classes := informers.StorageClasses(c.Informers)
 	attributes := informers.VolumeAttributesClasses(c.Informers)
 	p := &controller{
@@ -213,14 +207,8 @@ func (p *controller) provision(
 	}
 	v, err := NewVolume(claim, class, node)
 	if err != nil {
-		p.Events.Eventf(
-			claim,
-			corev1.EventTypeWarning,
-			"ProvisioningFailed",
-			"failed to provision volume with StorageClass %q: %v",
-			class.Name,
-			err,
-		)
+		p.Events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed",
+			"failed to provision volume with StorageClass %q: %v", class.Name, err)
 		if errors.Is(err, errOtherNodeNeeded) {
 			return p.clearSelectedNode(ctx, claim)
 		}
@@ -229,13 +217,8 @@ func (p *controller) provision(
 	if _, err := p.volumes.Get(v.Name); err == nil {
 		return nil // it waits to be bound
 	}
-	p.Events.Eventf(
-		claim,
-		corev1.EventTypeNormal,
-		"Provisioning",
-		"External provisioner is provisioning volume for claim %q",
-		claim.Namespace+"/"+claim.Name,
-	)
+	p.Events.Eventf(claim, corev1.EventTypeNormal, "Provisioning",
+		"External provisioner is provisioning volume for claim %q", claim.Namespace+"/"+claim.Name)
 	_, err = p.Client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil // created before, and not yet in the cache
@@ -243,13 +226,8 @@ func (p *controller) provision(
 		p.Events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "Error saving volume: %v", err)
 		return fmt.Errorf("create volume %s: %w", v.Name, err)
 	}
-	p.Events.Eventf(
-		claim,
-		corev1.EventTypeNormal,
-		"ProvisioningSucceeded",
-		"Successfully provisioned volume %s",
-		v.Name,
-	)
+	p.Events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s",
+		v.Name)
 	return nil
 }
 

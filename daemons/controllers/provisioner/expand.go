@@ -53,15 +53,8 @@ func (p *controller) expand(
 	}
 	p.Events.Eventf(claim, corev1.EventTypeNormal, "Resizing", "External resizer is resizing volume %s", v.Name)
 	if err := p.enlargeVolume(ctx, v, *size); err != nil {
-		p.Events.Eventf(
-			claim,
-			corev1.EventTypeWarning,
-			"VolumeResizeFailed",
-			"resize volume %q by resizer %q failed: %v",
-			v.Name,
-			directory.Provisioner,
-			err,
-		)
+		p.Events.Eventf(claim, corev1.EventTypeWarning, "VolumeResizeFailed",
+			"resize volume %q by resizer %q failed: %v", v.Name, directory.Provisioner, err)
 		_, failed := p.writeStatus(ctx, claim,
 			expansionFailedStatus(claim.Status, err, apierrors.IsInvalid(err), p.Now()))
 		if failed != nil {
@@ -79,11 +72,8 @@ func (p *controller) expand(
 func (p *controller) enlargeVolume(ctx context.Context, v *corev1.PersistentVolume, size resource.Quantity) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
-		return fmt.Errorf(
-			"the volume does not say on which node it lies (annotation %s), or is not at %s",
-			directory.NodeAnnotation,
-			directory.Path(v.Name),
-		)
+		return fmt.Errorf("the volume does not say on which node it lies (annotation %s), or is not at %s",
+			directory.NodeAnnotation, directory.Path(v.Name))
 	}
 	if err := p.grow(ctx, node, v.Name, size.Value()); err != nil {
 		return err
@@ -126,18 +116,11 @@ func expansionFailedStatus(
 ) corev1.PersistentVolumeClaimStatus {
 	s := *was.DeepCopy()
 	if infeasible {
-		setAllocated(
-			&s,
-			s.AllocatedResources[corev1.ResourceStorage],
-			corev1.PersistentVolumeClaimControllerResizeInfeasible,
-		)
+		setAllocated(&s, s.AllocatedResources[corev1.ResourceStorage],
+			corev1.PersistentVolumeClaimControllerResizeInfeasible)
 	}
-	s.Conditions = withCondition(
-		s.Conditions,
-		corev1.PersistentVolumeClaimControllerResizeError,
-		fmt.Sprintf("failed to expand pvc with %v", why),
-		now,
-	)
+	s.Conditions = withCondition(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError,
+		fmt.Sprintf("failed to expand pvc with %v", why), now)
 	return s
 }
 
@@ -146,13 +129,9 @@ func expandedStatus(was corev1.PersistentVolumeClaimStatus, size resource.Quanti
 	s := *was.DeepCopy()
 	s.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
 	delete(s.AllocatedResourceStatuses, corev1.ResourceStorage)
-	s.Conditions = withoutConditions(
-		s.Conditions,
-		corev1.PersistentVolumeClaimResizing,
-		corev1.PersistentVolumeClaimFileSystemResizePending,
-		corev1.PersistentVolumeClaimControllerResizeError,
-		corev1.PersistentVolumeClaimNodeResizeError,
-	)
+	s.Conditions = withoutConditions(s.Conditions, corev1.PersistentVolumeClaimResizing,
+		corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimControllerResizeError,
+		corev1.PersistentVolumeClaimNodeResizeError)
 	return s
 }
 

@@ -109,13 +109,8 @@ func TestClaimStatusDuringExpansion(t *testing.T) {
 			have.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != step.state ||
 			allocated.String() != step.allocated ||
 			conditionsOf(have) != step.conditions {
-			t.Errorf(
-				"%s: %d is asked for, the claim says %+v, the volume %v",
-				step.name,
-				asked,
-				have.Status,
-				vol.Spec.Capacity,
-			)
+			t.Errorf("%s: %d is asked for, the claim says %+v, the volume %v", step.name, asked, have.Status,
+				vol.Spec.Capacity)
 		}
 		last := ""
 		for len(events.Events) > 0 {

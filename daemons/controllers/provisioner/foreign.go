@@ -55,12 +55,8 @@ func (f *foreignExpansion) sync(_ context.Context, key string) error {
 		return err
 	}
 	if NeedsForeignExpansion(claim, v) {
-		f.Events.Event(
-			claim,
-			corev1.EventTypeNormal,
-			"ExternalExpanding",
-			"waiting for an external controller to expand this PVC",
-		)
+		f.Events.Event(claim, corev1.EventTypeNormal, "ExternalExpanding",
+			"waiting for an external controller to expand this PVC")
 	}
 	return nil
 }

@@ -54,28 +54,19 @@ func AttributesStatus(
 	if wants == name(s.CurrentVolumeAttributesClassName) {
 		if s.ModifyVolumeStatus != nil {
 			s.ModifyVolumeStatus = nil
-			s.Conditions = withoutConditions(
-				s.Conditions,
-				corev1.PersistentVolumeClaimVolumeModifyVolumeError,
-				corev1.PersistentVolumeClaimVolumeModifyingVolume,
-			)
+			s.Conditions = withoutConditions(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError,
+				corev1.PersistentVolumeClaimVolumeModifyingVolume)
 		}
 		return s, ""
 	}
 	state, why := corev1.PersistentVolumeClaimModifyVolumeInfeasible, fmt.Sprintf(
-		"volumes of %s have no attributes that could be changed",
-		directory.Provisioner,
-	)
+		"volumes of %s have no attributes that could be changed", directory.Provisioner)
 	switch {
 	case class == nil:
 		state, why = corev1.PersistentVolumeClaimModifyVolumePending, fmt.Sprintf("VAC %s does not exist.", wants)
 	case class.DriverName != directory.Provisioner:
-		why = fmt.Sprintf(
-			"VAC %s is for driver %s, and the volume is of %s",
-			wants,
-			class.DriverName,
-			directory.Provisioner,
-		)
+		why = fmt.Sprintf("VAC %s is for driver %s, and the volume is of %s", wants, class.DriverName,
+			directory.Provisioner)
 	}
 	s.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: wants, Status: state}
 	s.Conditions = withCondition(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError, why, now)

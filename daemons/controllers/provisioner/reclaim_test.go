@@ -97,15 +97,8 @@ func TestVolumesAreRemovedOnlyAfterConfirmation(t *testing.T) {
 			},
 		},
 	}
-	page := apierrors.NewGenericServerResponse(
-		404,
-		"get",
-		corev1.Resource("persistentvolumeclaims"),
-		"c",
-		"404 page not found",
-		0,
-		true,
-	)
+	page := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("persistentvolumeclaims"), "c",
+		"404 page not found", 0, true)
 	for name, c := range map[string]struct {
 		v       *corev1.PersistentVolume
 		objects []runtime.Object
@@ -151,11 +144,8 @@ func TestVolumesAreRemovedOnlyAfterConfirmation(t *testing.T) {
 	} {
 		client := fake.NewClientset(append(c.objects, c.v)...)
 		if c.deny != "" {
-			client.PrependReactor(
-				"get",
-				c.deny,
-				func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, c.how },
-			)
+			client.PrependReactor("get", c.deny,
+				func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, c.how })
 		}
 		asked := false
 		p := &controller{

@@ -52,27 +52,14 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
-		return p.recordFailure(
-			ctx,
-			v,
-			fmt.Sprintf(
-				"the volume does not say on which node it lies (annotation %s), or is not at %s: remove it by hand",
-				directory.NodeAnnotation,
-				directory.Path(v.Name),
-			),
-		)
+		return p.recordFailure(ctx, v, fmt.Sprintf(
+			"the volume does not say on which node it lies (annotation %s), or is not at %s: remove it by hand",
+			directory.NodeAnnotation, directory.Path(v.Name)))
 	}
 	_, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if loop.IsAbsent(err, "nodes", node) {
-		return p.recordFailure(
-			ctx,
-			v,
-			fmt.Sprintf(
-				"node %q, which has the data at %s, does not exist: the volume is removed when it is back, or by hand",
-				node,
-				v.Spec.Local.Path,
-			),
-		)
+		return p.recordFailure(ctx, v, fmt.Sprintf("node %q, which has the data at %s, does not exist: the "+
+			"volume is removed when it is back, or by hand", node, v.Spec.Local.Path))
 	} else if err != nil {
 		return fmt.Errorf("look at node %s: %w", node, err)
 	}

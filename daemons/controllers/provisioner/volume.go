@@ -40,10 +40,8 @@ func NewVolume(
 	}
 	chosen := claim.Annotations[storage.AnnSelectedNode]
 	if chosen == "" {
-		return nil, fmt.Errorf(
-			"a directory is on one node, which has not been chosen: the StorageClass needs volumeBindingMode %s",
-			storagev1.VolumeBindingWaitForFirstConsumer,
-		)
+		return nil, fmt.Errorf("a directory is on one node, which has not been chosen: the StorageClass needs "+
+			"volumeBindingMode %s", storagev1.VolumeBindingWaitForFirstConsumer)
 	}
 	if node == nil {
 		return nil, fmt.Errorf("node %q does not exist: %w", chosen, errOtherNodeNeeded)

@@ -40,8 +40,7 @@ func replicaSets(c loop.Context) kind {
 	sets := informers.ReplicaSets(c.Informers)
 	return kind{
 		gvk: appsv1.SchemeGroupVersion.WithKind(
-			"ReplicaSet",
-		), name: "replicaset", workers: 8, reportsTerminating: true, informer: sets.Informer(),
+			"ReplicaSet"), name: "replicaset", workers: 8, reportsTerminating: true, informer: sets.Informer(),
 		get: func(namespace, name string) (*set, error) {
 			s, err := sets.Lister().ReplicaSets(namespace).Get(name)
 			return &set{s, s}, err

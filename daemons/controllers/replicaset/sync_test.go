@@ -122,11 +122,8 @@ func TestStatusCountsPods(t *testing.T) {
 		New,
 		set,
 		podOf(set, "available", nil),
-		podOf(
-			set,
-			"just-ready",
-			func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second)) },
-		),
+		podOf(set, "just-ready",
+			func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second)) }),
 		podOf(set, "not-ready", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }),
 		podOf(set, "less-labelled", func(p *corev1.Pod) { delete(p.Labels, "tier") }),
 		podOf(set, "terminating", func(p *corev1.Pod) {
@@ -143,15 +140,8 @@ func TestStatusCountsPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := is.Status
-	got := fmt.Sprint(
-		s.Replicas,
-		s.FullyLabeledReplicas,
-		s.ReadyReplicas,
-		s.AvailableReplicas,
-		ptr.Deref(s.TerminatingReplicas, -1),
-		s.ObservedGeneration,
-		s.Conditions,
-	)
+	got := fmt.Sprint(s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas,
+		ptr.Deref(s.TerminatingReplicas, -1), s.ObservedGeneration, s.Conditions)
 	if want := "4 3 3 2 1 4 []"; got != want {
 		t.Errorf("it says %s, want %s", got, want)
 	}
@@ -197,13 +187,8 @@ func TestReplicationControllersCountLikeReplicaSets(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}},
 			}},
 	}
-	w := newTestCluster(
-		t,
-		NewReplicationControllers,
-		rc,
-		podOf(rc, "a", nil),
-		podOf(rc, "b", func(p *corev1.Pod) { delete(p.Labels, "tier") }),
-	)
+	w := newTestCluster(t, NewReplicationControllers, rc, podOf(rc, "a", nil), podOf(rc, "b",
+		func(p *corev1.Pod) { delete(p.Labels, "tier") }))
 	if err := w.r.sync(t.Context(), "n/web"); err != nil {
 		t.Fatal(err)
 	}
@@ -302,20 +287,9 @@ func TestPodsThatShareANodeWithTheDeploymentAreDeletedFirst(t *testing.T) {
 	old, young, stranger := webSet("old", 1), webSet("young", 2), webSet("stranger", 3)
 	old.OwnerReferences, young.OwnerReferences = owned, owned
 	on := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
-	w := newTestCluster(
-		t,
-		New,
-		old,
-		young,
-		stranger,
-		podOf(old, "a", on("m1")),
-		podOf(old, "b", on("m2")),
-		podOf(young, "c", on("m2")),
-		podOf(young, "d", on("m2")),
-		podOf(stranger, "e", on("m1")),
-		podOf(stranger, "f", on("m1")),
-		podOf(stranger, "g", on("m1")),
-	)
+	w := newTestCluster(t, New, old, young, stranger, podOf(old, "a", on("m1")), podOf(old, "b", on("m2")),
+		podOf(young, "c", on("m2")), podOf(young, "d", on("m2")), podOf(stranger, "e", on("m1")),
+		podOf(stranger, "f", on("m1")), podOf(stranger, "g", on("m1")))
 	if err := w.r.sync(t.Context(), "n/old"); err != nil {
 		t.Fatal(err)
 	}

@@ -45,13 +45,9 @@ const ownerPodIndex = "pod"
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
-	pods, claims, templates := informers.Pods(
+	pods, claims, templates := informers.Pods(c.Informers), informers.ResourceClaims(
 		c.Informers,
-	), informers.ResourceClaims(
-		c.Informers,
-	), informers.ResourceClaimTemplates(
-		c.Informers,
-	)
+	), informers.ResourceClaimTemplates(c.Informers)
 	r := &controller{
 		Context:   c,
 		pods:      pods.Lister(),
@@ -59,12 +55,8 @@ func New(c loop.Context) loop.Controller {
 		byOwner:   claims.Informer().GetIndexer(),
 		templates: templates.Lister(),
 	}
-	r.created = c.Counter(
-		"dynamic_resource_allocation_resourceclaim_creates_total",
-		"ResourceClaims that were to be created.",
-		"status",
-		"admin_access",
-	)
+	r.created = c.Counter("dynamic_resource_allocation_resourceclaim_creates_total",
+		"ResourceClaims that were to be created.", "status", "admin_access")
 	c.RegisterMetrics(claimCollector{claims.Lister()})
 	_ = claims.Informer().AddIndexers(cache.Indexers{ownerPodIndex: func(obj any) ([]string, error) {
 		if claim, ok := obj.(*resourcev1.ResourceClaim); ok {
@@ -205,14 +197,8 @@ func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
 		}
 		claim, err := r.ensureClaim(ctx, pod, c)
 		if err != nil {
-			r.Events.Eventf(
-				pod,
-				corev1.EventTypeWarning,
-				"FailedResourceClaimCreation",
-				"PodResourceClaim %s: %v",
-				c.Name,
-				err,
-			)
+			r.Events.Eventf(pod, corev1.EventTypeWarning, "FailedResourceClaimCreation", "PodResourceClaim %s: %v",
+				c.Name, err)
 			return err
 		}
 		made, changed = append(made, statusOf(c.Name, claim.Name)), true
@@ -268,16 +254,12 @@ func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1
 			continue
 		}
 		updated := claim.DeepCopy()
-		updated.Status.ReservedFor = append(
-			updated.Status.ReservedFor,
-			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID},
-		)
+		updated.Status.ReservedFor = append(updated.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
 		if _, err := r.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, updated,
 			metav1.UpdateOptions{}); err != nil {
-			errs = append(
-				errs,
-				fmt.Errorf("reserve claim %s/%s for pod %s: %w", claim.Namespace, claim.Name, pod.Name, err),
-			)
+			errs = append(errs, fmt.Errorf("reserve claim %s/%s for pod %s: %w", claim.Namespace, claim.Name, pod.Name,
+				err))
 		}
 	}
 	return errors.Join(errs...)

@@ -15,13 +15,9 @@ type claimCollector struct {
 	claims resourcelisters.ResourceClaimLister
 }
 
-var claimsDesc = prometheus.NewDesc(
-	"dynamic_resource_allocation_resource_claims",
+var claimsDesc = prometheus.NewDesc("dynamic_resource_allocation_resource_claims",
 	"ResourceClaims, by whether they have their devices, whether for administrators, and what they were made from: "+
-		"resource_claim_template, extended_resource, or empty.",
-	[]string{"allocated", "admin_access", "source"},
-	nil,
-)
+		"resource_claim_template, extended_resource, or empty.", []string{"allocated", "admin_access", "source"}, nil)
 
 // Describe implements prometheus.Collector.
 func (claimCollector) Describe(to chan<- *prometheus.Desc) { to <- claimsDesc }

@@ -60,10 +60,8 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 	if claim.Status.Allocation == nil && len(claim.Status.ReservedFor) == 0 &&
 		slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
 		updated := claim.DeepCopy()
-		updated.Finalizers = slices.DeleteFunc(
-			updated.Finalizers,
-			func(f string) bool { return f == resourcev1.Finalizer },
-		)
+		updated.Finalizers = slices.DeleteFunc(updated.Finalizers,
+			func(f string) bool { return f == resourcev1.Finalizer })
 		written, err := r.Client.ResourceV1().
 			ResourceClaims(claim.Namespace).
 			Update(ctx, updated, metav1.UpdateOptions{})
@@ -90,11 +88,8 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 func (r *controller) isDone(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	pod, err := r.pods.Pods(namespace).Get(name)
 	if err != nil || pod.UID != uid {
-		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); loop.IsAbsent(
-			err,
-			"pods",
-			name,
-		) {
+		if pod, err = r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); loop.IsAbsent(err, "pods",
+			name) {
 			return true, nil
 		} else if err != nil {
 			return false, fmt.Errorf("look for pod %s/%s: %w", namespace, name, err)

@@ -46,10 +46,8 @@ func claimOfPods(owner string, users ...string) *resourcev1.ResourceClaim {
 	}
 	c.Status.Allocation = &resourcev1.AllocationResult{}
 	for _, u := range users {
-		c.Status.ReservedFor = append(
-			c.Status.ReservedFor,
-			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-" + u)},
-		)
+		c.Status.ReservedFor = append(c.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-" + u)})
 	}
 	if owner != "" {
 		c.OwnerReferences = []metav1.OwnerReference{
@@ -182,11 +180,8 @@ func TestOtherNotFoundAnswersDoNotFreeDevices(t *testing.T) {
 		"nobody answers": apierrors.NewInternalError(errors.New("no")),
 	} {
 		r, client := newTestController(t, claimOfPods("a", "a"), nil, nil)
-		client.PrependReactor(
-			"get",
-			"pods",
-			func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err },
-		)
+		client.PrependReactor("get", "pods",
+			func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 		failed := r.sync(context.Background(), claimKey+"d/c")
 		got, err := client.ResourceV1().ResourceClaims("d").Get(context.Background(), "c", metav1.GetOptions{})
 		if failed == nil || err != nil || got.Status.Allocation == nil || len(got.Status.ReservedFor) != 1 {

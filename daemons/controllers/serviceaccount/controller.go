@@ -51,17 +51,10 @@ func New(c loop.Context) loop.Controller {
 		accounts:     accounts.Lister(),
 		configMaps:   configMaps.Lister(),
 	}
-	s.published = c.Counter(
-		"root_ca_cert_publisher_sync_total",
-		"How often a namespace's CA bundle was looked at, by the code of the answer.",
-		"code",
-	)
-	s.publishDuration = c.Histogram(
-		"root_ca_cert_publisher_sync_duration_seconds",
-		"How long it took to look at a namespace's CA bundle.",
-		prometheus.ExponentialBuckets(0.001, 2, 15),
-		"code",
-	)
+	s.published = c.Counter("root_ca_cert_publisher_sync_total",
+		"How often a namespace's CA bundle was looked at, by the code of the answer.", "code")
+	s.publishDuration = c.Histogram("root_ca_cert_publisher_sync_duration_seconds",
+		"How long it took to look at a namespace's CA bundle.", prometheus.ExponentialBuckets(0.001, 2, 15), "code")
 	s.Loop = loop.Loop{Name: "serviceaccount", Context: c, Sync: s.sync, Synced: []cache.InformerSynced{
 		namespaces.Informer().HasSynced, accounts.Informer().HasSynced, configMaps.Informer().HasSynced}}
 	c.On(namespaces.Informer(), s.Add)
@@ -97,9 +90,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	if _, err := s.accounts.ServiceAccounts(name).Get(defaultAccount); apierrors.IsNotFound(err) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: defaultAccount}}
 		if _, err := s.Client.CoreV1().ServiceAccounts(name).Create(ctx, account,
-			metav1.CreateOptions{}); ignoreExpected(
-			err,
-		) != nil {
+			metav1.CreateOptions{}); ignoreExpected(err) != nil {
 			return fmt.Errorf("create the default service account of namespace %s: %w", name, err)
 		}
 	}

@@ -30,11 +30,8 @@ func TestPublishedBundlesAreCounted(t *testing.T) {
 	}
 	client, registry := fake.NewClientset(), prometheus.NewPedanticRegistry()
 	var answer error
-	client.PrependReactor(
-		"create",
-		"configmaps",
-		func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer },
-	)
+	client.PrependReactor("create", "configmaps",
+		func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
 	factory := informers.New(client)
 	s, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
 		Config: config.ControllerManager{RootCAFile: file}, Metrics: registry}).(*controller)

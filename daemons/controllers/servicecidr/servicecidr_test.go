@@ -29,11 +29,8 @@ func TestOnlyRangesWithAFinalizerTakeOverAddresses(t *testing.T) {
 		"one beside it":           {cidr("rest", "172.30.0.128/25", Finalizer), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(
-				half,
-				c.other,
-				&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "172.30.0.9"}},
-			)
+			client := fake.NewClientset(half, c.other,
+				&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "172.30.0.9"}})
 			s := New(loop.Context{Client: client, Informers: informers.New(client),
 				Log: slog.New(slog.DiscardHandler)}).(*controller)
 			if held, err := s.hasExclusiveAddresses(t.Context(), half); err != nil || held != c.held {

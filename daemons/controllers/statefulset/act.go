@@ -31,25 +31,12 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 			return nil
 		}
 		if _, err := r.Client.CoreV1().Pods(pod.Namespace).Update(ctx, pod, metav1.UpdateOptions{}); err != nil {
-			r.Events.Eventf(
-				set,
-				corev1.EventTypeWarning,
-				"FailedUpdate",
-				"update Pod %s in StatefulSet %s failed error: %v",
-				pod.Name,
-				set.Name,
-				err,
-			)
+			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate",
+				"update Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
 			return fmt.Errorf("mend pod %s: %w", pod.Name, err)
 		}
-		r.Events.Eventf(
-			set,
-			corev1.EventTypeNormal,
-			"SuccessfulUpdate",
-			"update Pod %s in StatefulSet %s successful",
-			pod.Name,
-			set.Name,
-		)
+		r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful",
+			pod.Name, set.Name)
 	}
 	for _, pod := range d.Delete {
 		if !still() {
@@ -112,14 +99,9 @@ func (r *controller) setClaimOwners(ctx context.Context, set *appsv1.StatefulSet
 	}
 	refs, changed, foreign := claimOwners(set, claim, o.Pod, stays)
 	if foreign && (changed || o.Status.Phase == corev1.PodPending) {
-		r.Events.Eventf(
-			set,
-			corev1.EventTypeWarning,
-			"ConflictingController",
-			"PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, "+
-				"the retention policy is ignored for this claim",
-			name,
-		)
+		r.Events.Eventf(set, corev1.EventTypeWarning, "ConflictingController", "PersistentVolumeClaim %s has a "+
+			"conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this "+
+			"claim", name)
 	}
 	if !changed || claim.DeletionTimestamp != nil {
 		return nil
@@ -131,15 +113,8 @@ func (r *controller) setClaimOwners(ctx context.Context, set *appsv1.StatefulSet
 		!apierrors.IsNotFound(err) {
 		err = fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", name, err)
 		if !apierrors.IsConflict(err) {
-			r.Events.Eventf(
-				set,
-				corev1.EventTypeWarning,
-				"FailedUpdate",
-				"update Pod %s in StatefulSet %s failed error: %v",
-				o.Name,
-				set.Name,
-				err,
-			)
+			r.Events.Eventf(set, corev1.EventTypeWarning, "FailedUpdate",
+				"update Pod %s in StatefulSet %s failed error: %v", o.Name, set.Name, err)
 		}
 		return err
 	}
@@ -176,27 +151,12 @@ func (r *controller) ensureClaim(
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
 	case err != nil:
-		r.Events.Eventf(
-			set,
-			corev1.EventTypeWarning,
-			"FailedCreate",
-			"create Claim %s for Pod %s in StatefulSet %s failed error: %v",
-			want.Name,
-			pod.Name,
-			set.Name,
-			err,
-		)
+		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate",
+			"create Claim %s for Pod %s in StatefulSet %s failed error: %v", want.Name, pod.Name, set.Name, err)
 		return fmt.Errorf("create claim %s: %w", want.Name, err)
 	}
-	r.Events.Eventf(
-		set,
-		corev1.EventTypeNormal,
-		"SuccessfulCreate",
-		"create Claim %s Pod %s in StatefulSet %s success",
-		want.Name,
-		pod.Name,
-		set.Name,
-	)
+	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Claim %s Pod %s in StatefulSet %s success",
+		want.Name, pod.Name, set.Name)
 	return nil
 }
 
@@ -205,15 +165,8 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	for _, want := range claimsOf(set, n) {
 		if err := r.ensureClaim(ctx, set, pod, want); err != nil {
 			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				r.Events.Eventf(
-					set,
-					corev1.EventTypeWarning,
-					"FailedCreate",
-					"create Pod %s in StatefulSet %s failed error: %v",
-					pod.Name,
-					set.Name,
-					err,
-				)
+				r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate",
+					"create Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
 			}
 			return err
 		}
@@ -229,25 +182,12 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 		}
 		fallthrough
 	case err != nil:
-		r.Events.Eventf(
-			set,
-			corev1.EventTypeWarning,
-			"FailedCreate",
-			"create Pod %s in StatefulSet %s failed error: %v",
-			pod.Name,
-			set.Name,
-			err,
-		)
+		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedCreate",
+			"create Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
-	r.Events.Eventf(
-		set,
-		corev1.EventTypeNormal,
-		"SuccessfulCreate",
-		"create Pod %s in StatefulSet %s successful",
-		pod.Name,
-		set.Name,
-	)
+	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Pod %s in StatefulSet %s successful",
+		pod.Name, set.Name)
 	return nil
 }
 
@@ -258,24 +198,11 @@ func (r *controller) remove(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return err
 	case err != nil:
-		r.Events.Eventf(
-			set,
-			corev1.EventTypeWarning,
-			"FailedDelete",
-			"delete Pod %s in StatefulSet %s failed error: %v",
-			pod.Name,
-			set.Name,
-			err,
-		)
+		r.Events.Eventf(set, corev1.EventTypeWarning, "FailedDelete",
+			"delete Pod %s in StatefulSet %s failed error: %v", pod.Name, set.Name, err)
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
-	r.Events.Eventf(
-		set,
-		corev1.EventTypeNormal,
-		"SuccessfulDelete",
-		"delete Pod %s in StatefulSet %s successful",
-		pod.Name,
-		set.Name,
-	)
+	r.Events.Eventf(set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful",
+		pod.Name, set.Name)
 	return nil
 }

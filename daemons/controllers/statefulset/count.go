@@ -15,18 +15,10 @@ type updateCollector struct{ sets appslisters.StatefulSetLister }
 
 var (
 	setLabels          = []string{"statefulset_namespace", "statefulset_name", "pod_management_policy"}
-	maxUnavailableDesc = prometheus.NewDesc(
-		"statefulset_controller_statefulset_max_unavailable",
-		"Pods of a StatefulSet that may be unavailable while it is updated.",
-		setLabels,
-		nil,
-	)
-	unavailableDesc = prometheus.NewDesc(
-		"statefulset_controller_statefulset_unavailable_replicas",
-		"Pods of a StatefulSet that are missing or not available.",
-		setLabels,
-		nil,
-	)
+	maxUnavailableDesc = prometheus.NewDesc("statefulset_controller_statefulset_max_unavailable",
+		"Pods of a StatefulSet that may be unavailable while it is updated.", setLabels, nil)
+	unavailableDesc = prometheus.NewDesc("statefulset_controller_statefulset_unavailable_replicas",
+		"Pods of a StatefulSet that are missing or not available.", setLabels, nil)
 )
 
 // Describe implements prometheus.Collector.

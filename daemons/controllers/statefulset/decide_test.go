@@ -83,13 +83,8 @@ func decisionText(d Decision) string {
 	for _, pod := range d.Create {
 		words = append(
 			words,
-			"+"+strings.TrimPrefix(
-				pod.Name,
-				"web-",
-			)+strings.TrimPrefix(
-				pod.Labels[appsv1.StatefulSetRevisionLabel],
-				"web",
-			),
+			"+"+strings.TrimPrefix(pod.Name, "web-")+strings.TrimPrefix(pod.Labels[appsv1.StatefulSetRevisionLabel],
+				"web"),
 		)
 	}
 	for _, pod := range d.Relabel {
@@ -226,13 +221,8 @@ func TestSetsAreCreatedInBatches(t *testing.T) {
 			}
 			d := Decide(c.set, newRevision, update, pods, now)
 			if len(d.Create) != c.creates || len(d.Delete) != c.deletes {
-				t.Errorf(
-					"%d to create, %d to delete; want %d and %d",
-					len(d.Create),
-					len(d.Delete),
-					c.creates,
-					c.deletes,
-				)
+				t.Errorf("%d to create, %d to delete; want %d and %d", len(d.Create), len(d.Delete), c.creates,
+					c.deletes)
 			}
 		})
 	}
@@ -300,22 +290,8 @@ func TestClaimOwners(t *testing.T) {
 		}
 	}
 	bySet, byPod := by("apps/v1", "StatefulSet", "web", "set"), by("v1", "Pod", "web-1", "pod")
-	former, formerSet, stranger := by(
-		"v1",
-		"Pod",
-		"web-1",
-		"former",
-	), by(
-		"apps/v1",
-		"StatefulSet",
-		"web",
-		"former",
-	), by(
-		"example.com/v1",
-		"Keeper",
-		"web",
-		"k",
-	)
+	former, formerSet, stranger := by("v1", "Pod", "web-1", "former"), by("apps/v1", "StatefulSet", "web",
+		"former"), by("example.com/v1", "Keeper", "web", "k")
 	shared := bySet
 	shared.Controller = nil
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "c"}
@@ -351,15 +327,8 @@ func TestClaimOwners(t *testing.T) {
 		got, changed, _ := claimOwners(set, claim, pod, !row.condemned)
 		if !apiequality.Semantic.DeepEqual(got, row.want) ||
 			changed == apiequality.Semantic.DeepEqual(row.has, row.want) {
-			t.Errorf(
-				"%s %s, condemned %t: %v become %v, changed %t",
-				row.deleted,
-				row.scaled,
-				row.condemned,
-				row.has,
-				got,
-				changed,
-			)
+			t.Errorf("%s %s, condemned %t: %v become %v, changed %t", row.deleted, row.scaled, row.condemned, row.has,
+				got, changed)
 		}
 	}
 }
@@ -367,16 +336,8 @@ func TestClaimOwners(t *testing.T) {
 func TestStatusCountsPods(t *testing.T) {
 	set := web(4, func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = 10 })
 	s := Status(set, oldRevision, newRevision, podsOf(set, "0old 1old! 2~ 3x 4old"), now)
-	got := fmt.Sprint(
-		s.ObservedGeneration,
-		s.Replicas,
-		s.ReadyReplicas,
-		s.AvailableReplicas,
-		s.CurrentReplicas,
-		s.UpdatedReplicas,
-		s.CurrentRevision,
-		s.UpdateRevision,
-	)
+	got := fmt.Sprint(s.ObservedGeneration, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas,
+		s.UpdatedReplicas, s.CurrentRevision, s.UpdateRevision)
 	if want := "3 5 4 3 3 1web-oldweb-new"; got != want { // a pod that is being deleted counts as ready while it is
 		t.Errorf("it is %s, want %s", got, want)
 	}

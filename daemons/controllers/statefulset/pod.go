@@ -73,10 +73,8 @@ func attachClaims(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(set, &t, n)}}})
 	}
 	for _, v := range pod.Spec.Volumes {
-		if !slices.ContainsFunc(
-			set.Spec.VolumeClaimTemplates,
-			func(t corev1.PersistentVolumeClaim) bool { return t.Name == v.Name },
-		) {
+		if !slices.ContainsFunc(set.Spec.VolumeClaimTemplates,
+			func(t corev1.PersistentVolumeClaim) bool { return t.Name == v.Name }) {
 			volumes = append(volumes, v)
 		}
 	}
@@ -163,8 +161,6 @@ func refersTo(ref metav1.OwnerReference, kind schema.GroupVersionKind, o metav1.
 // isOwnedByFormerPod reports whether a former pod of the same name owns a claim. Such a claim will be deleted, and a
 // new pod that used it would lose its data.
 func isOwnedByFormerPod(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(
-		claim.OwnerReferences,
-		func(ref metav1.OwnerReference) bool { return refersTo(ref, podKind, pod) && ref.UID != pod.UID },
-	)
+	return slices.ContainsFunc(claim.OwnerReferences,
+		func(ref metav1.OwnerReference) bool { return refersTo(ref, podKind, pod) && ref.UID != pod.UID })
 }

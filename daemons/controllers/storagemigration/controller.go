@@ -101,10 +101,8 @@ func (m *controller) sync(ctx context.Context, key string) error {
 
 // nextMigration returns the migration to run: the running one, or else the oldest.
 func nextMigration(all []*migrationv1.StorageVersionMigration) *migrationv1.StorageVersionMigration {
-	waiting := slices.DeleteFunc(
-		slices.Clone(all),
-		func(s *migrationv1.StorageVersionMigration) bool { return isOver(s) || s.DeletionTimestamp != nil },
-	)
+	waiting := slices.DeleteFunc(slices.Clone(all),
+		func(s *migrationv1.StorageVersionMigration) bool { return isOver(s) || s.DeletionTimestamp != nil })
 	if len(waiting) == 0 {
 		return nil
 	}

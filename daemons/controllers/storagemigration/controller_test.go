@@ -24,10 +24,8 @@ func newMigration(
 		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
 	}
 	for _, c := range conditions {
-		s.Status.Conditions = append(
-			s.Status.Conditions,
-			metav1.Condition{Type: string(c), Status: metav1.ConditionTrue},
-		)
+		s.Status.Conditions = append(s.Status.Conditions,
+			metav1.Condition{Type: string(c), Status: metav1.ConditionTrue})
 	}
 	return s
 }

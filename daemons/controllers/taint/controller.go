@@ -37,11 +37,8 @@ func New(c loop.Context) loop.Controller {
 	node.IndexByNode(pods)
 	t := &controller{Context: c, nodes: nodes.Lister(), pods: pods.GetIndexer()}
 	t.deleted = c.Counter("taint_eviction_controller_pod_deletions_total", "Pods that were deleted for a taint.")
-	t.delay = c.Histogram(
-		"taint_eviction_controller_pod_deletion_duration_seconds",
-		"How long after it had to go a pod was deleted for a taint.",
-		loop.DeletionBuckets,
-	)
+	t.delay = c.Histogram("taint_eviction_controller_pod_deletion_duration_seconds",
+		"How long after it had to go a pod was deleted for a taint.", loop.DeletionBuckets)
 	t.deleted.WithLabelValues()
 	t.Loop = loop.Loop{
 		Name:            "taint-eviction",
@@ -138,14 +135,8 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	t.Events.Eventf(
-		pod,
-		corev1.EventTypeNormal,
-		"TaintManagerEviction",
-		"Marking for deletion Pod %s/%s",
-		pod.Namespace,
-		pod.Name,
-	)
+	t.Events.Eventf(pod, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod %s/%s",
+		pod.Namespace, pod.Name)
 	return nil
 }
 

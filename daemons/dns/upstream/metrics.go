@@ -34,45 +34,28 @@ func newMetrics(r *Resolver) *metrics {
 	return &metrics{
 		lookups: counter("coredns_cache_requests_total", "Questions that were looked for among kept answers.", fixed),
 		misses:  counter("coredns_cache_misses_total", "Questions to which no answer was kept.", fixed),
-		stale: counter(
-			"coredns_cache_served_stale_total",
-			"Answers that were given although they were out of date.",
-			fixed,
-		),
+		stale: counter("coredns_cache_served_stale_total", "Answers that were given although they were out of date.",
+			fixed),
 		hits: [2]prometheus.Counter{
 			counter("coredns_cache_hits_total", "Answers that were kept.", hits),
 			counter("coredns_cache_hits_total", "Answers that were kept.", denials),
 		},
 		allFailed: counter("coredns_forward_healthcheck_broken_total", "How often all other servers had failed.", nil),
-		rejected: counter(
-			"coredns_forward_max_concurrent_rejects_total",
-			"Questions that were refused because too many were open.",
-			nil,
-		),
+		rejected: counter("coredns_forward_max_concurrent_rejects_total",
+			"Questions that were refused because too many were open.", nil),
 		requests: vector("coredns_forward_requests_total", "Questions to each other server.", "to"),
-		responses: vector(
-			"coredns_forward_responses_total",
-			"Answers of each other server by their code.",
-			"to",
-			"rcode",
-		),
-		failures: vector(
-			"coredns_forward_healthcheck_failures_total",
-			"Probes that each other server did not answer.",
-			"to",
-		),
+		responses: vector("coredns_forward_responses_total", "Answers of each other server by their code.", "to",
+			"rcode"),
+		failures: vector("coredns_forward_healthcheck_failures_total", "Probes that each other server did not answer.",
+			"to"),
 		duration: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_forward_request_duration_seconds",
 			Help: "How long each other server took.", Buckets: buckets}, []string{"to", "rcode"}),
 		proxied: measure.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_proxy_request_duration_seconds",
 			Help: "How long each other server took.", Buckets: buckets}, []string{"proxy_name", "to", "rcode"}),
 		cache:   r.cache,
 		entries: prometheus.NewDesc("coredns_cache_entries", "Answers that are kept.", []string{"type"}, fixed),
-		evictions: prometheus.NewDesc(
-			"coredns_cache_evictions_total",
-			"Answers that had to go for want of room.",
-			nil,
-			fixed,
-		),
+		evictions: prometheus.NewDesc("coredns_cache_evictions_total", "Answers that had to go for want of room.", nil,
+			fixed),
 	}
 }
 

@@ -490,21 +490,15 @@ func TestConcurrentEqualQueriesAreSentOnce(t *testing.T) {
 
 func TestConcurrentQueriesAreLimited(t *testing.T) {
 	release := make(chan struct{})
-	w := newFakeServer(
-		t,
-		"127.0.0.1:0",
-		func(q *dns.Msg, _ bool) *dns.Msg { <-release; return new(dns.Msg).SetRcode(q, dns.RcodeNameError) },
-	)
+	w := newFakeServer(t, "127.0.0.1:0",
+		func(q *dns.Msg, _ bool) *dns.Msg { <-release; return new(dns.Msg).SetRcode(q, dns.RcodeNameError) })
 	c := newClient(t, Config{Servers: []string{w.addr}})
 	var g sync.WaitGroup
 	var busy atomic.Int64
 	for i := range maxQueries + 50 {
 		g.Go(func() {
 			if _, err := c.ask("x" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) +
-				".example."); errors.Is(
-				err,
-				ErrBusy,
-			) {
+				".example."); errors.Is(err, ErrBusy) {
 				busy.Add(1)
 			}
 		})

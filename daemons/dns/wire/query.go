@@ -110,13 +110,9 @@ func (q *Query) parseOptions(message, rest []byte) (code int) {
 		if owner == 0 || len(rest) < owner+10 {
 			return FormatError
 		}
-		kind, size, ttl := binary.BigEndian.Uint16(
-			rest[owner:],
-		), binary.BigEndian.Uint16(
+		kind, size, ttl := binary.BigEndian.Uint16(rest[owner:]), binary.BigEndian.Uint16(
 			rest[owner+2:],
-		), binary.BigEndian.Uint32(
-			rest[owner+4:],
-		)
+		), binary.BigEndian.Uint32(rest[owner+4:])
 		length := owner + 10 + int(binary.BigEndian.Uint16(rest[owner+8:]))
 		if len(rest) < length {
 			return FormatError

@@ -32,8 +32,7 @@ func newCluster(t *testing.T, change ...func(*Config)) cluster {
 		Serial:  7,
 		Networks: []netip.Prefix{
 			netip.MustParsePrefix(
-				"10.244.0.0/16",
-			), netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10::/56"),
+				"10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10::/56"),
 			netip.MustParsePrefix("fd00:20::/108")},
 	}
 	for _, f := range change {
@@ -49,11 +48,8 @@ func newCluster(t *testing.T, change ...func(*Config)) cluster {
 
 func (c cluster) service(name string, spec corev1.ServiceSpec, eps ...*discoveryv1.EndpointSlice) {
 	c.t.Helper()
-	s := NewService(
-		c.Domain(),
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec},
-		eps,
-	)
+	s := NewService(c.Domain(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: spec}, eps)
 	if s == nil {
 		c.t.Fatalf("%s can have no name", name)
 	}
@@ -180,10 +176,8 @@ func reverseName(ip string) string {
 // Section 2.1: all comparisons are case-insensitive. The answer keeps the case of the question.
 func TestSection2_1CaseIsIgnoredAndPreserved(t *testing.T) {
 	c := newCluster(t)
-	c.service(
-		"web",
-		corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{servicePort("http", 80, "TCP")}},
-	)
+	c.service("web",
+		corev1.ServiceSpec{ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{servicePort("http", 80, "TCP")}})
 	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, endpointOf("10.244.1.2", "DB-0")))
 	c.check(queryCases{
 		{"wEb.DeFaUlT.sVc.ClUsTeR.lOcAl.", dns.TypeA, "A 10.96.0.7"},
@@ -246,10 +240,8 @@ func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 			servicePort("dns", 53, "UDP"),
 			servicePort("dns", 54, "TCP"),
 		}})
-	c.service(
-		"unnamed",
-		corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{servicePort("", 80, "")}},
-	)
+	c.service("unnamed",
+		corev1.ServiceSpec{ClusterIP: "10.96.0.8", Ports: []corev1.ServicePort{servicePort("", 80, "")}})
 	c.check(queryCases{
 		{"_http._tcp.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 80 web.default.svc.cluster.local."},
 		{"_dns._udp.web.default.svc.cluster.local.", dns.TypeSRV, "SRV 0 100 53 web.default.svc.cluster.local."},
@@ -307,25 +299,13 @@ func TestSection2_3_3ClusterIPNames(t *testing.T) {
 func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 	c := newCluster(t)
 	no := markNotReady(endpointOf("10.244.1.9", "db-9"))
-	c.service(
-		"db",
-		corev1.ServiceSpec{ClusterIP: "None"},
-		sliceOf(
-			"sql",
-			5432,
-			endpointOf("10.244.1.2", "db-0"),
-			endpointOf("10.244.1.3", "db-0"),
-			endpointOf("10.244.1.4", ""),
-			no,
-		),
-		sliceOf("sql", 5432, endpointOf("fd00:10::2", "db-0"), endpointOf("fd00:10::4", "")),
-	)
+	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, endpointOf("10.244.1.2", "db-0"),
+		endpointOf("10.244.1.3", "db-0"), endpointOf("10.244.1.4", ""), no), sliceOf("sql", 5432,
+		endpointOf("fd00:10::2", "db-0"), endpointOf("fd00:10::4", "")))
 	c.service("early", corev1.ServiceSpec{ClusterIP: "None", PublishNotReadyAddresses: true}, sliceOf("sql", 5432, no))
-	c.service(
-		"none",
+	c.service("none",
 		corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{servicePort("sql", 5432, "TCP")}},
-		sliceOf("sql", 5432, no),
-	)
+		sliceOf("sql", 5432, no))
 	ending := no
 	ending.Conditions.Serving, ending.Conditions.Terminating = ptr.To(true), ptr.To(true)
 	c.service("ending", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, ending))
@@ -349,14 +329,10 @@ func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 // Section 2.4.2.
 func TestSection2_4_2HeadlessPorts(t *testing.T) {
 	c := newCluster(t)
-	c.service(
-		"db",
-		corev1.ServiceSpec{ClusterIP: "None"},
-		sliceOf("sql", 5432, endpointOf("10.244.1.2", "db-0"), endpointOf("10.244.1.3", "")),
-		sliceOf("admin", 80, endpointOf("10.244.1.2", "db-0"), endpointOf("10.244.1.3", "")),
-		sliceOf("sql", 5433, endpointOf("fd00:10::5", "db-5")),
-		sliceOf("", 9, endpointOf("10.244.1.2", "db-0")),
-	)
+	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, endpointOf("10.244.1.2", "db-0"),
+		endpointOf("10.244.1.3", "")), sliceOf("admin", 80, endpointOf("10.244.1.2", "db-0"),
+		endpointOf("10.244.1.3", "")), sliceOf("sql", 5433, endpointOf("fd00:10::5", "db-5")),
+		sliceOf("", 9, endpointOf("10.244.1.2", "db-0")))
 	c.check(queryCases{
 		{
 			"_sql._tcp.db.default.svc.cluster.local.",
@@ -385,18 +361,8 @@ func TestSection2_4_2HeadlessPorts(t *testing.T) {
 // Section 2.4.3, for both families.
 func TestSection2_4_3HeadlessNames(t *testing.T) {
 	c := newCluster(t)
-	c.service(
-		"db",
-		corev1.ServiceSpec{ClusterIP: "None"},
-		sliceOf(
-			"sql",
-			5432,
-			endpointOf("10.244.1.2", "db-0"),
-			endpointOf("10.244.1.3", ""),
-			endpointOf("fd00:10::2", "db-0"),
-			endpointOf("192.0.2.9", "far"),
-		),
-	)
+	c.service("db", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, endpointOf("10.244.1.2", "db-0"),
+		endpointOf("10.244.1.3", ""), endpointOf("fd00:10::2", "db-0"), endpointOf("192.0.2.9", "far")))
 	c.service("also", corev1.ServiceSpec{ClusterIP: "None"}, sliceOf("sql", 5432, endpointOf("10.244.1.2", "two")))
 	c.check(queryCases{
 		{
@@ -448,11 +414,8 @@ func TestSection2_6Pods(t *testing.T) {
 func TestMissingNamesDifferFromMissingRecords(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"})
-	c.service(
-		"set",
-		corev1.ServiceSpec{ClusterIP: "10.96.0.8"},
-		sliceOf("http", 80, endpointOf("10.244.1.2", "set-0"), endpointOf("10.244.1.3", "")),
-	)
+	c.service("set", corev1.ServiceSpec{ClusterIP: "10.96.0.8"}, sliceOf("http", 80, endpointOf("10.244.1.2", "set-0"),
+		endpointOf("10.244.1.3", "")))
 	c.check(queryCases{
 		{"cluster.local.", dns.TypeA, "no data in cluster.local."},
 		{"svc.cluster.local.", dns.TypeA, "no data in cluster.local."},
@@ -592,10 +555,8 @@ func TestHugeServiceIsTruncatedToTheMessageSize(t *testing.T) {
 			t.Errorf("%s: %d records, truncated: %v", dns.TypeToString[kind], len(m.Answer), m.Truncated)
 		}
 	}
-	small := c.askWith(
-		new(dns.Msg).SetQuestion("huge.default.svc.cluster.local.", dns.TypeSRV).SetEdns0(1232, false),
-		wire.UDPSize,
-	)
+	small := c.askWith(new(dns.Msg).SetQuestion("huge.default.svc.cluster.local.", dns.TypeSRV).SetEdns0(1232, false),
+		wire.UDPSize)
 	if !small.Truncated || len(small.Answer) < 10 || small.IsEdns0() == nil {
 		t.Errorf("%d records, truncated: %v", len(small.Answer), small.Truncated)
 	}
@@ -629,14 +590,8 @@ func FuzzAnswerIsValidForAnotherParser(f *testing.F) {
 				endpointOf("fd00::3", ""))},
 		),
 	)
-	z.Set(
-		Key{"default", "away"},
-		NewService(
-			z.Domain(),
-			object("away", corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.org"}),
-			nil,
-		),
-	)
+	z.Set(Key{"default", "away"}, NewService(z.Domain(), object("away",
+		corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.org"}), nil))
 	for _, name := range []string{"db.default.svc.cluster.local.", "db-0.db.default.svc.cluster.local.",
 		"_sql._tcp.db.default.svc.cluster.local.", "2.1.96.10.in-addr.arpa.", reverseName("fd00::3"),
 		"away.default.svc.cluster.local.", "fd00--3.default.pod.cluster.local.", "cluster.local.",

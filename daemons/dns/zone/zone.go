@@ -89,9 +89,8 @@ func New(cfg Config) (*Zone, error) {
 
 // labelKey returns a service's name and namespace as labels in wire format.
 func labelKey(k Key) string {
-	return string(
-		append(append([]byte{byte(len(k.Name))}, k.Name...), append([]byte{byte(len(k.Namespace))}, k.Namespace...)...),
-	)
+	return string(append(append([]byte{byte(len(k.Name))}, k.Name...),
+		append([]byte{byte(len(k.Namespace))}, k.Namespace...)...))
 }
 
 // Domain returns the cluster's domain in wire format.

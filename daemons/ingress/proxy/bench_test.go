@@ -36,10 +36,8 @@ func BenchmarkRequest(b *testing.B) {
 	}()
 	p := startProxy(b, nil)
 	p.addRoute("a.example", "/", []string{ln.Addr().String()})
-	request := []byte(
-		"GET /api/v1/things?limit=10 HTTP/1.1\r\nHost: a.example\r\nUser-Agent: bench\r\nAccept: " +
-			"*/*\r\nAccept-Encoding: gzip\r\n\r\n",
-	)
+	request := []byte("GET /api/v1/things?limit=10 HTTP/1.1\r\nHost: a.example\r\nUser-Agent: bench\r\nAccept: " +
+		"*/*\r\nAccept-Encoding: gzip\r\n\r\n")
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprint(clients, " connections"), func(b *testing.B) {
 			b.ReportAllocs()

@@ -166,15 +166,8 @@ func (c *conn) sendRedirect(r *route.Redirect) {
 		c.ended = true
 	}
 	c.status = r.Code
-	c.out = appendRedirect(
-		c.out[:0],
-		r,
-		c.isSecure(),
-		string(c.req.host),
-		c.port,
-		c.req.target,
-		c.ended || c.req.minor == 0,
-	)
+	c.out = appendRedirect(c.out[:0], r, c.isSecure(), string(c.req.host), c.port, c.req.target,
+		c.ended || c.req.minor == 0)
 	if c.write(c.out, writeTimeout) != nil {
 		c.ended = true
 	}

@@ -85,11 +85,8 @@ func TestGRPCIsForwardedWithStatusAndStreams(t *testing.T) {
 	go func() { _ = s.Serve(ln) }()
 	t.Cleanup(s.Stop)
 	p.addRoute("a.example", "/", []string{ln.Addr().String()}, "backend-protocol=GRPC")
-	cc, err := grpc.NewClient(
-		"passthrough:///"+p.plain.Addr().String(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("a.example"),
-	)
+	cc, err := grpc.NewClient("passthrough:///"+p.plain.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("a.example"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,8 +169,7 @@ func appendError(out []byte, status int, why string, closes, head bool) []byte {
 	out = strconv.AppendInt(out, int64(status), 10)
 	out = append(out, ' ')
 	out = append(out, text...)
-	out = append(
-		out,
+	out = append(out,
 		"\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: "...)
 	out = strconv.AppendInt(out, int64(len(text)+len(why)+3), 10)
 	if closes {

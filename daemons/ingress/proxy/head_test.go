@@ -162,14 +162,8 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		chunked := len(r.TransferEncoding) > 0
 		if chunked != q.chunked || !chunked && max(r.ContentLength, 0) != max(q.length, 0) {
-			t.Fatalf(
-				"%q is sent on with %d bytes, chunked %v; read with %d, %v",
-				text,
-				r.ContentLength,
-				chunked,
-				q.length,
-				q.chunked,
-			)
+			t.Fatalf("%q is sent on with %d bytes, chunked %v; read with %d, %v", text, r.ContentLength, chunked,
+				q.length, q.chunked)
 		}
 		if !q.chunked {
 			return
@@ -180,13 +174,8 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		data, err := io.ReadAll(r.Body)
 		if err != nil || int64(len(data)) != body.total {
-			t.Fatalf(
-				"%q: the standard library reads %d bytes of body, %v; we read %d",
-				text,
-				len(data),
-				err,
-				body.total,
-			)
+			t.Fatalf("%q: the standard library reads %d bytes of body, %v; we read %d", text, len(data), err,
+				body.total)
 		}
 	})
 }

@@ -54,10 +54,8 @@ func (e *Engine) startHTTP2() {
 		), Protocols: &protocols, TLSConfig: &tls.Config{NextProtos: []string{"h2"}},
 		// has no certificate, because the TLS handshake is already complete
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams, WriteByteTimeout: e.cfg.WriteTime},
-		ErrorLog: slog.NewLogLogger(
-			e.cfg.Log.Handler(),
-			slog.LevelDebug,
-		), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
+		ErrorLog: slog.NewLogLogger(e.cfg.Log.Handler(),
+			slog.LevelDebug), MaxHeaderBytes: e.cfg.MaxHead, IdleTimeout: e.cfg.Idle,
 		ReadHeaderTimeout: e.cfg.HeadTime,
 		ConnContext: func(ctx context.Context, nc net.Conn) context.Context {
 			c, _ := e.h2Listener.byConn.Load(nc)

@@ -29,10 +29,8 @@ func TestAConnectionTakesBoundedMemory(t *testing.T) {
 	p := startProxy(t, nil)
 	p.addRoute("a.example", "/", []string{startBackend(t, func(http.ResponseWriter, *http.Request) {})})
 	shake := func(t *testing.T, protocol string) net.Conn {
-		c := tls.Client(
-			connect(t, p.secure),
-			&tls.Config{RootCAs: p.roots, ServerName: "a.example", NextProtos: []string{protocol}},
-		)
+		c := tls.Client(connect(t, p.secure),
+			&tls.Config{RootCAs: p.roots, ServerName: "a.example", NextProtos: []string{protocol}})
 		if err := c.Handshake(); err != nil {
 			t.Fatal(err)
 		}

@@ -127,50 +127,21 @@ func counterOf(e *Engine, rule *route.Rule) *counter {
 
 var (
 	metricLabels = []string{"namespace", "ingress", "service"}
-	requestsDesc = prometheus.NewDesc(
-		"nginx_ingress_controller_requests",
-		"Requests by the class of their status.",
-		append(metricLabels[:3:3], "status"),
-		nil,
-	)
-	secondsDesc = prometheus.NewDesc(
-		"nginx_ingress_controller_request_duration_seconds",
-		"Time from a request's head to the end of its answer.",
-		metricLabels,
-		nil,
-	)
-	bytesDesc = prometheus.NewDesc(
-		"nginx_ingress_controller_response_bytes_total",
-		"Bytes of answers' bodies.",
-		metricLabels,
-		nil,
-	)
+	requestsDesc = prometheus.NewDesc("nginx_ingress_controller_requests", "Requests by the class of their status.",
+		append(metricLabels[:3:3], "status"), nil)
+	secondsDesc = prometheus.NewDesc("nginx_ingress_controller_request_duration_seconds",
+		"Time from a request's head to the end of its answer.", metricLabels, nil)
+	bytesDesc = prometheus.NewDesc("nginx_ingress_controller_response_bytes_total", "Bytes of answers' bodies.",
+		metricLabels, nil)
 	acceptedDesc = prometheus.NewDesc("ingress_connections_accepted_total", "Connections of clients.", nil, nil)
 	openDesc     = prometheus.NewDesc("ingress_connections", "Connections of clients that are open.", nil, nil)
-	closedDesc   = prometheus.NewDesc(
-		"ingress_connections_closed_for_room_total",
-		"Connections without a request that were closed because there were as many as may be.",
-		nil,
-		nil,
-	)
-	failedDesc = prometheus.NewDesc(
-		"ingress_tls_handshake_failures_total",
-		"Handshakes of TLS that failed.",
-		nil,
-		nil,
-	)
-	refusedDesc = prometheus.NewDesc(
-		"ingress_connections_refused_total",
-		"Connections that were closed at once because their client had its share.",
-		nil,
-		nil,
-	)
-	callsDesc = prometheus.NewDesc(
-		"ingress_requests_refused_total",
-		"Requests that were not passed on because as many were as may be, of all or of their client.",
-		nil,
-		nil,
-	)
+	closedDesc   = prometheus.NewDesc("ingress_connections_closed_for_room_total",
+		"Connections without a request that were closed because there were as many as may be.", nil, nil)
+	failedDesc  = prometheus.NewDesc("ingress_tls_handshake_failures_total", "Handshakes of TLS that failed.", nil, nil)
+	refusedDesc = prometheus.NewDesc("ingress_connections_refused_total",
+		"Connections that were closed at once because their client had its share.", nil, nil)
+	callsDesc = prometheus.NewDesc("ingress_requests_refused_total",
+		"Requests that were not passed on because as many were as may be, of all or of their client.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -44,11 +44,9 @@ func certificate(t testing.TB, names ...string) (*tls.Certificate, *x509.CertPoo
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := certs.Issue(
-		ca,
+	pair, err := certs.Issue(ca,
 		certs.Request{CommonName: names[0], Hosts: names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
-		time.Now(),
-	)
+		time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,8 +290,7 @@ func TestRequestsAndResponsesAreForwardedCompletely(t *testing.T) {
 						t.Errorf("%s: status %d with %d bytes", name, res.StatusCode, len(got))
 					}
 					if want := fmt.Sprintf("POST a.example /x%%20y?framing=%s %d mine", framing, size); res.Header.Get(
-						"X-Seen",
-					) != want {
+						"X-Seen") != want {
 						t.Errorf("%s: the backend saw %q, want %q", name, res.Header.Get("X-Seen"), want)
 					}
 					if framing == "pieces" && size > 0 && res.Trailer.Get("X-Sum") != "done" {

@@ -51,8 +51,7 @@ func appendRedirect(
 	target []byte,
 	closes bool,
 ) []byte {
-	out = append(
-		out,
+	out = append(out,
 		"HTTP/1.1 "+strconv.Itoa(r.Code)+" "+http.StatusText(r.Code)+"\r\nContent-Length: 0\r\nLocation: "...)
 	out = append(out, redirectLocation(r, secure, host, port, string(target))...)
 	if closes {

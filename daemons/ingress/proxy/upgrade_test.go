@@ -13,13 +13,8 @@ func upgrader(t *testing.T) string {
 	return startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		to, switches := strings.CutPrefix(r.URL.Path, "/switch/")
 		if !switches {
-			fmt.Fprintf(
-				w,
-				"%s|%s|%s",
-				strings.Join(r.Header["Upgrade"], "+"),
-				strings.Join(r.Header["Connection"], "+"),
-				strings.Join(r.Header["Http2-Settings"], "+"),
-			)
+			fmt.Fprintf(w, "%s|%s|%s", strings.Join(r.Header["Upgrade"], "+"),
+				strings.Join(r.Header["Connection"], "+"), strings.Join(r.Header["Http2-Settings"], "+"))
 			return
 		}
 		nc, _, err := w.(http.Hijacker).Hijack()
@@ -81,11 +76,8 @@ func TestBackendsSwitchOnlyToOfferedProtocols(t *testing.T) {
 			lines = "Connection: Upgrade\r\nUpgrade: " + c.offer + "\r\n"
 		}
 		_, r := p.sendRaw(
-			"GET /switch/" + strings.ReplaceAll(
-				c.answer,
-				" ",
-				"%20",
-			) + " HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n",
+			"GET /switch/" + strings.ReplaceAll(c.answer, " ",
+				"%20") + " HTTP/1.1\r\nHost: a.example\r\n" + lines + "\r\n",
 		)
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {

@@ -76,17 +76,13 @@ func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
 			}
 			set := annotationSettings[short]
 			if set == nil {
-				problems = append(
-					problems,
-					Problem{"UnsupportedAnnotation", fmt.Sprintf("annotation %s is not carried out", name)},
-				)
+				problems = append(problems,
+					Problem{"UnsupportedAnnotation", fmt.Sprintf("annotation %s is not carried out", name)})
 				continue
 			}
 			if err := set(&usual, annotations[name]); err != nil {
-				problems = append(
-					problems,
-					Problem{"InvalidAnnotation", fmt.Sprintf("annotation %s is not carried out: %v", name, err)},
-				)
+				problems = append(problems,
+					Problem{"InvalidAnnotation", fmt.Sprintf("annotation %s is not carried out: %v", name, err)})
 			}
 		}
 	}

@@ -41,10 +41,7 @@ func ClassProblem(class *networkingv1.IngressClass) *Problem {
 	}
 	return &Problem{
 		"UnsupportedParameters",
-		fmt.Sprintf(
-			"parameters of a class are not carried out: %s %s",
-			class.Spec.Parameters.Kind,
-			class.Spec.Parameters.Name,
-		),
+		fmt.Sprintf("parameters of a class are not carried out: %s %s", class.Spec.Parameters.Kind,
+			class.Spec.Parameters.Name),
 	}
 }

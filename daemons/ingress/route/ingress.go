@@ -60,10 +60,8 @@ func (b *Builder) parseIngress(in *networkingv1.Ingress) *ingress {
 		for j := range rule.HTTP.Paths {
 			p := &rule.HTTP.Paths[j]
 			out.hosts[name] = append(out.hosts[name], path{
-				kind: ptr.Deref(
-					p.PathType,
-					networkingv1.PathTypeImplementationSpecific,
-				), path: p.Path, backend: b.useBackend(out, &p.Backend),
+				kind: ptr.Deref(p.PathType,
+					networkingv1.PathTypeImplementationSpecific), path: p.Path, backend: b.useBackend(out, &p.Backend),
 			})
 		}
 	}
@@ -94,10 +92,8 @@ func (b *Builder) useBackend(in *ingress, named *networkingv1.IngressBackend) *B
 		if named.Resource != nil {
 			kind = named.Resource.Kind + " " + named.Resource.Name
 		}
-		in.problems = append(
-			in.problems,
-			Problem{"UnsupportedBackend", fmt.Sprintf("only services can be backends, not %s", kind)},
-		)
+		in.problems = append(in.problems,
+			Problem{"UnsupportedBackend", fmt.Sprintf("only services can be backends, not %s", kind)})
 		return nil
 	}
 	backend := b.Backends.Use(

@@ -22,11 +22,8 @@ func TestUpdatedTablesEqualNewlyBuiltOnes(t *testing.T) {
 	}
 	var many []string // more than maxSmallPaths
 	for i := range maxSmallPaths + 10 {
-		many = append(
-			many,
-			fmt.Sprintf("a.example /many/%d Prefix one", i),
-			fmt.Sprintf("a.example /many/%d Exact two", i),
-		)
+		many = append(many, fmt.Sprintf("a.example /many/%d Prefix one", i),
+			fmt.Sprintf("a.example /many/%d Exact two", i))
 	}
 	rapid.Check(t, func(r *rapid.T) {
 		b, all := newBuilder(), map[string]*networkingv1.Ingress{}

@@ -183,17 +183,9 @@ func TestPathsAndHostsAreMatchedAsDocumented(t *testing.T) {
 
 func TestTheMostSpecificRuleWins(t *testing.T) {
 	b := newBuilder()
-	setIngresses(b, ingressOf(
-		"a",
-		0,
-		"a.example / Prefix root",
-		"a.example /foo Prefix foo",
-		"a.example /foo/bar Prefix foobar",
-		"a.example /foo Exact exact",
-		"*.example /wild Prefix wild",
-		"*.example /foo/bar/baz Prefix deeper",
-		"- /every Prefix every",
-	))
+	setIngresses(b, ingressOf("a", 0, "a.example / Prefix root", "a.example /foo Prefix foo",
+		"a.example /foo/bar Prefix foobar", "a.example /foo Exact exact", "*.example /wild Prefix wild",
+		"*.example /foo/bar/baz Prefix deeper", "- /every Prefix every"))
 	checkServices(t, b.Table(), map[string]string{
 		"a.example/": "root", "a.example/x": "root", "a.example/foo": "exact", "a.example/foo/": "foo",
 		"a.example/foo/x":   "foo",
@@ -205,11 +197,8 @@ func TestTheMostSpecificRuleWins(t *testing.T) {
 
 func TestDefaultBackendsServeUnmatchedPaths(t *testing.T) {
 	b := newBuilder()
-	setIngresses(
-		b,
-		ingressOf("a", time.Hour, "a.example /a Prefix a", "- - default rest-of-a"),
-		ingressOf("b", 0, "- - default everything"),
-	)
+	setIngresses(b, ingressOf("a", time.Hour, "a.example /a Prefix a", "- - default rest-of-a"),
+		ingressOf("b", 0, "- - default everything"))
 	checkServices(t, b.Table(),
 		map[string]string{"a.example/a": "a", "a.example/b": "rest-of-a", "b.example/": "everything"})
 	b.SetIngress(Key{"default", "b"}, nil)
@@ -218,16 +207,8 @@ func TestDefaultBackendsServeUnmatchedPaths(t *testing.T) {
 
 func TestTheOldestIngressWinsASharedPath(t *testing.T) {
 	b := newBuilder()
-	young, old := ingressOf(
-		"a",
-		time.Minute,
-		"a.example /x Prefix young",
-	), ingressOf(
-		"b",
-		time.Hour,
-		"a.example /x Prefix old",
-		"a.example /y Prefix other",
-	)
+	young, old := ingressOf("a", time.Minute, "a.example /x Prefix young"), ingressOf("b", time.Hour,
+		"a.example /x Prefix old", "a.example /y Prefix other")
 	setIngresses(b, young, old)
 	checkServices(t, b.Table(), map[string]string{"a.example/x": "old", "a.example/y": "other"})
 	b.SetIngress(Key{"default", "b"}, nil)
@@ -257,10 +238,8 @@ func TestOnlyIngressesOfTheClassAreServed(t *testing.T) {
 		"none":                      {plain(nil, ""), false, "-"},
 	} {
 		b := newBuilder()
-		b.SetClass(
-			"nginx",
-			&networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}},
-		)
+		b.SetClass("nginx",
+			&networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}})
 		setIngresses(b, c.in)
 		class := b.classes["clusterctl"].DeepCopy()
 		class.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: fmt.Sprint(c.isDefault)}
@@ -306,12 +285,8 @@ func sliceOf(port string, number int32, endpoints ...string) *discoveryv1.Endpoi
 }
 
 func TestEndpointsAreReadyOnesOrElseServingTerminatingOnes(t *testing.T) {
-	web := service(
-		"web",
-		corev1.ServicePort{Name: "http", Port: 80},
-		corev1.ServicePort{Name: "admin", Port: 81},
-		corev1.ServicePort{Name: "quic", Port: 80, Protocol: corev1.ProtocolUDP},
-	)
+	web := service("web", corev1.ServicePort{Name: "http", Port: 80}, corev1.ServicePort{Name: "admin", Port: 81},
+		corev1.ServicePort{Name: "quic", Port: 80, Protocol: corev1.ProtocolUDP})
 	dual := web.DeepCopy()
 	dual.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 	v6 := sliceOf("http", 8080, "fd00::1")
@@ -379,11 +354,9 @@ func secretOf(t *testing.T, names ...string) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := certs.Issue(
-		ca,
+	pair, err := certs.Issue(ca,
 		certs.Request{CommonName: names[0], Hosts: names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
-		time.Now(),
-	)
+		time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,16 +372,8 @@ func TestCertificatesAreSelectedByServerName(t *testing.T) {
 	for name, s := range map[string]*corev1.Secret{"exact": exact, "wild": wild, "rest": rest} {
 		b.SetSecret(Key{"default", name}, s)
 	}
-	first, second := ingressOf(
-		"a",
-		time.Hour,
-		"a.example / Prefix s",
-	), ingressOf(
-		"b",
-		0,
-		"a.example / Prefix s",
-		"own.example / Prefix s",
-	)
+	first, second := ingressOf("a", time.Hour, "a.example / Prefix s"), ingressOf("b", 0, "a.example / Prefix s",
+		"own.example / Prefix s")
 	first.Spec.TLS = []networkingv1.IngressTLS{
 		{Hosts: []string{"A.example"}, SecretName: "exact"},
 		{Hosts: []string{"*.example"}, SecretName: "wild"},
@@ -556,17 +521,11 @@ func TestRulesOfOnePathAreTriedBySpecificity(t *testing.T) {
 func BenchmarkChange(b *testing.B) {
 	build := newBuilder()
 	for i := range 5000 {
-		in := ingressOf(
-			fmt.Sprint("i", i),
-			0,
-			fmt.Sprintf("h%d.example / Prefix s%d:http", i, i),
-			fmt.Sprintf("h%d.example /api Prefix s%d:http", i, i),
-		)
+		in := ingressOf(fmt.Sprint("i", i), 0, fmt.Sprintf("h%d.example / Prefix s%d:http", i, i),
+			fmt.Sprintf("h%d.example /api Prefix s%d:http", i, i))
 		setIngresses(build, in)
-		build.SetService(
-			Key{"default", fmt.Sprint("s", i)},
-			service(fmt.Sprint("s", i), corev1.ServicePort{Name: "http", Port: 80}),
-		)
+		build.SetService(Key{"default", fmt.Sprint("s", i)}, service(fmt.Sprint("s", i),
+			corev1.ServicePort{Name: "http", Port: 80}))
 	}
 	build.Table()
 	b.Run("endpoint", func(b *testing.B) {

@@ -133,15 +133,8 @@ func (a *Announcer) Run(ctx context.Context) error {
 			),
 		)
 	}
-	balanced, pools := only(
-		"",
-		"spec.type",
-		string(corev1.ServiceTypeLoadBalancer),
-	), only(
-		metav1.NamespaceSystem,
-		metav1.ObjectNameField,
-		config.PoolsName,
-	)
+	balanced, pools := only("", "spec.type", string(corev1.ServiceTypeLoadBalancer)), only(metav1.NamespaceSystem,
+		metav1.ObjectNameField, config.PoolsName)
 	services, configMaps := informers.Services(balanced), informers.ConfigMaps(pools)
 	a.services, a.configMaps = services.Lister(), configMaps.Lister()
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), configMaps.Informer()} {

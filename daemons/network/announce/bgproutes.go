@@ -38,10 +38,8 @@ func peersOf(pools []config.Pool, a netip.Addr) (list []bgp.Peer, known bool) {
 				continue // rejected earlier by DecodePools
 			}
 			list = append(list, bgp.Peer{
-				Address: netip.AddrPortFrom(
-					address,
-					cmp.Or(peer.Port, config.BGPPort),
-				), ASN: peer.ASN, LocalASN: pool.BGP.ASN,
+				Address: netip.AddrPortFrom(address,
+					cmp.Or(peer.Port, config.BGPPort)), ASN: peer.ASN, LocalASN: pool.BGP.ASN,
 				HoldTime: time.Duration(cmp.Or(pool.BGP.HoldTimeSeconds, config.BGPHoldTimeSeconds)) * time.Second,
 			})
 		}

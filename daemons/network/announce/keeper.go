@@ -340,13 +340,8 @@ func (k *leaseKeeper) removeAddress(a netip.Addr, reason string) {
 		return
 	}
 	if err := k.announced[a].Remove(); err != nil {
-		k.Log.Error(
-			"remove an address of services; the kernel itself removes it in a moment",
-			"address",
-			a,
-			"error",
-			err,
-		)
+		k.Log.Error("remove an address of services; the kernel itself removes it in a moment", "address", a, "error",
+			err)
 	} else {
 		k.Log.Info("an address of services is given up", "address", a, "lease", k.lease, "reason", reason)
 	}

@@ -138,8 +138,7 @@ func newTestCluster(t testing.TB, objects ...runtime.Object) *testCluster {
 			neighbours: map[netip.Addr]string{},
 			poweredOff: map[string]bool{},
 		},
-		Clientset: fake.NewClientset(
-			objects...),
+		Clientset:    fake.NewClientset(objects...),
 		disconnected: map[string]bool{},
 		stops:        map[string]func(){},
 		log:          slog.New(slog.DiscardHandler),
@@ -158,11 +157,8 @@ func newTestCluster(t testing.TB, objects ...runtime.Object) *testCluster {
 					return true, nil, err
 				}
 				if have.(metav1.Object).GetResourceVersion() != m.GetResourceVersion() {
-					return true, nil, apierrors.NewConflict(
-						a.GetResource().GroupResource(),
-						m.GetName(),
-						errors.New("changed"),
-					)
+					return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(),
+						errors.New("changed"))
 				}
 			}
 			m.SetResourceVersion(fmt.Sprint(version.Add(1)))
@@ -322,12 +318,8 @@ func TestAPlannedMoveLosesNoPacket(t *testing.T) {
 func TestTheBestMachineTakesOverFromAWorkingOne(t *testing.T) {
 	t.Parallel()
 	w := newTestCluster(t, append(threeNodes(), service("web", testAddress.String()))...)
-	duties := Duties(
-		[]*corev1.Service{service("web", testAddress.String())},
-		[]*corev1.Node{node("x"), node("y"), node("z")},
-		endpointsOn(""),
-		notRouted,
-	)
+	duties := Duties([]*corev1.Service{service("web", testAddress.String())},
+		[]*corev1.Node{node("x"), node("y"), node("z")}, endpointsOn(""), notRouted)
 	best := duties[0].Machines[0]
 	w.findPlace = func(machine string, a netip.Addr, _ []string) (addressPlace, error) {
 		s := fakePlace{w.fakeNetwork, machine, a}
@@ -487,10 +479,8 @@ func TestALocalAddressIsOnAMachineWithEndpointsOfItsFamily(t *testing.T) {
 	w := newTestCluster(t, append(threeNodes(), service("web", testAddress.String()+" "+six.String(), setLocal),
 		slice(discoveryv1.AddressTypeIPv4, "x"), slice(discoveryv1.AddressTypeIPv6, "y"))...)
 	w.startAll()
-	w.waitUntil(
-		"answers by the machines with the endpoints",
-		func() bool { return w.answeringMachine(testAddress) == "x" && w.answeringMachine(six) == "y" },
-	)
+	w.waitUntil("answers by the machines with the endpoints",
+		func() bool { return w.answeringMachine(testAddress) == "x" && w.answeringMachine(six) == "y" })
 	if _, err := w.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice(discoveryv1.AddressTypeIPv6, "z"),
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -513,10 +503,8 @@ func TestALocalAddressFollowsItsPods(t *testing.T) {
 		}
 		for _, n := range []string{"x", "y", "z"} {
 			ready := slices.Contains(nodes, n)
-			s.Endpoints = append(
-				s.Endpoints,
-				discoveryv1.Endpoint{NodeName: &n, Conditions: discoveryv1.EndpointConditions{Ready: &ready}},
-			)
+			s.Endpoints = append(s.Endpoints,
+				discoveryv1.Endpoint{NodeName: &n, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
 		}
 		return s
 	}

@@ -253,11 +253,8 @@ func TestPacketsFromOutsideSurviveMoves(t *testing.T) {
 		t.Run(family, func(t *testing.T) {
 			is := moveAddress(t, to)
 			if is.lost > 0 {
-				t.Errorf(
-					"%d of %d packets are lost while the address moves as planned, or its daemon ends",
-					is.lost,
-					is.sent,
-				)
+				t.Errorf("%d of %d packets are lost while the address moves as planned, or its daemon ends", is.lost,
+					is.sent)
 			}
 			if is.gap > 2*time.Second || is.gap < 500*time.Millisecond {
 				t.Errorf("no answer for %s after the machine's power was cut", is.gap)

@@ -53,15 +53,8 @@ func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 		if k.readProblem = text; k.pools == nil && why == errNoPools {
 			level = slog.LevelInfo // normal while a cluster is being created
 		}
-		a.Log.Log(
-			ctx,
-			level,
-			"the pools of addresses cannot be read; what is announced stays as it is",
-			"configMap",
-			config.PoolsName,
-			"reason",
-			why,
-		)
+		a.Log.Log(ctx, level, "the pools of addresses cannot be read; what is announced stays as it is", "configMap",
+			config.PoolsName, "reason", why)
 	}
 	return k.pools, nil
 }

@@ -146,12 +146,8 @@ func (c *session) open() error {
 		kept = append(kept, bgp.NewCapGracefulRestartTuple(family, true))
 	}
 	capabilities = append(capabilities, bgp.NewCapGracefulRestart(false, false, restartTime, kept))
-	hello, err := bgp.NewBGPOpenMessage(
-		shortASN(c.peer.LocalASN),
-		uint16(c.peer.HoldTime/time.Second),
-		c.running.machine.Identifier,
-		[]bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)},
-	)
+	hello, err := bgp.NewBGPOpenMessage(shortASN(c.peer.LocalASN), uint16(c.peer.HoldTime/time.Second),
+		c.running.machine.Identifier, []bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)})
 	if err != nil {
 		return err
 	}
@@ -236,12 +232,8 @@ func (c *session) readMessage(within time.Duration) (*bgp.BGPMessage, error) {
 		return nil, err
 	}
 	if h.Len < bgp.BGP_HEADER_LENGTH || h.Len > bgp.BGP_MAX_MESSAGE_LENGTH {
-		return nil, bgp.NewMessageError(
-			bgp.BGP_ERROR_MESSAGE_HEADER_ERROR,
-			bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH,
-			nil,
-			fmt.Sprintf("a message of %d bytes", h.Len),
-		)
+		return nil, bgp.NewMessageError(bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, nil,
+			fmt.Sprintf("a message of %d bytes", h.Len))
 	}
 	body := make([]byte, int(h.Len)-len(head))
 	if _, err := io.ReadFull(c.conn, body); err != nil {

@@ -65,10 +65,8 @@ func (s *Slice) fragment(name setName, f nft.Family) *nft.Fragment {
 		}
 		for _, p := range s.Ports {
 			if p.Name == name.port {
-				list = append(
-					list,
-					nft.Element{Key: nft.Key{Destination: nft.SingleAddress(a), Protocol: p.Protocol, Port: p.Number}},
-				)
+				list = append(list,
+					nft.Element{Key: nft.Key{Destination: nft.SingleAddress(a), Protocol: p.Protocol, Port: p.Number}})
 			}
 		}
 	}

@@ -369,11 +369,8 @@ func TestTableMatchesTheGoldenFile(t *testing.T) {
 		},
 	}
 	n.SetPolicy("shop", "allow", p)
-	n.SetPolicy(
-		"shop",
-		"deny",
-		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}},
-	)
+	n.SetPolicy("shop", "deny",
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}})
 	n.SetPod("1", webPod(webAddress))
 	second := webPod(otherAddress)
 	second.Name = "web-2"

@@ -41,21 +41,11 @@ var (
 // newFullTable returns a table with every statement that rules can have.
 func newFullTable(t testing.TB, f nft.Family) *nft.Table {
 	t.Helper()
-	net, one, two := netip.MustParsePrefix(
-		"10.0.0.0/8",
-	), netip.MustParseAddrPort(
-		"172.16.0.1:80",
-	), netip.MustParseAddrPort(
-		"172.16.0.2:80",
-	)
+	net, one, two := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParseAddrPort(
+		"172.16.0.1:80"), netip.MustParseAddrPort("172.16.0.2:80")
 	if f == nft.IPv6 {
-		net, one, two = netip.MustParsePrefix(
-			"fd00::/8",
-		), netip.MustParseAddrPort(
-			"[2001:db8::1]:80",
-		), netip.MustParseAddrPort(
-			"[2001:db8::2]:80",
-		)
+		net, one, two = netip.MustParsePrefix("fd00::/8"), netip.MustParseAddrPort(
+			"[2001:db8::1]:80"), netip.MustParseAddrPort("[2001:db8::2]:80")
 	}
 	goes := func(to string) nft.Decide { return nft.Decide{Verdict: nft.Verdict{Action: "goto", Chain: to}} }
 	table, err := nft.NewTable(f, "test", &nft.Fragment{

@@ -34,10 +34,8 @@ func (s *socket) readOnce(t *nft.Table) (f nft.KernelTable, there bool, err erro
 		Sets:     map[string]uint64{},
 		Elements: map[string]map[nft.Key]nft.Value{},
 	}
-	err = s.list(
-		listRequest(unix.NFT_MSG_GETCHAIN, t, unix.NFTA_CHAIN_TABLE),
-		func(body []byte) { readChain(body, t.Name, f.Chains) },
-	)
+	err = s.list(listRequest(unix.NFT_MSG_GETCHAIN, t, unix.NFTA_CHAIN_TABLE),
+		func(body []byte) { readChain(body, t.Name, f.Chains) })
 	if err != nil {
 		return f, false, ignoreAbsent(err)
 	}

@@ -64,13 +64,9 @@ func (s *socket) receive(do func(kind uint16, flags uint16, seq uint32, body []b
 		if length < headerSize || length > len(b) {
 			return errors.New("read the kernel's answer: a message without its end")
 		}
-		kind, flags, seq := binary.NativeEndian.Uint16(
-			b[4:],
-		), binary.NativeEndian.Uint16(
+		kind, flags, seq := binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(
 			b[6:],
-		), binary.NativeEndian.Uint32(
-			b[8:],
-		)
+		), binary.NativeEndian.Uint32(b[8:])
 		if err := do(kind, flags, seq, b[headerSize:length]); err != nil {
 			return err
 		}

@@ -25,16 +25,10 @@ func TestStaleFlowsAreDeleted(t *testing.T) {
 			f.removedPaths,
 		)
 	}
-	f.addPaths(
-		rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.7"), Port: 7},
-		netip.MustParseAddrPort("10.244.0.1:70"),
-		f.removedPaths,
-	)
-	f.addPaths(
-		rules.Port{Proto: nft.UDP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 53, NodePort: 30053},
-		netip.AddrPort{},
-		f.wildcardPaths,
-	)
+	f.addPaths(rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.7"), Port: 7},
+		netip.MustParseAddrPort("10.244.0.1:70"), f.removedPaths)
+	f.addPaths(rules.Port{Proto: nft.UDP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 53, NodePort: 30053},
+		netip.AddrPort{}, f.wildcardPaths)
 	f.addPaths(rules.Port{Proto: nft.SCTP, ClusterIP: netip.MustParseAddr("10.96.0.10"), Port: 54}, netip.AddrPort{},
 		f.wildcardPaths)
 	const established = 3

@@ -116,10 +116,8 @@ func (t *Tables) applyAll(c *rules.Chains) (transactions int, err error) {
 		}
 		if changed, jumps := t.differences(want, found); len(changed)+len(jumps) > 0 {
 			return transactions, fmt.Errorf(
-				"%d chains and %d jumps differ from what was written: another program changes them",
-				len(changed),
-				len(jumps),
-			)
+				"%d chains and %d jumps differ from what was written: another program changes them", len(changed),
+				len(jumps))
 		}
 	}
 	c.MarkApplied()
@@ -227,10 +225,8 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	var text bytes.Buffer
 	for _, table := range tableNames {
-		names := slices.SortedFunc(
-			maps.Keys(changed),
-			func(a, b rules.Chain) int { return strings.Compare(a.Name, b.Name) },
-		)
+		names := slices.SortedFunc(maps.Keys(changed),
+			func(a, b rules.Chain) int { return strings.Compare(a.Name, b.Name) })
 		names = slices.DeleteFunc(names, func(c rules.Chain) bool { return c.Table != table })
 		ours := slices.DeleteFunc(slices.Clone(jumps), func(j rules.Jump) bool { return j.From.Table != table })
 		if len(names)+len(ours) == 0 {

@@ -36,10 +36,8 @@ func port(f nft.Family) rules.Port {
 	}
 	p.Balanced, p.Sources = p.External[1:], []netip.Prefix{netip.MustParsePrefix(source)}
 	for i := range 3 {
-		p.Endpoints = append(
-			p.Endpoints,
-			rules.Endpoint{To: netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(backend, i+1)), 8080), Local: i == 0},
-		)
+		p.Endpoints = append(p.Endpoints,
+			rules.Endpoint{To: netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(backend, i+1)), 8080), Local: i == 0})
 	}
 	p.LocalEndpoints = p.Endpoints[:1]
 	return p

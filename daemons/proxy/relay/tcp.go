@@ -153,10 +153,8 @@ func originalDestination(c *net.TCPConn) (to netip.AddrPort, err error) {
 			// The kernel's struct sockaddr_in fits into the address field of this type.
 			var in *unix.IPv6Mreq
 			if in, failure = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); failure == nil {
-				to = netip.AddrPortFrom(
-					netip.AddrFrom4([4]byte(in.Multiaddr[4:8])),
-					binary.BigEndian.Uint16(in.Multiaddr[2:4]),
-				)
+				to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(in.Multiaddr[4:8])),
+					binary.BigEndian.Uint16(in.Multiaddr[2:4]))
 			}
 			return
 		}

@@ -94,10 +94,8 @@ func baseFragment(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Frag
 		case len(m.NodePorts) == 0 && relay != 0:
 			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.Lookup{Map: name, Key: portKey}})
 		case len(m.NodePorts) == 0:
-			rules = append(
-				rules,
-				nft.Rule{nft.ToLocal{}, nft.ToNet{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: portKey}},
-			)
+			rules = append(rules,
+				nft.Rule{nft.ToLocal{}, nft.ToNet{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: portKey}})
 		}
 		for _, n := range m.NodePorts {
 			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.ToNet{Net: n}, nft.Lookup{Map: name, Key: portKey}})
@@ -322,11 +320,8 @@ func (b *builder) firewallRules(p *Port) (rules []nft.Rule) {
 	for _, s := range p.Sources {
 		list = append(list, nft.Rule{nft.FromNet{Net: s}, nft.Decide{Verdict: nft.Verdict{Action: "return"}}})
 	}
-	list = append(
-		list,
-		nft.Rule{nft.FromLocal{}, nft.Decide{Verdict: nft.Verdict{Action: "return"}}},
-		nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "drop"}}},
-	)
+	list = append(list, nft.Rule{nft.FromLocal{}, nft.Decide{Verdict: nft.Verdict{Action: "return"}}},
+		nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "drop"}}})
 	b.Chains[allow] = nft.Chain{Rules: list}
 	for _, ip := range p.Balanced {
 		rules = append(

@@ -114,27 +114,12 @@ func (b *chainBuilder) addEmpty(p *Port) {
 // addNodePort adds a rule for a port's node port at each address that has node ports.
 func (b *chainBuilder) addNodePort(p *Port, why, do string) {
 	if len(b.machine.NodePorts) == 0 {
-		b.addLine(
-			filterExternal,
-			"-p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s",
-			protocolName(p),
-			commentMatch(p, why),
-			protocolName(p),
-			p.NodePort,
-			do,
-		)
+		b.addLine(filterExternal, "-p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s", protocolName(p),
+			commentMatch(p, why), protocolName(p), p.NodePort, do)
 	}
 	for _, n := range b.machine.NodePorts {
-		b.addLine(
-			filterExternal,
-			"-d %s -p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s",
-			n,
-			protocolName(p),
-			commentMatch(p, why),
-			protocolName(p),
-			p.NodePort,
-			do,
-		)
+		b.addLine(filterExternal, "-d %s -p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s", n,
+			protocolName(p), commentMatch(p, why), protocolName(p), p.NodePort, do)
 	}
 }
 
@@ -181,11 +166,8 @@ func (b *chainBuilder) addExternal(p *Port, cluster, local string) (any bool) {
 	for _, n := range b.machine.Pods {
 		rules = append(rules, fmt.Sprintf("-s %s %s -j %s", n, commentMatch(p, "pod traffic"), cluster))
 	}
-	rules = append(
-		rules,
-		commentMatch(p, "local traffic")+" -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ",
-		commentMatch(p, "local traffic")+" -m addrtype --src-type LOCAL -j "+cluster,
-	)
+	rules = append(rules, commentMatch(p, "local traffic")+" -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ",
+		commentMatch(p, "local traffic")+" -m addrtype --src-type LOCAL -j "+cluster)
 	if !noEndpoints {
 		rules = append(rules, "-j "+local)
 	}
@@ -234,25 +216,19 @@ func (b *chainBuilder) addChoices(p *Port, name string, eps []Endpoint) {
 	if p.Affinity > 0 {
 		for _, e := range eps {
 			endpoint := chainName("SEP", p, e.To.String())
-			rules = append(
-				rules,
-				fmt.Sprintf("%s -m recent --rcheck --seconds %d --reap --name %s --mask %s --rsource -j %s",
-					commentMatch(p, "-> "+e.To.String()), p.Affinity, endpoint, b.masqueradeMark(), endpoint),
-			)
+			rules = append(rules, fmt.Sprintf(
+				"%s -m recent --rcheck --seconds %d --reap --name %s --mask %s --rsource -j %s",
+				commentMatch(p, "-> "+e.To.String()), p.Affinity, endpoint, b.masqueradeMark(), endpoint))
 		}
 	}
 	for i, e := range eps {
 		chance := ""
 		if left := len(eps) - i; left > 1 {
-			chance = fmt.Sprintf(
-				" -m statistic --mode random --probability %.11f",
-				math.Round(1/float64(left)*(1<<31))/(1<<31),
-			)
+			chance = fmt.Sprintf(" -m statistic --mode random --probability %.11f",
+				math.Round(1/float64(left)*(1<<31))/(1<<31))
 		}
-		rules = append(
-			rules,
-			fmt.Sprintf("%s%s -j %s", commentMatch(p, "-> "+e.To.String()), chance, chainName("SEP", p, e.To.String())),
-		)
+		rules = append(rules, fmt.Sprintf("%s%s -j %s", commentMatch(p, "-> "+e.To.String()), chance,
+			chainName("SEP", p, e.To.String())))
 	}
 	b.own[chain] = rules
 }
@@ -275,13 +251,7 @@ func (b *chainBuilder) addEndpoint(p *Port, e Endpoint) {
 		// If a service directs a pod's packet back to the pod, the source must be masqueraded. Otherwise the pod would
 		// respond to itself.
 		fmt.Sprintf("-s %s %s -j KUBE-MARK-MASQ", hostPrefix(e.To.Addr()), commentMatch(p, "hairpin")),
-		fmt.Sprintf(
-			"-p %s %s %s-m %s -j DNAT --to-destination %s",
-			protocolName(p),
-			commentMatch(p, "endpoint"),
-			remember,
-			protocolName(p),
-			e.To,
-		),
+		fmt.Sprintf("-p %s %s %s-m %s -j DNAT --to-destination %s", protocolName(p), commentMatch(p, "endpoint"),
+			remember, protocolName(p), e.To),
 	}
 }

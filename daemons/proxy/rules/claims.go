@@ -192,10 +192,8 @@ func (t *destinationClaims) isOwner(d nft.Key, p *Port) bool {
 	list := t.wants[d]
 	if ip := d.Destination.First; ip.IsValid() && ip == p.ClusterIP {
 		// A service with the address as an external IP never takes it from the service with this cluster IP.
-		list = slices.DeleteFunc(
-			slices.Clone(list),
-			func(name string) bool { _, own := slices.BinarySearch(t.clusterIPs[ip], name); return !own },
-		)
+		list = slices.DeleteFunc(slices.Clone(list),
+			func(name string) bool { _, own := slices.BinarySearch(t.clusterIPs[ip], name); return !own })
 	} else if given := t.balanced[d]; len(given) > 0 {
 		list = given
 	}

@@ -68,12 +68,8 @@ func TestHintsSelectTheEndpointsOfAMachine(t *testing.T) {
 		"its zone's is not ready":         {[]string{"10.0.0.1-:zone=a", "10.0.0.2:zone=b"}, "a", "2"},
 		"those that are ending, the last": {[]string{"10.0.0.1~:zone=a", "10.0.0.2~:zone=b"}, "a", "1 2"},
 	} {
-		ports := Ports(
-			service("web", "10.96.0.1", nil),
-			[]*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)},
-			nft.IPv4,
-			Location{"me", c.zone},
-		)
+		ports := Ports(service("web", "10.96.0.1", nil), []*discoveryv1.EndpointSlice{hintedSlice(c.endpoints...)},
+			nft.IPv4, Location{"me", c.zone})
 		if got := formatEndpoints(ports[0].Endpoints); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
@@ -83,23 +79,13 @@ func TestHintsSelectTheEndpointsOfAMachine(t *testing.T) {
 // Hints do not affect external traffic to a service with a Local policy. Flows continue to endpoints that are now
 // hinted for other machines.
 func TestHintsAffectNeitherLocalTrafficNorFlows(t *testing.T) {
-	local := service(
-		"web",
-		"10.96.0.1",
-		func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal },
-	)
+	local := service("web", "10.96.0.1",
+		func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal })
 	ports := func(endpoints ...string) []Port {
 		return Ports(local, []*discoveryv1.EndpointSlice{hintedSlice(endpoints...)}, nft.IPv4, Location{"me", "a"})
 	}
-	before, after := ports(
-		"10.0.0.1!",
-		"10.0.0.2",
-		"10.0.0.3",
-	), ports(
-		"10.0.0.1!:zone=b",
-		"10.0.0.2:zone=a",
-		"10.0.0.3:zone=b",
-	)
+	before, after := ports("10.0.0.1!", "10.0.0.2", "10.0.0.3"), ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a",
+		"10.0.0.3:zone=b")
 	if p := after[0]; formatEndpoints(p.Endpoints) != "2" || formatEndpoints(p.LocalEndpoints) != "1" ||
 		p.ReadyLocal != 1 || formatEndpoints(p.usedEndpoints()) != "1 2" {
 		t.Errorf("endpoints %s, here %s (%d)", formatEndpoints(p.Endpoints), formatEndpoints(p.LocalEndpoints),

@@ -54,11 +54,8 @@ func (b *builder) addRelayed(p *Port, put func(string, nft.Key, nft.Value) bool)
 		for _, n := range b.machine.Pods {
 			list = append(list, nft.Rule{nft.FromNet{Net: n}, everywhere})
 		}
-		list = append(
-			list,
-			nft.Rule{nft.FromLocal{}, everywhere},
-			nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "drop"}}},
-		)
+		list = append(list, nft.Rule{nft.FromLocal{}, everywhere},
+			nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "drop"}}})
 	} else if len(list) > 0 {
 		list = append(list, nft.Rule{everywhere})
 	}

@@ -202,21 +202,11 @@ func TestChangedServicesLeaveNoRules(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "gone") > 0 {
 				var addrs []string
 				for range rapid.IntRange(0, 3).Draw(t, "endpoints") {
-					addrs = append(
-						addrs,
-						fmt.Sprintf(
-							"10.244.0.%d%s",
-							rapid.IntRange(1, 5).Draw(t, "endpoint"),
-							rapid.SampledFrom([]string{"", "!", "~", "-"}).Draw(t, "state"),
-						),
-					)
+					addrs = append(addrs, fmt.Sprintf("10.244.0.%d%s", rapid.IntRange(1, 5).Draw(t, "endpoint"),
+						rapid.SampledFrom([]string{"", "!", "~", "-"}).Draw(t, "state")))
 				}
-				ports = Ports(
-					drawn(t, name),
-					[]*discoveryv1.EndpointSlice{slice(80, addrs...)},
-					nft.IPv4,
-					Location{Node: "me"},
-				)
+				ports = Ports(drawn(t, name), []*discoveryv1.EndpointSlice{slice(80, addrs...)}, nft.IPv4,
+					Location{Node: "me"})
 			}
 			now["shop/"+name] = ports
 			if err := errors.Join(table.SetService("shop/"+name, ports),
@@ -297,14 +287,8 @@ func TestSCTPAssociationsAreDeletedWithTheirEndpoint(t *testing.T) {
 			left = append(left, l.To)
 		}
 		if !slices.Equal(left, test.left) || len(g.Services) != test.services {
-			t.Errorf(
-				"%s: forgotten are flows to %v and to %d ports; want %v and %d",
-				name,
-				left,
-				len(g.Services),
-				test.left,
-				test.services,
-			)
+			t.Errorf("%s: forgotten are flows to %v and to %d ports; want %v and %d", name, left, len(g.Services),
+				test.left, test.services)
 		}
 	}
 }

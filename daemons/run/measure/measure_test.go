@@ -22,10 +22,8 @@ import (
 func TestHistogramsAreNativeOnlyInProtobuf(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	one := NewHistogram(prometheus.HistogramOpts{Name: "one_seconds", Help: "One.", Buckets: []float64{1, 10}})
-	many := NewHistogramVec(
-		prometheus.HistogramOpts{Name: "many_seconds", Help: "Many.", Buckets: []float64{1, 10}},
-		[]string{"a"},
-	)
+	many := NewHistogramVec(prometheus.HistogramOpts{Name: "many_seconds", Help: "Many.", Buckets: []float64{1, 10}},
+		[]string{"a"})
 	registry.MustRegister(one, many)
 	one.Observe(3)
 	many.WithLabelValues("b").Observe(3)

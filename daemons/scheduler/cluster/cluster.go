@@ -188,10 +188,8 @@ func (c *Cluster) DeleteNode(name string) {
 }
 
 func (c *Cluster) countObject(n *Node, times int) {
-	if slices.ContainsFunc(
-		n.Taints,
-		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule },
-	) {
+	if slices.ContainsFunc(n.Taints,
+		func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule }) {
 		c.preferTainted += times
 	}
 	for name := range n.Images {

@@ -125,9 +125,6 @@ func (n *Node) IsPortInUse(want api.HostPort) bool {
 }
 
 func sameTaints(a, b []corev1.Taint) bool {
-	return slices.EqualFunc(
-		a,
-		b,
-		func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect },
-	)
+	return slices.EqualFunc(a, b,
+		func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect })
 }

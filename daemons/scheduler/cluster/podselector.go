@@ -213,11 +213,8 @@ func (s *Shape) readConstraints(pod *corev1.Pod) {
 			selector = withLabelValue(selector, pod, key, selection.In)
 		}
 		one := Constraint{
-			PodSelector: newPodSelector(
-				[]string{pod.Namespace},
-				nil,
-				selector,
-			), Key: c.TopologyKey, MaxSkew: int(c.MaxSkew), MinDomains: 1,
+			PodSelector: newPodSelector([]string{pod.Namespace}, nil,
+				selector), Key: c.TopologyKey, MaxSkew: int(c.MaxSkew), MinDomains: 1,
 			Required:   c.WhenUnsatisfiable == corev1.DoNotSchedule,
 			HonorNodes: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
 			HonorTaint: c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,

@@ -77,9 +77,8 @@ func (r *Resources) equal(o *Resources) bool {
 
 // requestsOf returns the requests of a pod without a node.
 func requestsOf(pod *corev1.Pod, usual corev1.ResourceList) Resources {
-	return resourcesOf(
-		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}),
-	)
+	return resourcesOf(resourcehelper.PodRequests(pod,
+		resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}))
 }
 
 // limitsOf returns a pod's limits.

@@ -118,10 +118,7 @@ func (s *Shape) Class() string { return s.key }
 func newShape(pod *corev1.Pod, key string) *Shape {
 	s := &Shape{
 		Scheduler: pod.Spec.SchedulerName, namespace: pod.Namespace, labels: maps.Clone(pod.Labels),
-		Requests: requestsOf(
-			pod,
-			nil,
-		), RequestsWithDefaults: requestsOf(pod, defaultRequests), Limits: limitsOf(pod),
+		Requests: requestsOf(pod, nil), RequestsWithDefaults: requestsOf(pod, defaultRequests), Limits: limitsOf(pod),
 		onNode:    usageOf(pod, defaultRequestsOf(pod)),
 		HostPorts: api.HostPorts(pod), Tolerations: slices.Clone(pod.Spec.Tolerations),
 		Devices: podClaims(pod), ContainerRequests: containerRequests(pod), Features: requiredFeatures(pod), key: key,

@@ -23,14 +23,8 @@ func (c *Cluster) Verify() error {
 			usual.add(p.usedWithDefaults, 1)
 		}
 		if !sameAmounts(&requested, &n.Requested) || !sameAmounts(&usual, &n.RequestedWithDefaults) {
-			return fmt.Errorf(
-				"node %s: %v and %v are taken of it, not %v and %v",
-				n.Name,
-				requested,
-				usual,
-				n.Requested,
-				n.RequestedWithDefaults,
-			)
+			return fmt.Errorf("node %s: %v and %v are taken of it, not %v and %v", n.Name, requested, usual,
+				n.Requested, n.RequestedWithDefaults)
 		}
 	}
 	for _, ch := range c.selectors {

@@ -224,21 +224,12 @@ func (s *search) candidates(o *option) ([]*entry, error) {
 	for _, v := range s.pools {
 		switch {
 		case o.all && v.incomplete:
-			return nil, fmt.Errorf(
-				"claim %s, request %s: asks for all devices, but resource pool %s/%s is currently being updated",
-				o.claim,
-				o.name,
-				v.driver,
-				v.name,
-			)
+			return nil, fmt.Errorf("claim %s, request %s: asks for all devices, but resource pool %s/%s is "+
+				"currently being updated", o.claim, o.name, v.driver, v.name)
 		case o.all && v.invalid:
 			return nil, fmt.Errorf(
-				"claim %s, request %s: asks for all devices, but resource pool %s/%s is currently invalid",
-				o.claim,
-				o.name,
-				v.driver,
-				v.name,
-			)
+				"claim %s, request %s: asks for all devices, but resource pool %s/%s is currently invalid", o.claim,
+				o.name, v.driver, v.name)
 		case v.incomplete, v.invalid:
 			continue
 		}
@@ -306,10 +297,8 @@ func (s *search) pickDevice(claim int, o *option, e *entry) bool {
 // isInClaim reports whether a claim already has a device. A claim may have a device once normally and once for admin
 // access, but not both.
 func (s *search) isInClaim(claim int, e *entry, admin bool) bool {
-	return slices.ContainsFunc(
-		s.picked[claim],
-		func(p pick) bool { return p.entry.DeviceID == e.DeviceID && (p.option.admin || !admin) },
-	)
+	return slices.ContainsFunc(s.picked[claim],
+		func(p pick) bool { return p.entry.DeviceID == e.DeviceID && (p.option.admin || !admin) })
 }
 
 // takeShare takes a share of a device. The first share draws on the counters.

@@ -154,10 +154,8 @@ func (c *Catalog) poolsFor(node string) []*pool {
 		}
 	}
 	out := append(slices.Clone(c.local[node]), c.shared...)
-	slices.SortFunc(
-		out,
-		func(a, b *pool) int { return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.name, b.name)) },
-	)
+	slices.SortFunc(out,
+		func(a, b *pool) int { return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.name, b.name)) })
 	return out
 }
 

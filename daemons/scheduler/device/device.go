@@ -89,10 +89,8 @@ func newSlice(o *resourcev1.ResourceSlice) *slice {
 			e.access = newNodeAccess(d.NodeName, d.NodeSelector, d.AllNodes)
 		}
 		s.hasGroups = s.hasGroups ||
-			slices.ContainsFunc(
-				d.ConsumesCounters,
-				func(c resourcev1.DeviceCounterConsumption) bool { return len(c.CompatibilityGroups) > 0 },
-			)
+			slices.ContainsFunc(d.ConsumesCounters,
+				func(c resourcev1.DeviceCounterConsumption) bool { return len(c.CompatibilityGroups) > 0 })
 		s.devices = append(s.devices, e)
 	}
 	return s

@@ -67,16 +67,9 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 				fewest = min(fewest, o.minDevices())
 			}
 			if least += fewest; least > resourcev1.AllocationResultsMaxSize {
-				return nil, fmt.Errorf(
-					"claim %s/%s, request %s: adding %d devices exceeds the claim limit of %d, with %d already "+
-						"accounted for",
-					c.Namespace,
-					c.Name,
-					c.Spec.Devices.Requests[i].Name,
-					fewest,
-					resourcev1.AllocationResultsMaxSize,
-					least-fewest,
-				)
+				return nil, fmt.Errorf("claim %s/%s, request %s: adding %d devices exceeds the claim limit of %d, "+
+					"with %d already accounted for", c.Namespace, c.Name, c.Spec.Devices.Requests[i].Name, fewest,
+					resourcev1.AllocationResultsMaxSize, least-fewest)
 			}
 		}
 		for i, one := range c.Spec.Devices.Constraints {
@@ -86,12 +79,8 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 			case one.DistinctAttribute != nil:
 				a.constraints = append(a.constraints, constraint{one.Requests, *one.DistinctAttribute, true})
 			default:
-				return nil, fmt.Errorf(
-					"claim %s/%s, constraint #%d: empty constraint (unsupported constraint type?)",
-					c.Namespace,
-					c.Name,
-					i,
-				)
+				return nil, fmt.Errorf("claim %s/%s, constraint #%d: empty constraint (unsupported constraint type?)",
+					c.Namespace, c.Name, i)
 			}
 		}
 		p.claims = append(p.claims, a)
@@ -118,12 +107,8 @@ func readRequest(
 		return []*option{o}, err
 	}
 	if len(r.FirstAvailable) == 0 {
-		return nil, fmt.Errorf(
-			"claim %s/%s, request %s: neither exactly nor firstAvailable is set (unsupported request type?)",
-			c.Namespace,
-			c.Name,
-			r.Name,
-		)
+		return nil, fmt.Errorf("claim %s/%s, request %s: neither exactly nor firstAvailable is set "+
+			"(unsupported request type?)", c.Namespace, c.Name, r.Name)
 	}
 	var out []*option
 	for i := range r.FirstAvailable {
@@ -157,11 +142,8 @@ func newOption(
 		return nil, fmt.Errorf("request %s: device class %s does not exist", name, e.DeviceClassName)
 	}
 	if len(e.DerivedAttributes) > 0 {
-		return nil, fmt.Errorf(
-			"claim %s, request %s: derived attributes are not supported by this scheduler",
-			o.claim,
-			name,
-		)
+		return nil, fmt.Errorf("claim %s, request %s: derived attributes are not supported by this scheduler", o.claim,
+			name)
 	}
 	switch e.AllocationMode {
 	case resourcev1.DeviceAllocationModeAll:

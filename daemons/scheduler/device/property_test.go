@@ -55,10 +55,8 @@ func drawModelWorld(t *rapid.T) modelWorld {
 	w := modelWorld{slots: rapid.IntRange(0, 4).Draw(t, "slots")}
 	for i := range rapid.IntRange(0, 4).Draw(t, "devices") {
 		w.devices = append(w.devices, modelDevice{
-			name: fmt.Sprintf(
-				"d%d",
-				i,
-			), color: rapid.IntRange(1, 2).Draw(t, "color"), size: rapid.IntRange(1, 3).Draw(t, "size"),
+			name: fmt.Sprintf("d%d",
+				i), color: rapid.IntRange(1, 2).Draw(t, "color"), size: rapid.IntRange(1, 3).Draw(t, "size"),
 			isTainted: rapid.IntRange(0, 4).Draw(t, "taint") == 0,
 			shareable: rapid.IntRange(0, 2).Draw(t, "multi") == 0,
 			reachable: rapid.IntRange(0, 4).
@@ -320,16 +318,12 @@ func (w modelWorld) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 		}
 		name := resourcev1.FullyQualifiedName("x.io/color")
 		if want.sameColor {
-			claim.Spec.Devices.Constraints = append(
-				claim.Spec.Devices.Constraints,
-				resourcev1.DeviceConstraint{MatchAttribute: &name},
-			)
+			claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints,
+				resourcev1.DeviceConstraint{MatchAttribute: &name})
 		}
 		if want.distinctColors {
-			claim.Spec.Devices.Constraints = append(
-				claim.Spec.Devices.Constraints,
-				resourcev1.DeviceConstraint{DistinctAttribute: &name},
-			)
+			claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints,
+				resourcev1.DeviceConstraint{DistinctAttribute: &name})
 		}
 		claims = append(claims, claim)
 	}
@@ -396,10 +390,8 @@ func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
 func choicesOf(t *rapid.T, w modelWorld, claim int, a *Allocation) []modelChoice {
 	got := map[string][]int{}
 	for _, r := range a.Result.Devices.Results {
-		got[r.Request] = append(
-			got[r.Request],
-			slices.IndexFunc(w.devices, func(x modelDevice) bool { return x.name == r.Device }),
-		)
+		got[r.Request] = append(got[r.Request], slices.IndexFunc(w.devices,
+			func(x modelDevice) bool { return x.name == r.Device }))
 	}
 	var out []modelChoice
 	for _, options := range w.claims[claim].requests {

@@ -132,10 +132,8 @@ func PreferenceScore(list []*Allocation) int64 {
 			r := &a.Claim.Spec.Devices.Requests[i]
 			for j := range r.FirstAvailable {
 				name := r.Name + "/" + r.FirstAvailable[j].Name
-				if slices.ContainsFunc(
-					a.Result.Devices.Results,
-					func(d resourcev1.DeviceRequestAllocationResult) bool { return d.Request == name },
-				) {
+				if slices.ContainsFunc(a.Result.Devices.Results,
+					func(d resourcev1.DeviceRequestAllocationResult) bool { return d.Request == name }) {
 					sum += int64(resourcev1.FirstAvailableDeviceRequestMaxSize - j)
 				}
 			}

@@ -106,12 +106,8 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 		case claim.DeletionTimestamp != nil:
 			return refuse("resourceclaim %q is being deleted", want.Claim)
 		case want.IsGenerated && !metav1.IsControlledBy(claim, t.Pod):
-			return refuse(
-				"ResourceClaim %s/%s was not created for Pod %s (Pod is not owner)",
-				claim.Namespace,
-				claim.Name,
-				t.Pod.Key(),
-			)
+			return refuse("ResourceClaim %s/%s was not created for Pod %s (Pod is not owner)", claim.Namespace,
+				claim.Name, t.Pod.Key())
 		case claim.Status.Allocation == nil && t.Devices.IsAssumed(claim):
 			return refuse("resource claim %s/%s is in the process of being allocated", claim.Namespace, claim.Name)
 		case claim.Status.Allocation == nil:

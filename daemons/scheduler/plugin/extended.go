@@ -40,10 +40,8 @@ func isProvidedByDevices(t *Task, n *cluster.Node, name corev1.ResourceName) boo
 // canUseDevices reports whether a class provides any of the pod's extended resources.
 func canUseDevices(t *Task) bool {
 	return slices.ContainsFunc(t.Pod.ContainerRequests, func(a cluster.ContainerRequest) bool {
-		return slices.ContainsFunc(
-			a.Resources,
-			func(w cluster.RequestedResource) bool { return t.Devices.ClassFor(w.Resource) != nil },
-		)
+		return slices.ContainsFunc(a.Resources,
+			func(w cluster.RequestedResource) bool { return t.Devices.ClassFor(w.Resource) != nil })
 	})
 }
 
@@ -171,10 +169,8 @@ func (b *deviceRequests) addMapping(a *cluster.ContainerRequest, w *cluster.Requ
 
 // isRequestedFromClass reports whether a class provides, or provided, an extended resource that the pod requests.
 func isRequestedFromClass(t *Task, what ClusterEvent) bool {
-	return slices.ContainsFunc(
-		what.Extended,
-		func(name string) bool { return t.Pod.Requests.Other[corev1.ResourceName(name)] > 0 },
-	)
+	return slices.ContainsFunc(what.Extended,
+		func(name string) bool { return t.Pod.Requests.Other[corev1.ResourceName(name)] > 0 })
 }
 
 // resourceAmount returns how much of a resource a node has, and how much of it is used.

@@ -227,10 +227,8 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 		resources,
 		func(r Weighted) bool { return isCountable(r.Name) },
 	) { // countable resources that the pod does not request do not count
-		resources = slices.DeleteFunc(
-			slices.Clone(resources),
-			func(r Weighted) bool { return isCountable(r.Name) && asks.Amount(r.Name) == 0 },
-		)
+		resources = slices.DeleteFunc(slices.Clone(resources),
+			func(r Weighted) bool { return isCountable(r.Name) && asks.Amount(r.Name) == 0 })
 	}
 	none, room, devices := &cluster.Resources{}, t.fitCache(), deviceAmounts(t, resources)
 	rate := func(n *cluster.Node) int64 {

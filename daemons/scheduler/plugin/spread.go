@@ -11,10 +11,8 @@ import (
 
 var (
 	skewTooLarge       = resolvableRefusal("PodTopologySpread", "node(s) didn't match pod topology spread constraints")
-	topologyKeyMissing = finalRefusal(
-		"PodTopologySpread",
-		"node(s) didn't match pod topology spread constraints (missing required label)",
-	)
+	topologyKeyMissing = finalRefusal("PodTopologySpread",
+		"node(s) didn't match pod topology spread constraints (missing required label)")
 )
 
 // spreadConstraints returns the pod's spread constraints that are required, or not, or else the profile's defaults.

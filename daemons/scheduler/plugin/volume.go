@@ -15,10 +15,8 @@ import (
 
 var (
 	diskConflict  = resolvableRefusal("VolumeRestrictions", "node(s) had no available disk")
-	claimConflict = resolvableRefusal(
-		"VolumeRestrictions",
-		"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
-	)
+	claimConflict = resolvableRefusal("VolumeRestrictions",
+		"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode")
 	tooManyVolumes = resolvableRefusal("NodeVolumeLimits", "node(s) exceed max volume count")
 	zoneMismatch   = finalRefusal("VolumeZone", "node(s) had no available volume zone")
 	claimsUnbound  = finalRefusal("VolumeBinding", "pod has unbound immediate PersistentVolumeClaims")
@@ -225,27 +223,18 @@ func claimUnusable(t *Task) *Refusal {
 		reason := ""
 		switch {
 		case claim == nil && v.Ephemeral:
-			reason = fmt.Sprintf(
-				"waiting for ephemeral volume controller to create the persistentvolumeclaim %q",
-				v.Claim,
-			)
+			reason = fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q",
+				v.Claim)
 		case claim == nil:
 			reason = fmt.Sprintf("persistentvolumeclaim %q not found", v.Claim)
 		case claim.Status.Phase == corev1.ClaimLost:
-			reason = fmt.Sprintf(
-				"persistentvolumeclaim %q bound to non-existent persistentvolume %q",
-				v.Claim,
-				claim.Spec.VolumeName,
-			)
+			reason = fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", v.Claim,
+				claim.Spec.VolumeName)
 		case claim.DeletionTimestamp != nil:
 			reason = fmt.Sprintf("persistentvolumeclaim %q is being deleted", v.Claim)
 		case v.Ephemeral && !metav1.IsControlledBy(claim, t.Pod):
-			reason = fmt.Sprintf(
-				"PVC %s/%s was not created for pod %s (pod is not owner)",
-				t.Pod.Namespace,
-				v.Claim,
-				t.Pod.Key(),
-			)
+			reason = fmt.Sprintf("PVC %s/%s was not created for pod %s (pod is not owner)", t.Pod.Namespace, v.Claim,
+				t.Pod.Key())
 		default:
 			continue
 		}
@@ -382,10 +371,8 @@ func volumeZone(t *Task) Check {
 		return nil
 	}
 	return func(n *cluster.Node) *Refusal {
-		if !slices.ContainsFunc(
-			zoneLabels,
-			func(l struct{ key, now string }) bool { _, has := n.Labels[l.key]; return has },
-		) {
+		if !slices.ContainsFunc(zoneLabels,
+			func(l struct{ key, now string }) bool { _, has := n.Labels[l.key]; return has }) {
 			return nil
 		}
 		for _, d := range demands {

@@ -70,9 +70,7 @@ func (a *arguments) setFit(c *configv1.NodeResourcesFitArgs) error {
 		}
 	default:
 		return fmt.Errorf(
-			"scoringStrategy.type: %q is none of LeastAllocated, MostAllocated and RequestedToCapacityRatio",
-			s.Type,
-		)
+			"scoringStrategy.type: %q is none of LeastAllocated, MostAllocated and RequestedToCapacityRatio", s.Type)
 	}
 	if len(s.Resources) == 0 {
 		return nil
@@ -162,12 +160,10 @@ func defaultConstraint(d *corev1.TopologySpreadConstraint) (plugin.DefaultConstr
 	switch {
 	case d.LabelSelector != nil:
 		return one, errors.New(
-			".labelSelector cannot be set: the pods that are counted follow from services and controllers",
-		)
+			".labelSelector cannot be set: the pods that are counted follow from services and controllers")
 	case len(d.MatchLabelKeys) > 0:
 		return one, errors.New(
-			".matchLabelKeys cannot be set: the pods that are counted follow from services and controllers",
-		)
+			".matchLabelKeys cannot be set: the pods that are counted follow from services and controllers")
 	case d.MaxSkew <= 0:
 		return one, errors.New(".maxSkew must be greater than 0")
 	case d.TopologyKey == "":

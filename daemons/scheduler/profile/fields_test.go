@@ -80,12 +80,8 @@ func TestEveryConfigurationFieldIsSupportedOrRejected(t *testing.T) {
 			continue
 		}
 		look(typ)
-		given := header + fmt.Sprintf(
-			"profiles:\n- pluginConfig: [{name: %s, args: {apiVersion: %s, kind: %s}}]\n",
-			plugin,
-			configv1.SchemeGroupVersion,
-			kind,
-		)
+		given := header + fmt.Sprintf("profiles:\n- pluginConfig: [{name: %s, args: {apiVersion: %s, kind: %s}}]\n",
+			plugin, configv1.SchemeGroupVersion, kind)
 		if _, err := Parse([]byte(given)); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

@@ -41,10 +41,8 @@ func Parse(raw []byte) (Settings, error) {
 		return Settings{}, err
 	}
 	if c.APIVersion != configv1.SchemeGroupVersion.String() || c.Kind != "KubeSchedulerConfiguration" {
-		return Settings{}, fmt.Errorf(
-			"apiVersion and kind must be %s and KubeSchedulerConfiguration",
-			configv1.SchemeGroupVersion,
-		)
+		return Settings{}, fmt.Errorf("apiVersion and kind must be %s and KubeSchedulerConfiguration",
+			configv1.SchemeGroupVersion)
 	}
 	if err := checkUnsupported(&c); err != nil {
 		return Settings{}, err
@@ -180,10 +178,8 @@ func (p *Profile) setPlugins(c *configv1.Plugins) error {
 		{"podGroupPostFilter", &c.PodGroupPostFilter},
 	} {
 		if len(set.set.Enabled)+len(set.set.Disabled) > 0 {
-			return fmt.Errorf(
-				"%s: plugins are turned on and off by multiPoint, filter, postFilter and score here",
-				set.name,
-			)
+			return fmt.Errorf("%s: plugins are turned on and off by multiPoint, filter, postFilter and score here",
+				set.name)
 		}
 	}
 	for _, one := range c.PostFilter.Disabled {
@@ -213,10 +209,8 @@ func (p *Profile) setPlugins(c *configv1.Plugins) error {
 	onScore := func(p *Profile, one *plugin.Plugin, weight int64) {
 		if isScore(one) {
 			offScore(p, one.Name)
-			p.Scores = append(
-				p.Scores,
-				Score{one, cmp.Or(weight, 1)},
-			) // a plugin that is enabled by name gets the configured weight
+			p.Scores = append(p.Scores,
+				Score{one, cmp.Or(weight, 1)}) // a plugin that is enabled by name gets the configured weight
 		}
 	}
 	for _, at := range []extensionPoint{
@@ -363,8 +357,7 @@ func (p *Profile) setArguments(name string, raw runtime.RawExtension) error {
 		}
 		if a.BindingTimeout != nil {
 			return errors.New(
-				"bindingTimeout: devices with binding conditions are not allocated, so there is nothing to wait for",
-			)
+				"bindingTimeout: devices with binding conditions are not allocated, so there is nothing to wait for")
 		}
 		if t := a.FilterTimeout; t != nil {
 			if t.Duration < 0 {

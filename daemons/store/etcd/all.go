@@ -48,11 +48,8 @@ func (s *memberConn) readStream(asked context.Context, prefix string,
 		cancel(fmt.Errorf("%w: it has said nothing for %s", store.ErrUnavailable, stallTimeout))
 	})
 	defer watchdog.Stop()
-	stream, err := s.fastClient.StreamOnce(
-		ctx,
-		pb.KV_RangeStream_FullMethodName,
-		&rangeRequest{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix)},
-	)
+	stream, err := s.fastClient.StreamOnce(ctx, pb.KV_RangeStream_FullMethodName,
+		&rangeRequest{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix)})
 	if err != nil {
 		return 0, clientv3.ContextError(ctx, err)
 	}
@@ -90,13 +87,8 @@ func (s *memberConn) readPages(ctx context.Context, prefix string, take func([]s
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for more := true; more; {
 		call, cancel := context.WithTimeout(ctx, stallTimeout)
-		r, err := s.etcdClient.Get(
-			call,
-			from,
-			clientv3.WithRange(end),
-			clientv3.WithRev(revision),
-			clientv3.WithLimit(pageSize),
-		)
+		r, err := s.etcdClient.Get(call, from, clientv3.WithRange(end), clientv3.WithRev(revision),
+			clientv3.WithLimit(pageSize))
 		cancel()
 		if err != nil {
 			return 0, err
@@ -129,13 +121,8 @@ func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, 
 	if after != "" {
 		from = after + "\x00"
 	}
-	r, err := at.etcdClient.Get(
-		ctx,
-		from,
-		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
-		clientv3.WithRev(revision),
-		clientv3.WithLimit(int64(limit)),
-	)
+	r, err := at.etcdClient.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
+		clientv3.WithRev(revision), clientv3.WithLimit(int64(limit)))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read what was below %s: %w", prefix, storeError(at.replaceError(err)))
 	}

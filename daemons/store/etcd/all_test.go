@@ -43,10 +43,8 @@ func (o *oldMember) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse,
 // startOldMember starts a member in front of a real one, and opens a store over it.
 func startOldMember(t *testing.T) (*oldMember, *etcd.Store) {
 	t.Helper()
-	to, err := grpc.NewClient(
-		"passthrough:///"+storetest.Etcd(t)[len("http://"):],
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	)
+	to, err := grpc.NewClient("passthrough:///"+storetest.Etcd(t)[len("http://"):],
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +76,8 @@ func startOldMember(t *testing.T) (*oldMember, *etcd.Store) {
 func TestDroppedWritesAreRepeated(t *testing.T) {
 	member, s := startOldMember(t)
 	member.dropsLeft = 3
-	r, err := s.Commit(
-		t.Context(),
-		store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}},
-	)
+	r, err := s.Commit(t.Context(),
+		store.Txn{Guards: []store.Guard{{Key: "/a"}}, Puts: []store.Put{{Key: "/a", Value: []byte("v")}}})
 	if err != nil || !r.Done || member.dropsLeft != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -96,10 +92,8 @@ func TestDroppedWritesAreRepeated(t *testing.T) {
 // A stopping member answers its last calls with an empty HTTP response. The reads are repeated.
 // Proves S12.
 func TestReadsOfStoppingMembersAreRepeated(t *testing.T) {
-	to, err := grpc.NewClient(
-		"passthrough:///"+storetest.Etcd(t)[len("http://"):],
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	)
+	to, err := grpc.NewClient("passthrough:///"+storetest.Etcd(t)[len("http://"):],
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

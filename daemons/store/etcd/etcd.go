@@ -77,10 +77,8 @@ func Open(c Config) (*Store, error) {
 		grpc.WithInitialConnWindowSize(4 << 20), grpc.WithChainUnaryInterceptor(makeAttempt),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnectBackoff, MinConnectTimeout: c.DialTimeout})}
 	if roots != nil {
-		dialing = append(
-			dialing,
-			grpc.WithTransportCredentials(&rotatingCredentials{credentials.NewTLS(tlsConfig), tlsConfig, roots}),
-		)
+		dialing = append(dialing,
+			grpc.WithTransportCredentials(&rotatingCredentials{credentials.NewTLS(tlsConfig), tlsConfig, roots}))
 	}
 	err = s.members.open(clientv3.Config{
 		TLS: tlsConfig, DialTimeout: c.DialTimeout,
@@ -205,11 +203,8 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 		return result, nil
 	}
 	if len(r.ranges) != len(t.Guards) {
-		return store.Result{}, fmt.Errorf(
-			"commit what was not done: the store says of %d keys what %d have",
-			len(t.Guards),
-			len(r.ranges),
-		)
+		return store.Result{}, fmt.Errorf("commit what was not done: the store says of %d keys what %d have",
+			len(t.Guards), len(r.ranges))
 	}
 	for _, found := range r.ranges {
 		result.Current = append(result.Current, found.kv)
@@ -285,11 +280,8 @@ func storeError(err error) error {
 	for _, without := range []error{rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeout,
 		rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrStopped} {
 		if errors.Is(err, without) {
-			return fmt.Errorf(
-				"%w: etcd has no leader, or its leader no majority of the members: %w",
-				store.ErrUnavailable,
-				err,
-			)
+			return fmt.Errorf("%w: etcd has no leader, or its leader no majority of the members: %w",
+				store.ErrUnavailable, err)
 		}
 	}
 	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded ||

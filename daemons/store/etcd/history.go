@@ -46,14 +46,8 @@ func (h *readHistory) checkIdentity(ctx context.Context, at *memberConn) error {
 	defer h.mu.Unlock()
 	was, is := h.identity, r.identity
 	if was.cluster != 0 && (is.cluster != was.cluster || is.term < was.term) {
-		return fmt.Errorf(
-			"etcd's data has been restored, cluster %x in term %d was %x in term %d: %w",
-			is.cluster,
-			is.term,
-			was.cluster,
-			was.term,
-			store.ErrCompacted,
-		)
+		return fmt.Errorf("etcd's data has been restored, cluster %x in term %d was %x in term %d: %w", is.cluster,
+			is.term, was.cluster, was.term, store.ErrCompacted)
 	}
 	h.identity.term = max(was.term, is.term)
 	return nil

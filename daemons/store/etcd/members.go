@@ -86,9 +86,7 @@ func (m *memberSet) active() (*memberConn, error) {
 	if since := m.silentSince.Load(); since != 0 && time.Since(time.Unix(0, since)) > failFastAfter {
 		return nil, fmt.Errorf(
 			"%w: etcd has no leader, or its leader no majority of the members: none has answered since %s",
-			store.ErrUnavailable,
-			time.Unix(0, since).UTC().Format(time.TimeOnly),
-		)
+			store.ErrUnavailable, time.Unix(0, since).UTC().Format(time.TimeOnly))
 	}
 	return m.current.Load(), nil
 }
@@ -220,14 +218,8 @@ func (m *memberSet) switchTo(ctx context.Context, from *memberConn, candidates .
 		default:
 			taken = true
 			m.current.Store(s)
-			from.replace(
-				fmt.Errorf(
-					"%w: its member %s was left for %s",
-					store.ErrUnavailable,
-					m.endpoints[from.member],
-					m.endpoints[s.member],
-				),
-			)
+			from.replace(fmt.Errorf("%w: its member %s was left for %s", store.ErrUnavailable, m.endpoints[from.member],
+				m.endpoints[s.member]))
 			// Pending calls end here. Their outcome is unknown, as with any broken connection.
 			_ = from.close()
 			cancel() // the slower candidates are not needed

@@ -70,18 +70,10 @@ func TestRequestsEqualEtcdMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { mustEqualMessage(t, c.is.Append(nil), &pb.TxnRequest{}, c.want) })
 	}
-	mustEqualMessage(
-		t,
-		(&getRequest{key: "/a", countOnly: true}).Append(nil),
-		&pb.RangeRequest{},
-		&pb.RangeRequest{Key: []byte("/a"), CountOnly: true},
-	)
-	mustEqualMessage(
-		t,
-		(&rangeRequest{key: "/a/", end: "/a0"}).Append(nil),
-		&pb.RangeRequest{},
-		&pb.RangeRequest{Key: []byte("/a/"), RangeEnd: []byte("/a0")},
-	)
+	mustEqualMessage(t, (&getRequest{key: "/a", countOnly: true}).Append(nil), &pb.RangeRequest{},
+		&pb.RangeRequest{Key: []byte("/a"), CountOnly: true})
+	mustEqualMessage(t, (&rangeRequest{key: "/a/", end: "/a0"}).Append(nil), &pb.RangeRequest{},
+		&pb.RangeRequest{Key: []byte("/a/"), RangeEnd: []byte("/a0")})
 	mustEqualMessage(
 		t,
 		(&watchRequest{key: "/a", end: "/b", start: 300}).Append(nil),
@@ -95,12 +87,8 @@ func TestRequestsEqualEtcdMessages(t *testing.T) {
 			},
 		}},
 	)
-	mustEqualMessage(
-		t,
-		progressRequest{}.Append(nil),
-		&pb.WatchRequest{},
-		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}},
-	)
+	mustEqualMessage(t, progressRequest{}.Append(nil), &pb.WatchRequest{},
+		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 }
 
 func mustMarshal(t testing.TB, m proto.Message) []byte {

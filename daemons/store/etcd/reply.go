@@ -170,10 +170,8 @@ func (p *streamPart) Read(message []byte) error {
 			case rangeKvs:
 				var kv keyValue
 				err := kv.read(data)
-				p.kvs = append(
-					p.kvs,
-					store.KeyValue{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision},
-				)
+				p.kvs = append(p.kvs,
+					store.KeyValue{Key: string(kv.key), Value: bytes.Clone(kv.value), Revision: kv.revision})
 				return err
 			}
 			return nil
@@ -234,9 +232,7 @@ func (r *watchReply) event(message []byte) error {
 	if deleted {
 		kv.value = nil
 	}
-	r.events = append(
-		r.events,
-		store.Event{Key: string(kv.key), Value: kv.value, Revision: kv.revision, Deleted: deleted},
-	)
+	r.events = append(r.events,
+		store.Event{Key: string(kv.key), Value: kv.value, Revision: kv.revision, Deleted: deleted})
 	return nil
 }

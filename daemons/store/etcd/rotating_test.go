@@ -33,11 +33,8 @@ func TestMembersAreVerifiedWithCurrentAuthorities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := tls.Listen(
-		"tcp",
-		"127.0.0.1:0",
-		&tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}},
-	)
+	ln, err := tls.Listen("tcp", "127.0.0.1:0",
+		&tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,12 +48,8 @@ func (s *Store) Watch(asked context.Context, prefix string, after int64, take fu
 var requireLeader = []rpc.Header{{Name: rpctypes.MetadataRequireLeaderKey, Value: rpctypes.MetadataHasLeader}}
 
 func (s *memberConn) watchOnce(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
-	w, err := s.fastClient.Stream(
-		ctx,
-		pb.Watch_Watch_FullMethodName,
-		requireLeader,
-		&watchRequest{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), start: after + 1},
-	)
+	w, err := s.fastClient.Stream(ctx, pb.Watch_Watch_FullMethodName, requireLeader,
+		&watchRequest{key: prefix, end: clientv3.GetPrefixRangeEnd(prefix), start: after + 1})
 	if err != nil {
 		return err
 	}

@@ -29,11 +29,8 @@ func (r *parsedRules) plugin(p *apiserverv1.KMSConfiguration) (*providerKey, err
 	case p.Name == "" || strings.Contains(p.Name, ":"):
 		return nil, fmt.Errorf("%q is not the name of a plugin: it must not be empty or contain a colon", p.Name)
 	case version == "v1":
-		return nil, fmt.Errorf(
-			"%s: version v1 of the KMS API is not spoken here, and not by upstream any more: write apiVersion: v2, "+
-				"for a plugin that speaks that",
-			p.Name,
-		)
+		return nil, fmt.Errorf("%s: version v1 of the KMS API is not spoken here, and not by upstream any more: write "+
+			"apiVersion: v2, for a plugin that speaks that", p.Name)
 	case version != "v2":
 		return nil, fmt.Errorf("%s: apiVersion %q is not known: write v2", p.Name, version)
 	case p.CacheSize != nil:
@@ -134,10 +131,8 @@ func (s *Store) monitorPlugins(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := time.Now()
-		due := slices.DeleteFunc(
-			slices.Clone(s.current().plugins),
-			func(p *kms.Plugin) bool { return now.Before(p.Due()) },
-		)
+		due := slices.DeleteFunc(slices.Clone(s.current().plugins),
+			func(p *kms.Plugin) bool { return now.Before(p.Due()) })
 		_ = s.checkPlugins(ctx, due)
 	}
 }

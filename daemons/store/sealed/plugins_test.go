@@ -64,11 +64,8 @@ func TestStoreWithoutPluginReadsCachedSeedsOnly(t *testing.T) {
 	other := openStore(t, m, encryptionDocument("kms one "+k.Endpoint()))
 	mustPut(t, other, "/registry/secrets/a/b", "value", 0)
 	gone := kmstest.New(t)
-	s := openStore(
-		t,
-		m,
-		strings.Replace(encryptionDocument("kms one "+gone.Endpoint(), "identity"), "20s", "500ms", 1),
-	) // starts without its plugin
+	s := openStore(t, m, strings.Replace(encryptionDocument("kms one "+gone.Endpoint(), "identity"), "20s", "500ms",
+		1)) // starts without its plugin
 	if err := s.PluginHealth(); err == nil || !strings.Contains(err.Error(), `KMS plugin "one" at `+gone.Endpoint()) {
 		t.Errorf("the plugin is said to be well: %v", err)
 	}
@@ -119,16 +116,9 @@ func TestConfigurationsWithFailingPluginsAreRejected(t *testing.T) {
 	s := openStore(t, m, encryptionDocument("kms one "+k.Endpoint()))
 	was := s.current().plugins[0]
 	mustPut(t, s, "/registry/secrets/a/b", "value", 0)
-	writeFile(
-		t,
-		s.File,
-		strings.Replace(
-			encryptionDocument("kms two "+late.Endpoint(), "kms one "+k.Endpoint()),
-			"two, endpoint: \""+late.Endpoint()+"\", timeout: 20s",
-			"two, endpoint: \""+late.Endpoint()+"\", timeout: 1s",
-			1,
-		),
-	)
+	writeFile(t, s.File, strings.Replace(encryptionDocument("kms two "+late.Endpoint(), "kms one "+k.Endpoint()),
+		"two, endpoint: \""+late.Endpoint()+"\", timeout: 20s", "two, endpoint: \""+late.Endpoint()+"\", timeout: 1s",
+		1))
 	if err := s.Reload(); err == nil || !strings.Contains(err.Error(), `KMS plugin "two"`) {
 		t.Errorf("it is taken: %v", err)
 	}

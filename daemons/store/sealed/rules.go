@@ -53,12 +53,8 @@ func parseRules(text []byte, from *pluginPool) (_ *parsedRules, err error) {
 		return nil, err
 	}
 	if c.Kind != "EncryptionConfiguration" || c.APIVersion != apiserverv1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf(
-			"it is a %s of %s, and not an EncryptionConfiguration of %s",
-			c.Kind,
-			c.APIVersion,
-			apiserverv1.SchemeGroupVersion,
-		)
+		return nil, fmt.Errorf("it is a %s of %s, and not an EncryptionConfiguration of %s", c.Kind, c.APIVersion,
+			apiserverv1.SchemeGroupVersion)
 	}
 	if len(c.Resources) == 0 {
 		return nil, errors.New("resources are missing")
@@ -77,13 +73,8 @@ func parseRules(text []byte, from *pluginPool) (_ *parsedRules, err error) {
 		for _, name := range res.Resources {
 			if name != strings.ToLower(name) || name == "" || name == "*" ||
 				strings.Count(name, "*") > 0 && !strings.HasPrefix(name, "*.") {
-				return nil, fmt.Errorf(
-					"resources[%d]: %q is not a resource: write the plural and its group, as secrets, "+
-						"deployments.apps, "+
-						"*. for the core group, *.apps, or *.*",
-					i,
-					name,
-				)
+				return nil, fmt.Errorf("resources[%d]: %q is not a resource: write the plural and its group, as "+
+					"secrets, deployments.apps, *. for the core group, *.apps, or *.*", i, name)
 			}
 			own.resources = append(own.resources, strings.TrimSuffix(name, "."))
 		}

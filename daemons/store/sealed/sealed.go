@@ -106,13 +106,8 @@ func (s *Store) openValue(ctx context.Context, key string, value []byte, revisio
 		return nil, newUnreadable(key, revision, err)
 	}
 	s.watches.recordMissed()
-	s.Log.Error(
-		"a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it",
-		"key",
-		key,
-		"err",
-		err,
-	)
+	s.Log.Error("a stored value cannot be decrypted: give --encryption-provider-config the key that wrote it", "key",
+		key, "err", err)
 	return nil, newUnreadable(key, revision, err)
 }
 

@@ -62,12 +62,8 @@ func verifyHash(path string) (sum string, size int64, err error) {
 	}
 	size = info.Size()
 	if size%512 != sha256.Size {
-		return "", size, fmt.Errorf(
-			"%w: %s has %d bytes, which is not a database with a hash at its end",
-			ErrDamaged,
-			path,
-			size,
-		)
+		return "", size, fmt.Errorf("%w: %s has %d bytes, which is not a database with a hash at its end", ErrDamaged,
+			path, size)
 	}
 	whole, content := sha256.New(), sha256.New()
 	if _, err := io.CopyN(io.MultiWriter(whole, content), f, size-sha256.Size); err != nil {

@@ -42,11 +42,8 @@ func newBucketClient(s *store.S3Bucket) (*minio.Client, error) {
 		}
 	}
 	o := &minio.Options{
-		Creds: credentials.NewStaticV4(
-			s.AccessKey,
-			s.SecretKey,
-			s.Session,
-		), Secure: at.Scheme == "https", Region: s.Region, MaxRetries: 4,
+		Creds: credentials.NewStaticV4(s.AccessKey, s.SecretKey,
+			s.Session), Secure: at.Scheme == "https", Region: s.Region, MaxRetries: 4,
 		Transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
 			TLSClientConfig:       trust,
@@ -123,12 +120,8 @@ func (k *Keeper) listBucket(ctx context.Context) ([]store.Snapshot, error) {
 			return nil, fmt.Errorf("list the bucket %s: %w", k.Settings.S3.Bucket, o.Err)
 		}
 		if seen++; seen > maxRemote {
-			return nil, fmt.Errorf(
-				"list the bucket %s: there are more than %d objects at %q: give snapshots a prefix of their own",
-				k.Settings.S3.Bucket,
-				maxRemote,
-				prefix,
-			)
+			return nil, fmt.Errorf("list the bucket %s: there are more than %d objects at %q: give snapshots "+
+				"a prefix of their own", k.Settings.S3.Bucket, maxRemote, prefix)
 		}
 		switch name := strings.TrimPrefix(o.Key, prefix); {
 		case strings.HasSuffix(name, databaseSuffix):
@@ -159,12 +152,8 @@ func (k *Keeper) listBucket(ctx context.Context) ([]store.Snapshot, error) {
 
 func (k *Keeper) readBucketRecord(ctx context.Context, client *minio.Client, name string) (s store.Snapshot,
 	err error) {
-	o, err := client.GetObject(
-		ctx,
-		k.Settings.S3.Bucket,
-		path.Join(k.Settings.S3.Prefix, name)+recordSuffix,
-		minio.GetObjectOptions{},
-	)
+	o, err := client.GetObject(ctx, k.Settings.S3.Bucket, path.Join(k.Settings.S3.Prefix, name)+recordSuffix,
+		minio.GetObjectOptions{})
 	if err != nil {
 		return s, err
 	}
@@ -205,12 +194,8 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 	if err := checkRoom(filepath.Dir(file), want.Size); err != nil {
 		return want, err
 	}
-	o, err := client.GetObject(
-		ctx,
-		k.Settings.S3.Bucket,
-		path.Join(k.Settings.S3.Prefix, name)+databaseSuffix,
-		minio.GetObjectOptions{},
-	)
+	o, err := client.GetObject(ctx, k.Settings.S3.Bucket, path.Join(k.Settings.S3.Prefix, name)+databaseSuffix,
+		minio.GetObjectOptions{})
 	if err != nil {
 		return want, err
 	}
@@ -236,13 +221,8 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 		return want, err
 	}
 	if got.SHA256 != want.SHA256 {
-		return want, fmt.Errorf(
-			"%w: %s in the bucket is not what was put there: its digest is %s, not %s",
-			ErrDamaged,
-			name,
-			got.SHA256,
-			want.SHA256,
-		)
+		return want, fmt.Errorf("%w: %s in the bucket is not what was put there: its digest is %s, not %s", ErrDamaged,
+			name, got.SHA256, want.SHA256)
 	}
 	if err := os.Rename(partial, file); err != nil {
 		return want, err

@@ -110,15 +110,8 @@ func checkRoom(dir string, bytes int64) error {
 		return fmt.Errorf("look how full the disk of %s is: %w", dir, err)
 	}
 	if free := int64(fs.Bavail) * fs.Bsize; free < bytes+reservedBytes {
-		return fmt.Errorf(
-			"%w: %s has %d MB free, and must have %d MB: %d for the snapshot, and %d that stay free",
-			ErrDiskFull,
-			dir,
-			free>>20,
-			(bytes+reservedBytes)>>20,
-			bytes>>20,
-			reservedBytes>>20,
-		)
+		return fmt.Errorf("%w: %s has %d MB free, and must have %d MB: %d for the snapshot, and %d that stay free",
+			ErrDiskFull, dir, free>>20, (bytes+reservedBytes)>>20, bytes>>20, reservedBytes>>20)
 	}
 	return nil
 }

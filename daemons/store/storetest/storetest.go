@@ -86,12 +86,8 @@ func testGuards(t *testing.T, ctx context.Context, s store.Store, prefix string)
 	if err != nil || kv == nil || string(kv.Value) != "2" || kv.Revision != updated.Revision {
 		t.Fatalf("get: %+v, %v", kv, err)
 	}
-	r := mustCommit(
-		t,
-		ctx,
-		s,
-		store.Txn{Guards: []store.Guard{{Key: key, Revision: updated.Revision}}, Deletes: []string{key}},
-	)
+	r := mustCommit(t, ctx, s,
+		store.Txn{Guards: []store.Guard{{Key: key, Revision: updated.Revision}}, Deletes: []string{key}})
 	if kv, _ := s.Get(ctx, key); !r.Done || kv != nil {
 		t.Fatalf("delete: %+v, %+v", r, kv)
 	}

@@ -107,10 +107,8 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 	if known != nil {
 		list = slices.DeleteFunc(list, func(m store.Member) bool {
 			return m.Error != "" &&
-				!slices.ContainsFunc(
-					known,
-					func(k *etcdserverpb.Member) bool { return strconv.FormatUint(k.ID, 16) == m.ID },
-				)
+				!slices.ContainsFunc(known,
+					func(k *etcdserverpb.Member) bool { return strconv.FormatUint(k.ID, 16) == m.ID })
 		})
 	}
 	for _, a := range alarms {
@@ -120,10 +118,8 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 			}
 		}
 	}
-	slices.SortFunc(
-		list,
-		func(a, b store.Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) },
-	)
+	slices.SortFunc(list,
+		func(a, b store.Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list, nil
 }
 
@@ -146,13 +142,8 @@ func memberStatus(
 	if err != nil {
 		return m, nil, nil, err
 	}
-	m.ID, m.Cluster, m.Version = strconv.FormatUint(
-		s.Header.MemberId,
-		16,
-	), strconv.FormatUint(
-		s.Header.ClusterId,
-		16,
-	), s.Version
+	m.ID, m.Cluster, m.Version = strconv.FormatUint(s.Header.MemberId, 16), strconv.FormatUint(s.Header.ClusterId,
+		16), s.Version
 	m.Leader, m.Learner = s.Leader == s.Header.MemberId, s.IsLearner
 	m.Size, m.Used, m.Quota, m.Revision, m.Index = s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.Header.Revision,
 		s.RaftIndex

@@ -65,10 +65,8 @@ func (h *Host) StopContainers(ctx context.Context) error {
 		}
 		for _, t := range tasks {
 			// A task that is already gone, or not dead yet, is handled in the next round.
-			_, _ = client.Kill(
-				ctx,
-				&tasksapi.KillRequest{ContainerID: t.GetID(), Signal: uint32(syscall.SIGKILL), All: true},
-			)
+			_, _ = client.Kill(ctx,
+				&tasksapi.KillRequest{ContainerID: t.GetID(), Signal: uint32(syscall.SIGKILL), All: true})
 			_, _ = client.Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: t.GetID()})
 			last = time.Now()
 		}

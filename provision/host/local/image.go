@@ -131,10 +131,8 @@ func writeBlob(ctx context.Context, c contentapi.ContentClient, b image.Blob) er
 			if len(b.Labels) == 0 {
 				return nil
 			}
-			_, err := c.Update(
-				ctx,
-				&contentapi.UpdateRequest{Info: &contentapi.Info{Digest: b.Digest, Labels: b.Labels}},
-			)
+			_, err := c.Update(ctx,
+				&contentapi.UpdateRequest{Info: &contentapi.Info{Digest: b.Digest, Labels: b.Labels}})
 			return err
 		}
 		if err != nil {

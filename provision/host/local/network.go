@@ -72,11 +72,8 @@ func routes(protocol int) ([]netlink.Route, error) {
 	if protocol == 0 {
 		return nil, nil
 	}
-	list, err := netlink.RouteListFiltered(
-		netlink.FAMILY_ALL,
-		&netlink.Route{Protocol: netlink.RouteProtocol(protocol)},
-		netlink.RT_FILTER_PROTOCOL,
-	)
+	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL,
+		&netlink.Route{Protocol: netlink.RouteProtocol(protocol)}, netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

@@ -88,13 +88,8 @@ func TestLeftoverShimsAreKilledWithTheirDescendants(t *testing.T) {
 		}
 	}
 	if len(found) != 2 || len(below) != 2 || slices.Contains(below, c) {
-		t.Fatalf(
-			"shims %v with %v below, and not those of another containerd: %d with %d",
-			found,
-			below,
-			other.Process.Pid,
-			c,
-		)
+		t.Fatalf("shims %v with %v below, and not those of another containerd: %d with %d", found, below,
+			other.Process.Pid, c)
 	}
 	if err := killProcesses(append(below, found...)); err != nil {
 		t.Fatal(err)

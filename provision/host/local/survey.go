@@ -63,10 +63,8 @@ func collectSurvey() host.Survey {
 			s.ReadOnly = append(s.ReadOnly, path)
 		}
 	}
-	if _, err := os.Stat("/var/lib/clusterctl/units"); errors.Is(
-		err,
-		fs.ErrNotExist,
-	) { // no unit of a cluster has started yet
+	if _, err := os.Stat("/var/lib/clusterctl/units"); errors.Is(err,
+		fs.ErrNotExist) { // no unit of a cluster has started yet
 		s.SyncDuration, s.Listening = measureSync("/var/lib"), findListeners()
 	}
 	s.Clock = time.Now()

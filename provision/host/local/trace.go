@@ -69,11 +69,8 @@ type packetWatcher struct {
 }
 
 func watchLinks() (*packetWatcher, error) {
-	fd, err := unix.Socket(
-		unix.AF_PACKET,
-		unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
-		int(htons(unix.ETH_P_ALL)),
-	)
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		int(htons(unix.ETH_P_ALL)))
 	if err != nil {
 		return nil, fmt.Errorf("watch interfaces: %w", err)
 	}
@@ -128,12 +125,8 @@ func attachFilter(fd int) error {
 	for i, p := range program {
 		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
-	return unix.SetsockoptSockFprog(
-		fd,
-		unix.SOL_SOCKET,
-		unix.SO_ATTACH_FILTER,
-		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]},
-	)
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
 // readUntil reads packets until ctx ends.
@@ -264,9 +257,7 @@ func readIP(b []byte) (from, to netip.Addr, protocol int, rest []byte, ok bool) 
 
 func newSighting(from, to netip.Addr, b []byte) host.Sighting {
 	return host.Sighting{
-		From: netip.AddrPortFrom(
-			from,
-			binary.BigEndian.Uint16(b),
-		), To: netip.AddrPortFrom(to, binary.BigEndian.Uint16(b[2:])),
+		From: netip.AddrPortFrom(from,
+			binary.BigEndian.Uint16(b)), To: netip.AddrPortFrom(to, binary.BigEndian.Uint16(b[2:])),
 	}
 }

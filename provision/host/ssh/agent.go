@@ -58,13 +58,8 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 		return s, nil
 	}
 	if watched.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf(
-			"%w: the login works, and then the machine is silent for %s: its shell, or the disk that a home or %s is "+
-				"on, hangs",
-			ErrLogin,
-			silence,
-			host.LibraryDir,
-		)
+		return nil, fmt.Errorf("%w: the login works, and then the machine is silent for %s: its shell, or the disk "+
+			"that a home or %s is on, hangs", ErrLogin, silence, host.LibraryDir)
 	}
 	return nil, cmp.Or(err, ctx.Err())
 }
@@ -89,12 +84,8 @@ func (c *Client) startAgent(ctx context.Context, p Program, w watchdog) (io.Read
 		return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 	}
 	if found[2] != "Linux" || found[1] != p.Arch {
-		return nil, fmt.Errorf(
-			"the machine is %s on %s, this clusterctl is for Linux on %s: use the release for that architecture",
-			found[2],
-			found[1],
-			p.Arch,
-		)
+		return nil, fmt.Errorf("the machine is %s on %s, this clusterctl is for Linux on %s: use the release "+
+			"for that architecture", found[2], found[1], p.Arch)
 	}
 	w.feed()
 	prefix, input, err := c.sudoPrefix(found[3])
@@ -118,23 +109,16 @@ func parseProbe(out string) ([]string, error) {
 	found := strings.Fields(after)
 	switch {
 	case strings.TrimSpace(out) == "":
-		return nil, errors.New(
-			"the login works, and the login shell prints nothing when it is to run a command: it is not a shell that " +
-				"runs commands (the last field of the user's line in /etc/passwd), or ForceCommand in the machine's " +
-				"sshd_config runs another one",
-		)
+		return nil, errors.New("the login works, and the login shell prints nothing when it is to run a command: " +
+			"it is not a shell that runs commands (the last field of the user's line in /etc/passwd), or " +
+			"ForceCommand in the machine's sshd_config runs another one")
 	case !ok:
-		return nil, fmt.Errorf(
-			"the login works, and instead of running a command the login shell prints %q",
-			firstLine(out),
-		)
+		return nil, fmt.Errorf("the login works, and instead of running a command the login shell prints %q",
+			firstLine(out))
 	case strings.TrimSpace(before) != "":
-		return nil, fmt.Errorf(
-			"the login shell prints text before it runs a command, which would get in the way of what the agent "+
-				"says: %q. Have the file that prints it (.bashrc, .cshrc, config.fish, /etc/profile.d) do so in "+
-				"interactive shells only",
-			firstLine(before),
-		)
+		return nil, fmt.Errorf("the login shell prints text before it runs a command, which would get in the way of "+
+			"what the agent says: %q. Have the file that prints it (.bashrc, .cshrc, config.fish, /etc/profile.d) do "+
+			"so in interactive shells only", firstLine(before))
 	case len(found) != 5:
 		return nil, fmt.Errorf("the login shell prints more than it was asked for: "+
 			"%q", firstLine(strings.Join(found, " ")))
@@ -152,56 +136,33 @@ func (c *Client) sudoPrefix(sudo string) (prefix, input string, err error) {
 	case "doas":
 		return "doas -n ", "", nil
 	case "doaspass":
-		return "", "", fmt.Errorf(
-			"%w: doas asks %s for a password, and takes it from a terminal only: write \"permit nopass %s\" into the "+
-				"machine's /etc/doas.conf, or log in as root (ssh { user = \"root\" })",
-			ErrRoot,
-			c.Target.User,
-			c.Target.User,
-		)
+		return "", "", fmt.Errorf("%w: doas asks %s for a password, and takes it from a terminal only: write \"permit "+
+			"nopass %s\" into the machine's /etc/doas.conf, or log in as root (ssh { user = \"root\" })", ErrRoot,
+			c.Target.User, c.Target.User)
 	case "tty":
-		return "", "", fmt.Errorf(
-			"%w: sudo wants a terminal, which a program has not: write \"Defaults:%s !requiretty\" into a file in "+
-				"the machine's /etc/sudoers.d, or log in as root (ssh { user = \"root\" })",
-			ErrRoot,
-			c.Target.User,
-		)
+		return "", "", fmt.Errorf("%w: sudo wants a terminal, which a program has not: write \"Defaults:%s "+
+			"!requiretty\" into a file in the machine's /etc/sudoers.d, or log in as root (ssh { user = \"root\" })",
+			ErrRoot, c.Target.User)
 	case "nosudo":
-		return "", "", fmt.Errorf(
-			"%w: user %s is not root and the machine has neither sudo nor doas: log in as root (ssh { user = "+
-				"\"root\" }) or install sudo",
-			ErrRoot,
-			c.Target.User,
-		)
+		return "", "", fmt.Errorf("%w: user %s is not root and the machine has neither sudo nor doas: log in as root "+
+			"(ssh { user = \"root\" }) or install sudo", ErrRoot, c.Target.User)
 	}
 	if c.machine.SSH.SudoPasswordEnv == "" {
-		return "", "", fmt.Errorf(
-			"%w: sudo asks %s for a password: name the environment variable that holds it in the machine's ssh block "+
-				"(sudo_password_env = \"…\"), or allow sudo without one",
-			ErrRoot,
-			c.Target.User,
-		)
+		return "", "", fmt.Errorf("%w: sudo asks %s for a password: name the environment variable that holds it in "+
+			"the machine's ssh block (sudo_password_env = \"…\"), or allow sudo without one", ErrRoot, c.Target.User)
 	}
 	password := c.getenv(c.machine.SSH.SudoPasswordEnv)
 	if password == "" {
-		return "", "", fmt.Errorf(
-			"%w: the environment variable %s, named by sudo_password_env, is empty",
-			ErrRoot,
-			c.machine.SSH.SudoPasswordEnv,
-		)
+		return "", "", fmt.Errorf("%w: the environment variable %s, named by sudo_password_env, is empty", ErrRoot,
+			c.machine.SSH.SudoPasswordEnv)
 	}
 	// sudo reads one line byte by byte and leaves the rest of the input to the command.
 	prefix, input = "sudo -S -k -p '' ", password+"\n"
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if _, err := c.output(ctx, prefix+"true", strings.NewReader(input)); err != nil {
-		return "", "", fmt.Errorf(
-			"%w: sudo does not let %s: %w. Check the password in %s and the machine's sudoers",
-			ErrRoot,
-			c.Target.User,
-			err,
-			c.machine.SSH.SudoPasswordEnv,
-		)
+		return "", "", fmt.Errorf("%w: sudo does not let %s: %w. Check the password in %s and the machine's sudoers",
+			ErrRoot, c.Target.User, err, c.machine.SSH.SudoPasswordEnv)
 	}
 	return prefix, input, nil
 }
@@ -259,10 +220,8 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 			return nil, errors.New(text)
 		}
 		if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
-			return nil, errors.New(
-				"the connection ended while the machine ran a command: the network on the way to it was cut, or sshd " +
-					"there was stopped",
-			)
+			return nil, errors.New("the connection ended while the machine ran a command: the network on the way to " +
+				"it was cut, or sshd there was stopped")
 		}
 		return nil, err
 	}
@@ -285,11 +244,8 @@ func (c *Client) session(ctx context.Context) (*ssh.Session, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf(
-				"the machine's sshd opens no session (%w): see MaxSessions in its sshd_config, which must be 1 at "+
-					"least",
-				err,
-			)
+			return nil, fmt.Errorf("the machine's sshd opens no session (%w): see MaxSessions in its sshd_config, "+
+				"which must be 1 at least", err)
 		case <-tick.C:
 		}
 	}

@@ -42,12 +42,8 @@ func (a algorithms) selectFrom(usual, there []string) ([]string, error) {
 		list = append(named, rest...)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf(
-			"%s: clusterctl supports none of the algorithms %q. It supports %s",
-			a.position,
-			a.value,
-			strings.Join(usual, ", "),
-		)
+		return nil, fmt.Errorf("%s: clusterctl supports none of the algorithms %q. It supports %s", a.position, a.value,
+			strings.Join(usual, ", "))
 	}
 	return list, nil
 }

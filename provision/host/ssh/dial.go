@@ -79,11 +79,8 @@ func Dial(ctx context.Context, m config.Machine, o Options) (*Client, error) {
 	password := ""
 	if m.SSH.PasswordEnv != "" {
 		if password = o.Getenv(m.SSH.PasswordEnv); password == "" {
-			return nil, fmt.Errorf(
-				"%w: the environment variable %s, named by password_env, is empty",
-				ErrLogin,
-				m.SSH.PasswordEnv,
-			)
+			return nil, fmt.Errorf("%w: the environment variable %s, named by password_env, is empty", ErrLogin,
+				m.SSH.PasswordEnv)
 		}
 	}
 	c.Client, err = c.login(ctx, target, password, 0)
@@ -165,12 +162,8 @@ func (c *Client) timeout(t Target) time.Duration {
 // is reached through the others.
 func (c *Client) connect(ctx context.Context, t Target, depth int) (net.Conn, error) {
 	if depth >= maxHops {
-		return nil, fmt.Errorf(
-			"%w: more than %d jump hosts: does the ProxyJump in %s lead through itself?",
-			ErrUnreachable,
-			maxHops,
-			t.routePosition,
-		)
+		return nil, fmt.Errorf("%w: more than %d jump hosts: does the ProxyJump in %s lead through itself?",
+			ErrUnreachable, maxHops, t.routePosition)
 	}
 	address := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
 	switch {
@@ -212,12 +205,8 @@ func (c *Client) connect(ctx context.Context, t Target, depth int) (net.Conn, er
 	}
 	conn, err := dialer.DialContext(ctx, t.AddressFamily, address)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"%w: %w. Is the machine on, does sshd listen on port %d, and may you go there?",
-			ErrUnreachable,
-			err,
-			t.Port,
-		)
+		return nil, fmt.Errorf("%w: %w. Is the machine on, does sshd listen on port %d, and may you go there?",
+			ErrUnreachable, err, t.Port)
 	}
 	return conn, nil
 }
@@ -326,14 +315,8 @@ func (c *Client) handshake(
 	case hostKeyErr != nil:
 		return nil, hostKeyErr
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, fmt.Errorf(
-			"%w as %s at %s: it accepts none of %s. Name the key in the machine's ssh block (key = \"…\"), or put "+
-				"one into the machine's authorized_keys",
-			ErrLogin,
-			t.User,
-			address,
-			tried,
-		)
+		return nil, fmt.Errorf("%w as %s at %s: it accepts none of %s. Name the key in the machine's ssh block (key = "+
+			"\"…\"), or put one into the machine's authorized_keys", ErrLogin, t.User, address, tried)
 	case err != nil:
 		return nil, fmt.Errorf("%w: speak SSH with %s: %w", ErrUnreachable, address, err)
 	}

@@ -75,33 +75,20 @@ func (k hostKeyChecker) check(key ssh.PublicKey) error {
 	}
 	err = check(hostname, noAddress, key)
 	if certified && err == nil && k.target.CASignatures.value != "" {
-		list, wrong := k.target.CASignatures.selectFrom(
-			ssh.SupportedAlgorithms().PublicKeyAuths,
-			ssh.SupportedAlgorithms().PublicKeyAuths,
-		)
+		list, wrong := k.target.CASignatures.selectFrom(ssh.SupportedAlgorithms().PublicKeyAuths,
+			ssh.SupportedAlgorithms().PublicKeyAuths)
 		if wrong != nil {
 			return wrong
 		}
 		if !slices.Contains(list, cert.Signature.Format) {
-			return fmt.Errorf(
-				"%w of %s: its certificate is signed with %s, which %s leaves out",
-				ErrHostKey,
-				hostname,
-				cert.Signature.Format,
-				k.target.CASignatures.position,
-			)
+			return fmt.Errorf("%w of %s: its certificate is signed with %s, which %s leaves out", ErrHostKey, hostname,
+				cert.Signature.Format, k.target.CASignatures.position)
 		}
 	}
 	if certified && err != nil {
 		if isListedAuthority(check, hostname, cert.SignatureKey, k) {
-			return fmt.Errorf(
-				"%w of %s: its certificate is not good: %w. It is key ID %q for %s",
-				ErrHostKey,
-				hostname,
-				err,
-				cert.KeyId,
-				strings.Join(cert.ValidPrincipals, ", "),
-			)
+			return fmt.Errorf("%w of %s: its certificate is not good: %w. It is key ID %q for %s", ErrHostKey, hostname,
+				err, cert.KeyId, strings.Join(cert.ValidPrincipals, ", "))
 		}
 		// No authority is known for the host. As in OpenSSH, the key itself is checked then.
 		err = check(hostname, noAddress, shown)
@@ -120,27 +107,14 @@ func (k hostKeyChecker) check(key ssh.PublicKey) error {
 		return fmt.Errorf("%w of %s: %w", ErrHostKey, hostname, err)
 	case len(problem.Want) > 0:
 		w := problem.Want[0]
-		return fmt.Errorf(
-			"%w of %s has changed: it is now %s %s, and %s line %d has another. Either the machine was installed "+
-				"anew or someone is in between. "+
-				"When you know why, remove the old key with: ssh-keygen -R '%s'",
-			ErrHostKey,
-			hostname,
-			shown.Type(),
-			ssh.FingerprintSHA256(shown),
-			w.Filename,
-			w.Line,
-			knownhosts.Normalize(hostname),
-		)
+		return fmt.Errorf("%w of %s has changed: it is now %s %s, and %s line %d has another. Either the machine was "+
+			"installed anew or someone is in between. When you know why, remove the old key with: ssh-keygen -R '%s'",
+			ErrHostKey, hostname, shown.Type(), ssh.FingerprintSHA256(shown), w.Filename, w.Line,
+			knownhosts.Normalize(hostname))
 	case !k.acceptsNew && (k.target.StrictHostKeys == "yes" || k.target.StrictHostKeys == "ask"):
-		return fmt.Errorf(
-			"%w of %s is not known: it is %s %s. Compare it with the machine's own, then either log in once with ssh "+
-				"or run again with -accept-new-host-keys",
-			ErrHostKey,
-			hostname,
-			shown.Type(),
-			ssh.FingerprintSHA256(shown),
-		)
+		return fmt.Errorf("%w of %s is not known: it is %s %s. Compare it with the machine's own, then either log in "+
+			"once with ssh or run again with -accept-new-host-keys", ErrHostKey, hostname, shown.Type(),
+			ssh.FingerprintSHA256(shown))
 	}
 	return k.addHost(hostname, shown)
 }
@@ -156,20 +130,12 @@ func (k hostKeyChecker) checkRevoked(check ssh.HostKeyCallback, hostname string,
 	if k.target.RevokedKeys != "" {
 		text, err := os.ReadFile(k.target.RevokedKeys)
 		if err != nil {
-			return fmt.Errorf(
-				"%w of %s: read RevokedHostKeys, without which no machine is trusted: %w",
-				ErrHostKey,
-				hostname,
-				err,
-			)
+			return fmt.Errorf("%w of %s: read RevokedHostKeys, without which no machine is trusted: %w", ErrHostKey,
+				hostname, err)
 		}
 		if bytes.HasPrefix(text, []byte("SSHKRL")) {
-			return fmt.Errorf(
-				"%w of %s: %s is a KRL, which clusterctl does not read: list the revoked public keys in it, one a line",
-				ErrHostKey,
-				hostname,
-				k.target.RevokedKeys,
-			)
+			return fmt.Errorf("%w of %s: %s is a KRL, which clusterctl does not read: list the revoked public "+
+				"keys in it, one a line", ErrHostKey, hostname, k.target.RevokedKeys)
 		}
 		for len(bytes.TrimSpace(text)) > 0 {
 			var revoked ssh.PublicKey
@@ -182,26 +148,13 @@ func (k hostKeyChecker) checkRevoked(check ssh.HostKeyCallback, hostname string,
 	for _, one := range keys {
 		var revoked *knownhosts.RevokedError
 		if errors.As(check(hostname, noAddress, one), &revoked) {
-			return fmt.Errorf(
-				"%w of %s is revoked: %s line %d says so of %s %s",
-				ErrHostKey,
-				hostname,
-				revoked.Revoked.Filename,
-				revoked.Revoked.Line,
-				one.Type(),
-				ssh.FingerprintSHA256(one),
-			)
+			return fmt.Errorf("%w of %s is revoked: %s line %d says so of %s %s", ErrHostKey, hostname,
+				revoked.Revoked.Filename, revoked.Revoked.Line, one.Type(), ssh.FingerprintSHA256(one))
 		}
 		for _, blob := range listed {
 			if bytes.Equal(blob, one.Marshal()) {
-				return fmt.Errorf(
-					"%w of %s is revoked: %s has %s %s",
-					ErrHostKey,
-					hostname,
-					k.target.RevokedKeys,
-					one.Type(),
-					ssh.FingerprintSHA256(one),
-				)
+				return fmt.Errorf("%w of %s is revoked: %s has %s %s", ErrHostKey, hostname, k.target.RevokedKeys,
+					one.Type(), ssh.FingerprintSHA256(one))
 			}
 		}
 	}
@@ -210,10 +163,8 @@ func (k hostKeyChecker) checkRevoked(check ssh.HostKeyCallback, hostname string,
 
 // isListedAuthority reports whether known_hosts lists a key as an authority for the host.
 func isListedAuthority(check ssh.HostKeyCallback, hostname string, key ssh.PublicKey, k hostKeyChecker) bool {
-	return slices.ContainsFunc(
-		k.listedKeys(check, hostname),
-		func(w knownhosts.KnownKey) bool { return isSameKey(w.Key, key) && isAuthority(w) },
-	)
+	return slices.ContainsFunc(k.listedKeys(check, hostname),
+		func(w knownhosts.KnownKey) bool { return isSameKey(w.Key, key) && isAuthority(w) })
 }
 
 // listedKeys returns the keys that known_hosts lists for a host.

@@ -75,12 +75,8 @@ func (r *configReader) matchesCriterion(criterion, value, at string, applies boo
 		}
 		return r.run(command), nil
 	}
-	return false, fmt.Errorf(
-		"%s: Match %s is not carried out. host, originalhost, user, localuser, tagged, exec, final, canonical and "+
-			"all are",
-		at,
-		criterion,
-	)
+	return false, fmt.Errorf("%s: Match %s is not carried out. host, originalhost, user, localuser, tagged, exec, "+
+		"final, canonical and all are", at, criterion)
 }
 
 // matchesList reports whether a name matches a list of patterns. A matching negated pattern excludes the name.

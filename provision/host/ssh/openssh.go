@@ -149,11 +149,8 @@ func checkTrusted(f *os.File) error {
 	}
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	if owner != 0 && int(owner) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf(
-			"%s may be written by others, and ssh would not read it either: chmod 600 %s",
-			f.Name(),
-			f.Name(),
-		)
+		return fmt.Errorf("%s may be written by others, and ssh would not read it either: chmod 600 %s", f.Name(),
+			f.Name())
 	}
 	return nil
 }
@@ -199,13 +196,8 @@ func (r *configReader) storeSetting(key, rest string, words []string, at string,
 	}
 	if !supportedOptions[key] && !ignoredOptions[key] {
 		if _, ok := unsafeOptions[key]; !ok && !matchesList(r.ignored, key) {
-			return fmt.Errorf(
-				"%s: %s is not an option of ssh_config, or of a newer OpenSSH than clusterctl knows. IgnoreUnknown "+
-					"%s above it has it left out",
-				at,
-				key,
-				key,
-			)
+			return fmt.Errorf("%s: %s is not an option of ssh_config, or of a newer OpenSSH than clusterctl knows. "+
+				"IgnoreUnknown %s above it has it left out", at, key, key)
 		}
 	}
 	_, there := r.values[key]

@@ -63,13 +63,9 @@ func rejectUnsafe(key string, s setting) error {
 	if !ok || slices.Contains(quiet, strings.ToLower(s.firstWord())) {
 		return nil
 	}
-	return fmt.Errorf(
-		"%s: %s %s is not carried out, and leaving it out would connect elsewhere or trust others than ssh does. "+
-			"Say what you mean in the machine's ssh block, or take it out for this host",
-		s.position,
-		key,
-		strings.Join(s.words, " "),
-	)
+	return fmt.Errorf("%s: %s %s is not carried out, and leaving it out would connect elsewhere or trust others than "+
+		"ssh does. Say what you mean in the machine's ssh block, or take it out for this host", s.position, key,
+		strings.Join(s.words, " "))
 }
 
 // boolean returns the value of a boolean option, or otherwise if it is not set.

@@ -181,11 +181,8 @@ func settingsOf(home string) ssh.Files { return ssh.Files{Home: home, System: os
 
 func dial(t *testing.T, s *server, home string, accept bool) (*ssh.Client, error) {
 	t.Helper()
-	c, err := ssh.Dial(
-		t.Context(),
-		s.machine(),
-		ssh.Options{Files: settingsOf(home), AcceptNewHostKeys: accept, Getenv: noEnvironment},
-	)
+	c, err := ssh.Dial(t.Context(), s.machine(),
+		ssh.Options{Files: settingsOf(home), AcceptNewHostKeys: accept, Getenv: noEnvironment})
 	if err == nil {
 		t.Cleanup(func() { _ = c.Close() })
 	}
@@ -370,10 +367,8 @@ func TestTheAgentIsSentOnceAndAnswers(t *testing.T) {
 		if there == (len(s.received) > 0) {
 			t.Errorf("there before: %t, sent %d bytes", there, len(s.received))
 		}
-		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(
-			last,
-			map[string]string{"nopass": "sudo -n ", "doas": "doas -n "}[sudo],
-		) {
+		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(last,
+			map[string]string{"nopass": "sudo -n ", "doas": "doas -n "}[sudo]) {
 			t.Errorf("the agent was started as %q", last)
 		}
 	}

@@ -250,11 +250,8 @@ func (r *configReader) hostKeys(t *Target) (err error) {
 		}
 		if t.StrictHostKeys, t.strictPosition = meanings[strings.ToLower(s.firstWord())],
 			s.position; t.StrictHostKeys == "" {
-			return fmt.Errorf(
-				"%s: StrictHostKeyChecking %q is none of yes, ask, accept-new, no and off",
-				s.position,
-				s.firstWord(),
-			)
+			return fmt.Errorf("%s: StrictHostKeyChecking %q is none of yes, ask, accept-new, no and off", s.position,
+				s.firstWord())
 		}
 	}
 	return nil

@@ -21,11 +21,8 @@ import (
 func main() {
 	scale := flag.Int("scale", 1, "divide all amounts by this, to try the program itself")
 	only := flag.String("only", "", "measure only this part: objects, lists, storm, memory, starts")
-	hold := flag.Bool(
-		"serve",
-		false,
-		"measure nothing: start the servers, say how they are reached, and end them when interrupted",
-	)
+	hold := flag.Bool("serve", false,
+		"measure nothing: start the servers, say how they are reached, and end them when interrupted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -173,14 +170,8 @@ func (b *bench) populate(ctx context.Context) error {
 func formatReport(figures []figure) string {
 	var b strings.Builder
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	fmt.Fprintf(
-		&b,
-		"# The API server's cost\n\nWritten by `make bench-api` on %s: %d cores, Linux %s, %s.\n",
-		time.Now().UTC().Format(time.DateOnly),
-		runtime.NumCPU(),
-		strings.TrimSpace(string(kernel)),
-		runtime.Version(),
-	)
+	fmt.Fprintf(&b, "# The API server's cost\n\nWritten by `make bench-api` on %s: %d cores, Linux %s, %s.\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version())
 	b.WriteString(`
 Upstream's column is Kubernetes 1.36.3, measured once on a machine of the same kind with the same load generator, the same etcd and the same
 settings. Where it has no figure, it was not measured.
@@ -207,18 +198,8 @@ settings. Where it has no figure, it was not measured.
 		case f.goal > 0 && f.measured > f.goal:
 			verdict = "met, the further one missed"
 		}
-		fmt.Fprintf(
-			&b,
-			"| %s | %s | %s | %s | %.4g | %s | %s | %s |\n",
-			f.work,
-			f.unit,
-			upstream,
-			mark,
-			f.measured,
-			ratio,
-			verdict,
-			f.note,
-		)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.4g | %s | %s | %s |\n", f.work, f.unit, upstream, mark, f.measured,
+			ratio, verdict, f.note)
 	}
 	b.WriteString(`
 ## Method

@@ -156,14 +156,9 @@ func (b *bench) measureObjects(ctx context.Context) error {
 			b.add(figure{
 				work: name, unit: "CPU ms", upstream: upstream, mark: upstream / v.divisor,
 				measured: l.perOperation("api"),
-				note: fmt.Sprintf(
-					"%.3g to %.3g; p50/p99 %.1f/%.1f ms; etcd %.2f CPU ms",
-					measured[0].perOperation("api"),
-					measured[len(measured)-1].perOperation("api"),
-					l.Latency.P50,
-					l.Latency.P99,
-					l.perOperation("etcd"),
-				),
+				note: fmt.Sprintf("%.3g to %.3g; p50/p99 %.1f/%.1f ms; etcd %.2f CPU ms",
+					measured[0].perOperation("api"), measured[len(measured)-1].perOperation("api"), l.Latency.P50,
+					l.Latency.P99, l.perOperation("etcd")),
 			})
 		}
 	}
@@ -201,9 +196,8 @@ func (b *bench) measureLists(ctx context.Context) error {
 		{"label selector that matches nothing", []string{"--content-type", "protobuf", "--selector", "app=none"}, 0.010,
 			8},
 	} {
-		l, err := b.kubebench(
-			ctx,
-			append([]string{"list", "--kind", "pod", "--n", "100", "--concurrency", "1"}, c.args...)...)
+		l, err := b.kubebench(ctx, append([]string{"list", "--kind", "pod", "--n", "100", "--concurrency", "1"},
+			c.args...)...)
 		if err != nil {
 			return err
 		}
@@ -239,18 +233,8 @@ func (b *bench) measureWatches(ctx context.Context) error {
 	} {
 		var lines []benchResult
 		for range watchRounds {
-			l, err := b.kubebench(
-				ctx,
-				"watch",
-				"--watchers",
-				c.watchers,
-				"--updates",
-				c.ups,
-				"--rate",
-				"20",
-				"--content-type",
-				c.content,
-			)
+			l, err := b.kubebench(ctx, "watch", "--watchers", c.watchers, "--updates", c.ups, "--rate", "20",
+				"--content-type", c.content)
 			if err != nil {
 				return err
 			}
@@ -265,28 +249,17 @@ func (b *bench) measureWatches(ctx context.Context) error {
 				upstream: c.upstream,
 				mark:     c.upstream / 4,
 				goal:     c.upstream / 8,
-				measured: cpu(
-					l,
-				),
-				note: fmt.Sprintf(
-					"%.3g to %.3g; client %.1f CPU s",
-					cpu(lines[0]),
-					cpu(lines[len(lines)-1]),
-					l.ClientCPUs,
-				),
+				measured: cpu(l),
+				note: fmt.Sprintf("%.3g to %.3g; client %.1f CPU s", cpu(lines[0]), cpu(lines[len(lines)-1]),
+					l.ClientCPUs),
 			},
 		)
 		p99 := func(l benchResult) float64 { return l.Latency.P99 }
 		l = medianBy(lines, p99)
 		b.add(
 			figure{work: "its delivery, p99, " + c.content, unit: "ms", upstream: c.p99, mark: c.p50, measured: p99(l),
-				note: fmt.Sprintf(
-					"%.0f to %.0f; p50 %.1f ms; of the updates themselves p99 %.1f ms",
-					p99(lines[0]),
-					p99(lines[len(lines)-1]),
-					l.Latency.P50,
-					l.Extra["write_p99_ms"],
-				)},
+				note: fmt.Sprintf("%.0f to %.0f; p50 %.1f ms; of the updates themselves p99 %.1f ms", p99(lines[0]),
+					p99(lines[len(lines)-1]), l.Latency.P50, l.Extra["write_p99_ms"])},
 		)
 	}
 	l, err := b.kubebench(ctx, "watch", "--watchers", b.scaled(1000), "--updates", b.scaled(1000), "--rate", "0")
@@ -431,12 +404,8 @@ func (b *bench) measureStorm(ctx context.Context) error {
 			unit:     "s",
 			mark:     5,
 			measured: l.ElapsedS,
-			note: fmt.Sprintf(
-				"server %.1f CPU s, client %.1f; etcd was asked %.0f times how far it is",
-				l.Procs["api"].CPU,
-				l.ClientCPUs,
-				after-before,
-			),
+			note: fmt.Sprintf("server %.1f CPU s, client %.1f; etcd was asked %.0f times how far it is",
+				l.Procs["api"].CPU, l.ClientCPUs, after-before),
 		},
 	)
 	return nil

@@ -24,13 +24,8 @@ func Machines(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
 	for i := range n {
-		fmt.Fprintf(
-			&out,
-			"machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { n = \"%d\" }\n}\n",
-			i,
-			machineAddress(i),
-			i,
-		)
+		fmt.Fprintf(&out, "machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { n = \"%d\" }\n}\n", i,
+			machineAddress(i), i)
 	}
 	return out.String()
 }
@@ -44,13 +39,9 @@ func Chained(n int) string {
 		if i%100 != 0 {
 			before = fmt.Sprintf("m%d", i-1)
 		}
-		fmt.Fprintf(
-			&out,
-			"machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { before = machine.%s.name }\n}\n",
-			i,
-			machineAddress(i),
-			before,
-		)
+		fmt.Fprintf(&out,
+			"machine \"m%d\" {\n  address = %q\n  roles = local.roles\n  labels = { before = machine.%s.name }\n}\n", i,
+			machineAddress(i), before)
 	}
 	for i := range 10 {
 		fmt.Fprintf(&out, "output \"all%d\" { value = [for m in machine : m.name] }\n", i)
@@ -83,13 +74,8 @@ func Objects(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
 	for i := range n {
-		fmt.Fprintf(
-			&out,
-			"object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"shop\"\n  data = { key = local.image, n = \"%d\" "+
-				"}\n}\n",
-			i,
-			i,
-		)
+		fmt.Fprintf(&out, "object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"shop\"\n  data = { key = "+
+			"local.image, n = \"%d\" }\n}\n", i, i)
 	}
 	return out.String()
 }
@@ -98,13 +84,8 @@ func Objects(n int) string {
 func ConfigMaps(n int) string {
 	var out strings.Builder
 	for i := range n {
-		fmt.Fprintf(
-			&out,
-			"object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"many\"\n  data = { n = \"%d\", key = \"a value "+
-				"of some length, as configurations have\" }\n}\n",
-			i,
-			i,
-		)
+		fmt.Fprintf(&out, "object \"v1\" \"ConfigMap\" \"c%d\" {\n  namespace = \"many\"\n  data = { n = \"%d\", key "+
+			"= \"a value of some length, as configurations have\" }\n}\n", i, i)
 	}
 	return out.String()
 }

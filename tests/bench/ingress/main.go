@@ -67,10 +67,8 @@ func measureAll(each, roll time.Duration, rounds int) error {
 			}
 		}
 	}
-	fmt.Println(
-		"| proxy | TLS | connections | requests/s | p50 ms | p99 ms | CPU µs/request | failed, all rounds " +
-			"|\n|---|---|---|---|---|---|---|---|",
-	)
+	fmt.Println("| proxy | TLS | connections | requests/s | p50 ms | p99 ms | CPU µs/request | failed, all rounds " +
+		"|\n|---|---|---|---|---|---|---|---|")
 	for _, cell := range order {
 		list, failed := cells[cell], 0
 		for _, r := range list {

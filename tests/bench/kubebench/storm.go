@@ -18,12 +18,8 @@ import (
 func stormCmd(fs *flag.FlagSet, c *commonFlags) func(context.Context) error {
 	informers := fs.Int("informers", 2000, "informers that list and watch at once")
 	perConn := fs.Int("informers-per-connection", 10, "informers sharing a TCP connection")
-	initial := fs.Bool(
-		"initial-events",
-		false,
-		"have the watches begin with what there is now, as new clients do, instead of listing first what the server "+
-			"has",
-	)
+	initial := fs.Bool("initial-events", false, "have the watches begin with what there is now, as new clients do, "+
+		"instead of listing first what the server has")
 	return func(ctx context.Context) error {
 		conns, err := c.connect((*informers + *perConn - 1) / *perConn)
 		if err != nil {

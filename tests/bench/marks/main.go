@@ -22,11 +22,8 @@ import (
 )
 
 func main() {
-	onlyMemory := flag.Bool(
-		"memory",
-		false,
-		"print the memory of idle daemons, kube-ingress included, and measure nothing else",
-	)
+	onlyMemory := flag.Bool("memory", false,
+		"print the memory of idle daemons, kube-ingress included, and measure nothing else")
 	onlyIdle := flag.Bool("idle", false, "print what 100 idle pods with probes cost their node, and measure "+
 		"nothing else")
 	flag.Parse()
@@ -149,12 +146,8 @@ func startCluster(ctx context.Context, root, settings string) (*cluster.Cluster,
 		}
 		files[name] = string(text)
 	}
-	files["cluster.hcl"] = strings.Replace(
-		files["cluster.hcl"],
-		"cluster \"small\" {\n",
-		"cluster \"small\" {\n  "+settings+"\n",
-		1,
-	)
+	files["cluster.hcl"] = strings.Replace(files["cluster.hcl"], "cluster \"small\" {\n",
+		"cluster \"small\" {\n  "+settings+"\n", 1)
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Files: files, Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"}})
 	if err != nil {
@@ -165,9 +158,8 @@ func startCluster(ctx context.Context, root, settings string) (*cluster.Cluster,
 
 // awaitServing waits until the workload answers through its Service on a node.
 func awaitServing(ctx context.Context, c *cluster.Cluster) error {
-	address, err := cluster.Output(
-		c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
-	)
+	address, err := cluster.Output(c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o",
+		"jsonpath={.spec.clusterIP}"))
 	if err != nil {
 		return err
 	}
@@ -189,29 +181,15 @@ daemons of all machines share these cores. Clock times vary with what else the h
 | what | mark | measured |
 |---|---|---|
 `)
-	fmt.Fprintf(
-		&b,
-		"| cold `apply` of 1 + 2 bare machines until the Deployment serves through its Service | under 15 s | %.1f s "+
-			"|\n",
-		r.cold.Seconds(),
-	)
+	fmt.Fprintf(&b, "| cold `apply` of 1 + 2 bare machines until the Deployment serves through its Service | under 15 "+
+		"s | %.1f s |\n", r.cold.Seconds())
 	fmt.Fprintf(&b, "| `apply` when nothing has changed | under 2 s | %.2f s |\n", r.noop.Seconds())
 	slices.Sort(r.pods)
-	fmt.Fprintf(
-		&b,
-		"| pod start on a warm node, create to Ready, with its token volume: p50, p90, max of %d | under 0.25 s "+
-			"(upstream here: 0.51, 0.53, 0.60 s) | %.3f, %.3f, %.3f s |\n",
-		len(
-			r.pods,
-		),
-		r.pods[len(r.pods)/2].Seconds(),
-		r.pods[len(r.pods)*9/10].Seconds(),
-		r.pods[len(r.pods)-1].Seconds(),
-	)
-	b.WriteString(
-		"\n## Memory of each daemon, idle for a minute, MiB\n\n| machine | daemon | resident | of it anonymous | " +
-			"upstream here |\n|---|---|---|---|---|\n",
-	)
+	fmt.Fprintf(&b, "| pod start on a warm node, create to Ready, with its token volume: p50, p90, max of %d | under "+
+		"0.25 s (upstream here: 0.51, 0.53, 0.60 s) | %.3f, %.3f, %.3f s |\n", len(r.pods),
+		r.pods[len(r.pods)/2].Seconds(), r.pods[len(r.pods)*9/10].Seconds(), r.pods[len(r.pods)-1].Seconds())
+	b.WriteString("\n## Memory of each daemon, idle for a minute, MiB\n\n| machine | daemon | resident | of it " +
+		"anonymous | upstream here |\n|---|---|---|---|---|\n")
 	upstream := map[string]string{
 		"kube-apiserver":          "270",
 		"etcd":                    "50",
@@ -222,15 +200,8 @@ daemons of all machines share these cores. Clock times vary with what else the h
 		"containerd":              "46",
 	}
 	for _, d := range r.daemons {
-		fmt.Fprintf(
-			&b,
-			"| %s | %s | %d | %d | %s |\n",
-			d.Machine,
-			d.Unit,
-			d.Resident>>10,
-			d.Anonymous>>10,
-			upstream[d.Unit],
-		)
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", d.Machine, d.Unit, d.Resident>>10, d.Anonymous>>10,
+			upstream[d.Unit])
 	}
 	b.WriteString(`
 ## Method

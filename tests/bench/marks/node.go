@@ -53,10 +53,8 @@ func podStart(ctx context.Context, client kubernetes.Interface, name, image stri
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	pods := client.CoreV1().Pods("shop")
-	events, err := pods.Watch(
-		ctx,
-		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()},
-	)
+	events, err := pods.Watch(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
 		return 0, err
 	}

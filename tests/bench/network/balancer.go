@@ -45,9 +45,6 @@ var balancerMeasures = []measure{
 }
 
 func (b *bench) balancer(ctx context.Context) error {
-	return b.benchmarks(
-		ctx,
-		balancerMeasures,
-		suite{"daemons/network/announce", []struct{ benchmarks, time string }{{"^BenchmarkAddressMoves$", "1x"}}},
-	)
+	return b.benchmarks(ctx, balancerMeasures,
+		suite{"daemons/network/announce", []struct{ benchmarks, time string }{{"^BenchmarkAddressMoves$", "1x"}}})
 }

@@ -7,11 +7,8 @@ import (
 
 func TestBenchmarkValuesAreReadAndComparedWithTheirMarks(t *testing.T) {
 	found := map[string]float64{}
-	parseBenchmarks(
-		"goos: linux\nBenchmarkConnections/nftables/10-2 \t 1\t 2050375758 ns/op\t 4550 conn/s\t 74.00 "+
-			"first-us\nBenchmarkMemory \t 1\t 5 ns/op\t 8.5 anon-MiB\nPASS\n",
-		found,
-	)
+	parseBenchmarks("goos: linux\nBenchmarkConnections/nftables/10-2 \t 1\t 2050375758 ns/op\t 4550 conn/s\t 74.00 "+
+		"first-us\nBenchmarkMemory \t 1\t 5 ns/op\t 8.5 anon-MiB\nPASS\n", found)
 	if found["Connections/nftables/10 conn/s"] != 4550 || found["Connections/nftables/10 first-us"] != 74 ||
 		found["Memory anon-MiB"] != 8.5 {
 		t.Errorf("read %v", found)

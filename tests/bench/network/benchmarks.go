@@ -34,33 +34,15 @@ func (b *bench) benchmarks(ctx context.Context, measures []measure, suites ...su
 	found := map[string]float64{}
 	for _, s := range suites {
 		program := filepath.Join(dir, strings.ReplaceAll(s.path, "/", "-")+".test")
-		build := exec.CommandContext(
-			ctx,
-			"go",
-			"test",
-			"-c",
-			"-trimpath",
-			"-tags",
-			"grpcnotrace",
-			"-o",
-			program,
-			"./"+s.path,
-		)
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-tags", "grpcnotrace", "-o", program,
+			"./"+s.path)
 		build.Dir, build.Stderr = b.root, os.Stderr
 		if err := build.Run(); err != nil {
 			return fmt.Errorf("build the benchmarks of %s: %w", s.path, err)
 		}
 		for _, of := range s.run {
-			run := exec.CommandContext(
-				ctx,
-				program,
-				"-test.run",
-				"^$",
-				"-test.bench",
-				of.benchmarks,
-				"-test.benchtime",
-				of.time,
-			)
+			run := exec.CommandContext(ctx, program, "-test.run", "^$", "-test.bench", of.benchmarks, "-test.benchtime",
+				of.time)
 			run.Dir, run.Stderr = filepath.Join(b.root, s.path), os.Stderr
 			text, err := run.Output()
 			if err != nil {

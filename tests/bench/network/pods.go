@@ -45,9 +45,6 @@ var podsMeasures = []measure{
 }
 
 func (b *bench) pods(ctx context.Context) error {
-	return b.benchmarks(
-		ctx,
-		podsMeasures,
-		suite{"daemons/network", []struct{ benchmarks, time string }{{"^BenchmarkPodToPod$", "1x"}}},
-	)
+	return b.benchmarks(ctx, podsMeasures,
+		suite{"daemons/network", []struct{ benchmarks, time string }{{"^BenchmarkPodToPod$", "1x"}}})
 }

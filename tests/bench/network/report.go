@@ -79,18 +79,8 @@ machine does; rates and clock times depend on it much. Upstream's figures are th
 |---|---|---|---|---|---|---|
 `, b.runs)
 	for _, f := range b.figures {
-		fmt.Fprintf(
-			&out,
-			"| %s | %s | %s | %s | %.4g | %.4g to %.4g | %s |\n",
-			f.work,
-			f.unit,
-			f.upstream,
-			f.limitText(),
-			f.median(),
-			slices.Min(f.values),
-			slices.Max(f.values),
-			f.verdict(),
-		)
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %.4g | %.4g to %.4g | %s |\n", f.work, f.unit, f.upstream,
+			f.limitText(), f.median(), slices.Min(f.values), slices.Max(f.values), f.verdict())
 	}
 	out.WriteString("\n## Method\n\n")
 	for _, p := range parts {

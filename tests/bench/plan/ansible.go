@@ -61,11 +61,8 @@ func (b *bench) ansibleOnce(ctx context.Context) (wall, cpu float64, err error) 
 		return 0, 0, err
 	}
 	cmd := c.Lab.Command(ctx, "ansible-playbook", "-i", "inventory", "play.yml")
-	cmd.Dir, cmd.Env = b.installed.dir, append(
-		os.Environ(),
-		"HOME="+c.Lab.Home(),
-		"ANSIBLE_CONFIG="+filepath.Join(b.installed.dir, "ansible.cfg"),
-	)
+	cmd.Dir, cmd.Env = b.installed.dir, append(os.Environ(), "HOME="+c.Lab.Home(),
+		"ANSIBLE_CONFIG="+filepath.Join(b.installed.dir, "ansible.cfg"))
 	if _, wall, cpu, err = runTimed(cmd); err != nil {
 		return 0, 0, err
 	}

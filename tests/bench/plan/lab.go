@@ -27,14 +27,8 @@ func runTimed(cmd *exec.Cmd) (out string, wall, cpu float64, err error) {
 		cpu = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	}
 	if err != nil {
-		return string(
-				text,
-			), wall, cpu, fmt.Errorf(
-				"%s: %w: %s",
-				strings.Join(cmd.Args, " "),
-				err,
-				text[max(0, len(text)-4000):],
-			)
+		return string(text), wall, cpu, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err,
+			text[max(0, len(text)-4000):])
 	}
 	return string(text), wall, cpu, nil
 }
@@ -49,11 +43,8 @@ func (b *bench) boot(ctx context.Context, name string, machines []string, files 
 		if err != nil {
 			return nil, err
 		}
-		contents[filepath.Base(source)] = strings.ReplaceAll(
-			string(text),
-			`user = "admin"`,
-			`user = "root"`,
-		) // root needs no password on a lab's machines
+		contents[filepath.Base(source)] = strings.ReplaceAll(string(text), `user = "admin"`,
+			`user = "root"`) // root needs no password on a lab's machines
 	}
 	c, err := cluster.New(
 		ctx,
@@ -101,9 +92,8 @@ func (b *bench) measureCold(ctx context.Context, c *cluster.Cluster, work, node 
 
 // awaitServing waits until the workload answers through its Service on a node.
 func awaitServing(ctx context.Context, c *cluster.Cluster, node string) error {
-	address, err := cluster.Output(
-		c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
-	)
+	address, err := cluster.Output(c.KubectlCommand(ctx, "get", "service", "web", "-n", "shop", "-o",
+		"jsonpath={.spec.clusterIP}"))
 	if err != nil {
 		return err
 	}
@@ -182,10 +172,8 @@ func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) er
 		b.add(s.work, "s", s.mark, wall)
 		b.add(s.work, "CPU s of the tool", 0, cpu)
 	}
-	left, err := cluster.Output(
-		c.KubectlCommand(ctx, "get", "configmaps", "-n", "many", "-l", "app.kubernetes.io/managed-by=clusterctl", "-o",
-			"name"),
-	)
+	left, err := cluster.Output(c.KubectlCommand(ctx, "get", "configmaps", "-n", "many", "-l",
+		"app.kubernetes.io/managed-by=clusterctl", "-o", "name"))
 	if err != nil {
 		return err
 	}
@@ -206,13 +194,9 @@ func (b *bench) measureHA(ctx context.Context) error {
 }
 
 func (b *bench) haOnce(ctx context.Context) (err error) {
-	c, err := b.boot(
-		ctx,
-		"bench-ha",
+	c, err := b.boot(ctx, "bench-ha",
 		[]string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13", "n1=10.99.0.21", "n2=10.99.0.22", "n3=10.99.0.23"},
-		"examples/ha/cluster.hcl",
-		"examples/ha/nodes.auto.clustervars",
-	)
+		"examples/ha/cluster.hcl", "examples/ha/nodes.auto.clustervars")
 	if err != nil {
 		return err
 	}

@@ -82,21 +82,8 @@ func (b *bench) engine(ctx context.Context) error {
 	}
 	marks := map[string]float64{"plan": 1, "no-op": 1.5, "first-apply": 6}
 	for range b.runs {
-		cmd := exec.CommandContext(
-			ctx,
-			"go",
-			"test",
-			"-trimpath",
-			"-tags",
-			"grpcnotrace",
-			"-run",
-			"^$",
-			"-bench",
-			"^BenchmarkMachines$",
-			"-benchtime",
-			"1x",
-			"./provision/run",
-		)
+		cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-tags", "grpcnotrace", "-run", "^$", "-bench",
+			"^BenchmarkMachines$", "-benchtime", "1x", "./provision/run")
 		cmd.Dir, cmd.Stderr = b.root, os.Stderr
 		out, err := cmd.Output()
 		if err != nil {

@@ -134,18 +134,8 @@ All machines of a lab share the cores of one host with the tool.
 		} else {
 			verdict = ""
 		}
-		fmt.Fprintf(
-			&out,
-			"| %s | %s | %s | %.3g | %.3g to %.3g | %s%s |\n",
-			f.work,
-			f.unit,
-			mark,
-			f.median(),
-			slices.Min(f.values),
-			slices.Max(f.values),
-			verdict,
-			f.note,
-		)
+		fmt.Fprintf(&out, "| %s | %s | %s | %.3g | %.3g to %.3g | %s%s |\n", f.work, f.unit, mark, f.median(),
+			slices.Min(f.values), slices.Max(f.values), verdict, f.note)
 	}
 	out.WriteString(`
 ## Method

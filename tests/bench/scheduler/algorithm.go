@@ -21,32 +21,14 @@ func (b *bench) measureAlgorithm(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "scheduler.test")
-	build := exec.CommandContext(
-		ctx,
-		"go",
-		"test",
-		"-c",
-		"-trimpath",
-		"-tags",
-		"grpcnotrace",
-		"-o",
-		program,
-		"./daemons/scheduler",
-	)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-tags", "grpcnotrace", "-o", program,
+		"./daemons/scheduler")
 	build.Dir, build.Stderr = b.root, os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build the scheduler's benchmarks: %w", err)
 	}
-	run := exec.CommandContext(
-		ctx,
-		program,
-		"-test.run",
-		"^$",
-		"-test.bench",
-		"^Benchmark(Place|Preempt|Event)$",
-		"-test.benchtime",
-		b.amounts.benchmarking,
-	)
+	run := exec.CommandContext(ctx, program, "-test.run", "^$", "-test.bench", "^Benchmark(Place|Preempt|Event)$",
+		"-test.benchtime", b.amounts.benchmarking)
 	run.Dir, run.Stderr = filepath.Join(b.root, "daemons", "scheduler"), os.Stderr
 	text, err := run.Output()
 	if err != nil {
@@ -73,10 +55,8 @@ func (b *bench) addAlgorithmRows(cost map[string]float64) error {
 		}
 		b.add(figure{work: "algorithm, 5,000 nodes with 50,000 pods: " + of.name, unit: "CPU ms per pod", mark: of.mark,
 			note: fmt.Sprintf("with 5,000 pods %.3f, with 150,000 %.3f", each[0], each[2])}, each[1])
-		b.add(
-			figure{work: "the same with 5,000 to 150,000 pods: " + of.name, unit: "dearest by cheapest", mark: 1.5},
-			slices.Max(each)/slices.Min(each),
-		)
+		b.add(figure{work: "the same with 5,000 to 150,000 pods: " + of.name, unit: "dearest by cheapest", mark: 1.5},
+			slices.Max(each)/slices.Min(each))
 	}
 	for _, of := range []struct {
 		name, work string

@@ -45,10 +45,8 @@ func TestBenchmarkResultsAreReadByName(t *testing.T) {
 			)
 		}
 	}
-	text.WriteString(
-		"goos: linux\nBenchmarkPreempt/plain-2 \t 400\t 2 ns/op\t 2.500 cpu-ms/op\nBenchmarkPreempt/anti-affinity \t " +
-			"400\t 2 ns/op\t 7 cpu-ms/op\n",
-	)
+	text.WriteString("goos: linux\nBenchmarkPreempt/plain-2 \t 400\t 2 ns/op\t 2.500 " +
+		"cpu-ms/op\nBenchmarkPreempt/anti-affinity \t 400\t 2 ns/op\t 7 cpu-ms/op\n")
 	b := &bench{}
 	if err := b.addAlgorithmRows(parseResults([]byte(text.String()))); err == nil ||
 		!strings.Contains(err.Error(), "Event") {

@@ -27,11 +27,8 @@ func (b *bench) measureCollection(ctx context.Context) error {
 		}
 		n := b.amounts.dependents
 		each := func(d time.Duration) float64 { return 1000 * d.Seconds() / float64(n) }
-		cost, err := measureCPU(
-			func() error { return c.fillConfigMaps(ctx, n, 1<<10, owner) },
-			[]*plane.Process{c.API[0]},
-			[]*plane.Process{c.Etcd[0]},
-		)
+		cost, err := measureCPU(func() error { return c.fillConfigMaps(ctx, n, 1<<10, owner) },
+			[]*plane.Process{c.API[0]}, []*plane.Process{c.Etcd[0]})
 		if err != nil {
 			return err
 		}
@@ -93,12 +90,8 @@ func (b *bench) measureCollection(ctx context.Context) error {
 		// the other request is this program's own
 		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-asked-1)/float64(n))
 		b.add(figure{work: name + ": controllers", unit: "CPU ms each", mark: formerCollectorCost / 5,
-			note: fmt.Sprintf(
-				"API server %.2f, etcd %.2f; %.1f s",
-				each(cost[1]),
-				each(cost[2]),
-				took.Seconds(),
-			)}, each(cost[0]))
+			note: fmt.Sprintf("API server %.2f, etcd %.2f; %.1f s", each(cost[1]), each(cost[2]),
+				took.Seconds())}, each(cost[0]))
 		return nil
 	})
 }

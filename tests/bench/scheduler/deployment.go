@@ -74,20 +74,13 @@ func (b *bench) measureDeployment(ctx context.Context) error {
 				unit:     "CPU s",
 				upstream: "1.9 to 2.8, its rate limits raised",
 				mark:     0.9,
-				note: fmt.Sprintf(
-					"API server %.2f, controllers %.2f, etcd %.2f; until all rest %.2f",
-					until[0].Seconds(),
-					until[1].Seconds(),
-					until[2].Seconds(),
-					sum(after),
-				),
+				note: fmt.Sprintf("API server %.2f, controllers %.2f, etcd %.2f; until all rest %.2f",
+					until[0].Seconds(), until[1].Seconds(), until[2].Seconds(), sum(after)),
 			},
 			sum(until),
 		)
-		b.add(
-			figure{work: name, unit: "s", upstream: "49.6; 1.7 to 2.6, its rate limits raised", mark: 1},
-			took.Seconds(),
-		)
+		b.add(figure{work: name, unit: "s", upstream: "49.6; 1.7 to 2.6, its rate limits raised", mark: 1},
+			took.Seconds())
 		return nil
 	})
 }

@@ -41,13 +41,8 @@ func (b *bench) measureMemory(ctx context.Context) error {
 			}
 			b.add(
 				figure{
-					work: fmt.Sprintf(
-						"%s beside %d nodes, %d pods, %d ConfigMaps of 10 KiB",
-						daemon.name,
-						b.amounts.nodes,
-						b.amounts.storedPods,
-						b.amounts.configMaps,
-					),
+					work: fmt.Sprintf("%s beside %d nodes, %d pods, %d ConfigMaps of 10 KiB", daemon.name,
+						b.amounts.nodes, b.amounts.storedPods, b.amounts.configMaps),
 					unit: "anonymous MiB",
 					mark: daemon.mark,
 					note: fmt.Sprintf("at most %.0f; %.1f CPU s since its start", most, used.Seconds()),

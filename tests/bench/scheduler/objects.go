@@ -123,18 +123,14 @@ func runningStatus(pod *corev1.Pod, i int) corev1.PodStatus {
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "main", Image: "registry.invalid/pause:1", ImageID: "registry.invalid/pause@sha256:" +
 				strings.Repeat("0", 64), Ready: true, Started: &yes,
-			ContainerID: "containerd://" + strings.Repeat(
-				string(pod.UID[:8]),
-				8,
-			), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			ContainerID: "containerd://" + strings.Repeat(string(pod.UID[:8]),
+				8), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		}},
 	}
 	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized,
 		corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
-		status.Conditions = append(
-			status.Conditions,
-			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		)
+		status.Conditions = append(status.Conditions,
+			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	return status
 }

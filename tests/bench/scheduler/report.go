@@ -84,19 +84,8 @@ had a part of them. Upstream's figures are those of Kubernetes 1.36.3 on a machi
 |---|---|---|---|---|---|---|---|
 `, b.runs)
 	for _, f := range b.figures {
-		fmt.Fprintf(
-			&out,
-			"| %s | %s | %s | %s | %.3g | %.3g to %.3g | %s | %s |\n",
-			f.work,
-			f.unit,
-			f.upstream,
-			f.limitText(),
-			f.median(),
-			slices.Min(f.values),
-			slices.Max(f.values),
-			f.verdict(),
-			f.note,
-		)
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %.3g | %.3g to %.3g | %s | %s |\n", f.work, f.unit, f.upstream,
+			f.limitText(), f.median(), slices.Min(f.values), slices.Max(f.values), f.verdict(), f.note)
 	}
 	out.WriteString(methodText)
 	return out.String()

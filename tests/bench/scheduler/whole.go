@@ -59,22 +59,13 @@ func (b *bench) measureWhole(ctx context.Context) error {
 		each := func(d time.Duration) float64 { return 1000 * d.Seconds() / float64(b.amounts.pods) }
 		name := fmt.Sprintf("whole daemon, %d owned pods into %d nodes", b.amounts.pods, b.amounts.nodes)
 		b.add(figure{work: name, unit: "pods/s", upstream: "315, bare", mark: 1000, isMinimum: true,
-			note: fmt.Sprintf(
-				"the first after %.2f s, then %.0f/s",
-				first.Seconds(),
-				float64(b.amounts.pods)/(took-first).Seconds(),
-			)}, float64(b.amounts.pods)/took.Seconds())
-		b.add(
-			figure{work: name + ": scheduler", unit: "CPU ms per pod", upstream: "2.7, bare", mark: 0.4},
-			each(scheduler),
-		)
+			note: fmt.Sprintf("the first after %.2f s, then %.0f/s", first.Seconds(),
+				float64(b.amounts.pods)/(took-first).Seconds())}, float64(b.amounts.pods)/took.Seconds())
+		b.add(figure{work: name + ": scheduler", unit: "CPU ms per pod", upstream: "2.7, bare", mark: 0.4},
+			each(scheduler))
 		b.add(figure{work: name + ": API server and etcd", unit: "CPU ms per pod", upstream: "3.3, bare", mark: 1,
-			note: fmt.Sprintf(
-				"API server %.2f, etcd %.2f; until the last was bound %.2f",
-				each(rest[0]),
-				each(rest[1]),
-				each(bound[0]+bound[1]),
-			)}, each(rest[0]+rest[1]))
+			note: fmt.Sprintf("API server %.2f, etcd %.2f; until the last was bound %.2f", each(rest[0]), each(rest[1]),
+				each(bound[0]+bound[1]))}, each(rest[0]+rest[1]))
 		return nil
 	})
 }

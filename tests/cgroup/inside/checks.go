@@ -237,12 +237,10 @@ func checkProtection(n *node) error {
 		return err
 	}
 	text := func(n int) string { return strconv.Itoa(n * mebibyte) }
-	if err := errors.Join(
-		checkFiles(guaranteed, map[string]string{"memory.min": text(32), "memory.low": "0"}),
-		checkFiles(burstable, map[string]string{"memory.min": "0", "memory.low": text(16)}),
-		checkFiles("/kubepods", map[string]string{"memory.min": text(32), "memory.low": text(16)}),
-		checkFiles("/kubepods/burstable", map[string]string{"memory.min": "0", "memory.low": text(16)}),
-	); err != nil {
+	if err := errors.Join(checkFiles(guaranteed, map[string]string{"memory.min": text(32), "memory.low": "0"}),
+		checkFiles(burstable, map[string]string{"memory.min": "0", "memory.low": text(16)}), checkFiles("/kubepods",
+			map[string]string{"memory.min": text(32), "memory.low": text(16)}), checkFiles("/kubepods/burstable",
+			map[string]string{"memory.min": "0", "memory.low": text(16)})); err != nil {
 		return err
 	}
 	// A kubelet that protects no memory removes the protection of a former kubelet.

@@ -68,8 +68,7 @@ func TestBrokenInvariantsAreFound(t *testing.T) {
 			w.Trusted["n1"] = false
 		}, 0, 0},
 		"more requested than there is": {func(w *World) {
-			w.Nodes[0].Status.Allocatable["cpu"] = resource.MustParse(
-				"900m")
+			w.Nodes[0].Status.Allocatable["cpu"] = resource.MustParse("900m")
 		}, 1, 0},
 		"an owner that is gone": {func(w *World) { w.Owners = nil }, 0, 1},
 		"a dependent before its owner": {func(w *World) { w.Owners["o"] = metav1.NewTime(testTime.Add(time.Second)) },

@@ -120,10 +120,8 @@ func Linearizable(history []Operation, limit time.Duration) []string {
 		if o.Outcome == OutcomeUnknown {
 			end = math.MaxInt64
 		}
-		keys[o.Key] = append(
-			keys[o.Key],
-			porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Call), Output: o, Return: end},
-		)
+		keys[o.Key] = append(keys[o.Key],
+			porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Call), Output: o, Return: end})
 	}
 	model := porcupine.Model{
 		Init: func() any { return register{} },
@@ -139,20 +137,11 @@ func Linearizable(history []Operation, limit time.Duration) []string {
 		left := max(time.Until(deadline), time.Millisecond)
 		switch porcupine.CheckOperationsTimeout(model, keys[key], left) {
 		case porcupine.Illegal:
-			findings = append(
-				findings,
-				fmt.Sprintf("the answers about %s contradict each other: %s", key, transcript(keys[key])),
-			)
+			findings = append(findings, fmt.Sprintf("the answers about %s contradict each other: %s", key,
+				transcript(keys[key])))
 		case porcupine.Unknown:
-			findings = append(
-				findings,
-				fmt.Sprintf(
-					"whether the %d answers about %s agree could not be decided in %s",
-					len(keys[key]),
-					key,
-					limit,
-				),
-			)
+			findings = append(findings, fmt.Sprintf("whether the %d answers about %s agree could not be decided in %s",
+				len(keys[key]), key, limit))
 		}
 	}
 	return findings

@@ -41,28 +41,12 @@ func (r *Rollout) Apply(p *corev1.Pod, deleted bool) []string {
 	}
 	var found []string
 	if len(of) > r.MaxPods {
-		found = append(
-			found,
-			fmt.Sprintf(
-				"%s has %d pods at revision %s, where %d are the most",
-				name,
-				len(of),
-				p.ResourceVersion,
-				r.MaxPods,
-			),
-		)
+		found = append(found, fmt.Sprintf("%s has %d pods at revision %s, where %d are the most", name, len(of),
+			p.ResourceVersion, r.MaxPods))
 	}
 	if r.complete[name] && able < r.MinReady {
-		found = append(
-			found,
-			fmt.Sprintf(
-				"%s has %d ready pods at revision %s, where %d are the least",
-				name,
-				able,
-				p.ResourceVersion,
-				r.MinReady,
-			),
-		)
+		found = append(found, fmt.Sprintf("%s has %d ready pods at revision %s, where %d are the least", name, able,
+			p.ResourceVersion, r.MinReady))
 	}
 	if able >= r.MinReady {
 		r.complete[name] = true

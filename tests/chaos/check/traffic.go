@@ -52,23 +52,11 @@ func Traffic(failures []Failure, windows []Window) []string {
 				to++
 			}
 			first, last := list[from], list[to-1]
-			text := fmt.Sprintf(
-				"a request from %s at %s failed after %.2f s: %s",
-				client,
-				formatTime(first.At),
-				first.Took,
-				first.Error,
-			)
+			text := fmt.Sprintf("a request from %s at %s failed after %.2f s: %s", client, formatTime(first.At),
+				first.Took, first.Error)
 			if to > from+1 {
-				text = fmt.Sprintf(
-					"%d requests from %s from %s to %s failed, the first after %.2f s: %s",
-					to-from,
-					client,
-					formatTime(first.At),
-					formatTime(last.At),
-					first.Took,
-					first.Error,
-				)
+				text = fmt.Sprintf("%d requests from %s from %s to %s failed, the first after %.2f s: %s", to-from,
+					client, formatTime(first.At), formatTime(last.At), first.Took, first.Error)
 			}
 			findings = append(findings, text)
 			from = to
@@ -84,13 +72,8 @@ func formatTime(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 func MissedRequests(client string, made int, span, every time.Duration) []string {
 	if want := int(span/every) / 4; made < want {
 		return []string{
-			fmt.Sprintf(
-				"the client on %s made %d requests in %s, where one in %s was meant",
-				client,
-				made,
-				span.Round(time.Second),
-				every,
-			),
+			fmt.Sprintf("the client on %s made %d requests in %s, where one in %s was meant", client, made,
+				span.Round(time.Second), every),
 		}
 	}
 	return nil

@@ -27,33 +27,19 @@ func (w world) machine(ts *testscript.TestScript, name string) *machines.Machine
 }
 
 func (w world) kube(ts *testscript.TestScript, args []string) *exec.Cmd {
-	cmd := w.Lab.Command(
-		context.Background(),
-		ts.Getenv("KUBECTL"),
+	cmd := w.Lab.Command(context.Background(), ts.Getenv("KUBECTL"),
 		append([]string{"-n", ts.Getenv("NS")}, args...)...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(
-		os.Environ(),
-		"HOME="+w.Lab.Home(),
-		"KUBECONFIG="+w.Kubeconfig(),
-		"KUBE_EDITOR="+ts.Getenv("KUBE_EDITOR"),
-	)
+	cmd.Env = append(os.Environ(), "HOME="+w.Lab.Home(), "KUBECONFIG="+w.Kubeconfig(),
+		"KUBE_EDITOR="+ts.Getenv("KUBE_EDITOR"))
 	return cmd
 }
 
 func (w world) shell(ts *testscript.TestScript, args []string) *exec.Cmd {
 	cmd := w.Lab.Command(context.Background(), "sh", "-c", strings.Join(args, " "))
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(
-		os.Environ(),
-		"HOME="+w.Lab.Home(),
-		"KUBECONFIG="+w.Kubeconfig(),
-		"KUBECTL="+ts.Getenv("KUBECTL"),
-		"NS="+ts.Getenv("NS"),
-		"TERM=dumb",
-		"BUNDLE="+w.Bundle,
-		"LAB="+w.Lab.Name,
-	)
+	cmd.Env = append(os.Environ(), "HOME="+w.Lab.Home(), "KUBECONFIG="+w.Kubeconfig(), "KUBECTL="+ts.Getenv("KUBECTL"),
+		"NS="+ts.Getenv("NS"), "TERM=dumb", "BUNDLE="+w.Bundle, "LAB="+w.Lab.Name)
 	return cmd
 }
 

@@ -61,12 +61,8 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 			},
 			// machine NAME LINE runs a shell command as root on a machine.
 			"machine": func(ts *testscript.TestScript, neg bool, args []string) {
-				runCommand(
-					ts,
-					neg,
-					w.machine(ts, args[0]).SSH(context.Background(), "root", strings.Join(args[1:], " ")),
-					commandTimeout,
-				)
+				runCommand(ts, neg, w.machine(ts, args[0]).SSH(context.Background(), "root",
+					strings.Join(args[1:], " ")), commandTimeout)
 			},
 			// power off|on NAME cuts a machine's power, or starts the machine again.
 			"power": func(ts *testscript.TestScript, _ bool, args []string) {

@@ -28,12 +28,8 @@ type upstreamCode struct {
 func newUpstreamCode(s *runtime.Scheme) *upstreamCode {
 	return &upstreamCode{
 		scheme: s,
-		decoder: serializer.NewSerializerWithOptions(
-			serializer.DefaultMetaFactory,
-			s,
-			s,
-			serializer.SerializerOptions{Strict: true},
-		),
+		decoder: serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, s, s,
+			serializer.SerializerOptions{Strict: true}),
 	}
 }
 
@@ -70,16 +66,8 @@ func resetFilters(k *sampleKind) map[fieldpath.APIVersion]fieldpath.Filter {
 }
 
 func (p *upstreamCode) manager(k *sampleKind) *managedfields.FieldManager {
-	m, err := managedfields.NewDefaultFieldManager(
-		p.converter(k),
-		runtime.UnsafeObjectConvertor(p.scheme),
-		p.scheme,
-		p.scheme,
-		k.gvk,
-		k.gvk.GroupVersion(),
-		"",
-		resetFilters(k),
-	)
+	m, err := managedfields.NewDefaultFieldManager(p.converter(k), runtime.UnsafeObjectConvertor(p.scheme), p.scheme,
+		p.scheme, k.gvk, k.gvk.GroupVersion(), "", resetFilters(k))
 	if err != nil {
 		panic(fmt.Sprintf("a schema has no %s: %v", k, err))
 	}

@@ -167,11 +167,8 @@ var kindDefaults = map[string]pathValues{
 	},
 
 	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": webhookDefaults,
-	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": withValue(
-		webhookDefaults,
-		"webhooks.0.reinvocationPolicy",
-		"Never",
-	),
+	"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": withValue(webhookDefaults,
+		"webhooks.0.reinvocationPolicy", "Never"),
 	"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy": policyDefaults,
 	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy":   policyDefaults,
 
@@ -217,10 +214,8 @@ var variableDefaults = []string{"spec.taint.timeAdded", "metadata.labels", "meta
 // unchangedFields returns the fields that a write to an object does not change: its status, which is written
 // separately.
 func unchangedFields(k *sampleKind) []string {
-	if slices.ContainsFunc(
-		reflect.VisibleFields(k.goType),
-		func(f reflect.StructField) bool { return f.Name == "Status" },
-	) {
+	if slices.ContainsFunc(reflect.VisibleFields(k.goType),
+		func(f reflect.StructField) bool { return f.Name == "Status" }) {
 		return []string{"status"}
 	}
 	return nil

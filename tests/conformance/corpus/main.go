@@ -48,9 +48,7 @@ func generateData(folder string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, files := newUpstreamCode(
-		s,
-	), map[string][]byte{
+	p, files := newUpstreamCode(s), map[string][]byte{
 		"managed.yaml":  []byte(fileHeader),
 		"metadata.yaml": append([]byte(fileHeader), encodeLines("every kind", wrongMetadata())...),
 	}
@@ -60,8 +58,7 @@ func generateData(folder string) (map[string][]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			files["managed.yaml"] = append(
-				files["managed.yaml"],
+			files["managed.yaml"] = append(files["managed.yaml"],
 				fmt.Sprintf("- {\"of\": %q, %s\n", k, toJSON(a)[1:])...)
 		}
 		var all []wrongObject

@@ -93,10 +93,8 @@ func ownedFields(o runtime.Object, manager string) json.RawMessage {
 	if err != nil {
 		panic(fmt.Sprintf("an object has no metadata: %v", err))
 	}
-	i := slices.IndexFunc(
-		accessor.GetManagedFields(),
-		func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager },
-	)
+	i := slices.IndexFunc(accessor.GetManagedFields(),
+		func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
 	if i < 0 {
 		return json.RawMessage("{}")
 	}

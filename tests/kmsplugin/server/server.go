@@ -118,11 +118,8 @@ func (s *Server) Decrypt(_ context.Context, r *kmsapi.DecryptRequest) (*kmsapi.D
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	if string(r.Annotations[annotationName]) != r.KeyId || r.Uid == "" {
-		return nil, status.Errorf(
-			codes.InvalidArgument,
-			"the annotations are not those that were given, or the call has no uid: %v",
-			r,
-		)
+		return nil, status.Errorf(codes.InvalidArgument,
+			"the annotations are not those that were given, or the call has no uid: %v", r)
 	}
 	aead, err := s.aead(r.KeyId)
 	if err != nil {

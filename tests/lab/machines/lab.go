@@ -71,10 +71,8 @@ func (s labSegment) bridge() string { return fmt.Sprintf("br%d", int(s)) }
 
 // IPv6Of returns the IPv6 address of a machine by its IPv4 address: fd00:99::21 for 10.99.0.21.
 func IPv6Of(address string) string {
-	return strings.TrimSuffix(
-		segmentOf(address).network6().Addr().String(),
-		"1",
-	) + address[strings.LastIndexByte(address, '.')+1:]
+	return strings.TrimSuffix(segmentOf(address).network6().Addr().String(),
+		"1") + address[strings.LastIndexByte(address, '.')+1:]
 }
 
 // ErrMissing reports that the host lacks something that labs need.
@@ -95,12 +93,8 @@ func Require() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf(
-			"%s: %w; run: apt-get install %s",
-			strings.Join(missing, ", "),
-			ErrMissing,
-			strings.Join(missing, " "),
-		)
+		return fmt.Errorf("%s: %w; run: apt-get install %s", strings.Join(missing, ", "), ErrMissing,
+			strings.Join(missing, " "))
 	}
 	return nil
 }

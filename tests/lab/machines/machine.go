@@ -125,28 +125,9 @@ func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	if leader == 0 {
 		return "", fmt.Errorf("%s on %s: the machine does not run", line, m.Name)
 	}
-	cmd := exec.CommandContext(
-		ctx,
-		"nsenter",
-		"--target="+strconv.Itoa(leader),
-		"--mount",
-		"--uts",
-		"--ipc",
-		"--net",
-		"--pid",
-		"--root",
-		"--wd=/root",
-		"/usr/bin/env",
-		"-i",
-		"HOME=/root",
-		"USER=root",
-		"LOGNAME=root",
-		"SHELL=/bin/bash",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"/bin/bash",
-		"-c",
-		line,
-	)
+	cmd := exec.CommandContext(ctx, "nsenter", "--target="+strconv.Itoa(leader), "--mount", "--uts", "--ipc", "--net",
+		"--pid", "--root", "--wd=/root", "/usr/bin/env", "-i", "HOME=/root", "USER=root", "LOGNAME=root",
+		"SHELL=/bin/bash", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/bin/bash", "-c", line)
 	cmd.WaitDelay = 5 * time.Second // the command is a child of nsenter, and may keep its output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -130,12 +130,8 @@ func fillFile(path string, bytes int64) (int64, string, error) {
 		return 0, "", err
 	}
 	defer dir.Close()
-	cmd := exec.Command(
-		"/proc/self/exe",
-		"write",
-		filepath.Join("/proc/self/fd/3", filepath.Base(path)),
-		strconv.FormatInt(bytes, 10),
-	)
+	cmd := exec.Command("/proc/self/exe", "write", filepath.Join("/proc/self/fd/3", filepath.Base(path)),
+		strconv.FormatInt(bytes, 10))
 	cmd.ExtraFiles = []*os.File{dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
 	out, err := cmd.CombinedOutput()

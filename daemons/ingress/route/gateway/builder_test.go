@@ -339,15 +339,8 @@ func TestOnlyChangedEntriesAreRebuilt(t *testing.T) {
 func TestGatewaysShareMachinePorts(t *testing.T) {
 	b := newTestBuilder(map[int]bool{80: false, 443: true})
 	addGateway(t, b, "old", 9, "{name: l, port: 80, protocol: HTTP, hostname: a.example}")
-	addGateway(
-		t,
-		b,
-		"new",
-		1,
-		"{name: l, port: 80, protocol: HTTP, hostname: a.example}",
-		"{name: m, port: 80, protocol: HTTP, hostname: b.example}",
-		"{name: n, port: 8080, protocol: HTTP}",
-	)
+	addGateway(t, b, "new", 1, "{name: l, port: 80, protocol: HTTP, hostname: a.example}",
+		"{name: m, port: 80, protocol: HTTP, hostname: b.example}", "{name: n, port: 8080, protocol: HTTP}")
 	status := func(i int) string {
 		return conditionText(
 			b.GatewayStatus(route.Key{Namespace: "shop", Name: "new"}, testLocation).Listeners[i].Conditions,
@@ -371,13 +364,8 @@ func TestGatewaysShareMachinePorts(t *testing.T) {
 func TestReferenceGrantsAllowServicesOfOtherNamespaces(t *testing.T) {
 	b := newTestBuilder(nil)
 	addGateway(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")
-	addRoute(
-		t,
-		b,
-		"shop/r",
-		1,
-		"{parentRefs: [{name: g}], rules: [{backendRefs: [{name: far, namespace: other, port: 80}]}]}",
-	)
+	addRoute(t, b, "shop/r", 1,
+		"{parentRefs: [{name: g}], rules: [{backendRefs: [{name: far, namespace: other, port: 80}]}]}")
 	resolved := func() string {
 		b.Update()
 		return conditionText(b.RouteStatus(route.Key{Namespace: "shop", Name: "r"}).Parents[0].Conditions,

@@ -95,22 +95,14 @@ func (b *Builder) checkGateway(object *gatewayv1.Gateway) *verdict {
 	case len(s.Addresses) > 0:
 		v = failVerdict(string(gatewayv1.GatewayReasonUnsupportedAddress), "addresses cannot be chosen in a Gateway")
 	case s.TLS != nil:
-		v = failVerdict(
-			string(gatewayv1.GatewayReasonInvalidParameters),
-			"spec.tls is not carried out: clients' certificates are not asked for, and backends are shown none",
-		)
+		v = failVerdict(string(gatewayv1.GatewayReasonInvalidParameters),
+			"spec.tls is not carried out: clients' certificates are not asked for, and backends are shown none")
 	case in != nil && in.ParametersRef != nil:
-		v = failVerdict(
-			string(gatewayv1.GatewayReasonInvalidParameters),
-			"there are no parameters: %s %s",
-			in.ParametersRef.Kind,
-			in.ParametersRef.Name,
-		)
+		v = failVerdict(string(gatewayv1.GatewayReasonInvalidParameters), "there are no parameters: %s %s",
+			in.ParametersRef.Kind, in.ParametersRef.Name)
 	case in != nil && (len(in.Labels) > 0 || len(in.Annotations) > 0):
-		v = failVerdict(
-			string(gatewayv1.GatewayReasonInvalidParameters),
-			"labels and annotations of the infrastructure are not carried out",
-		)
+		v = failVerdict(string(gatewayv1.GatewayReasonInvalidParameters),
+			"labels and annotations of the infrastructure are not carried out")
 	case s.AllowedListeners != nil && s.AllowedListeners.Namespaces != nil &&
 		ptr.Deref(s.AllowedListeners.Namespaces.From, gatewayv1.NamespacesFromNone) != gatewayv1.NamespacesFromNone:
 		v = failVerdict(string(gatewayv1.GatewayReasonInvalidParameters), "listeners of ListenerSets are not carried "+
@@ -140,22 +132,15 @@ func (b *Builder) newListener(g *gateway, spec *gatewayv1.Listener) *listener {
 	case gatewayv1.HTTPSProtocolType:
 		l.secure = true
 	default:
-		l.accepted = failVerdict(
-			string(gatewayv1.ListenerReasonUnsupportedProtocol),
-			"only HTTP and HTTPS are served, not %s",
-			spec.Protocol,
-		)
+		l.accepted = failVerdict(string(gatewayv1.ListenerReasonUnsupportedProtocol),
+			"only HTTP and HTTPS are served, not %s", spec.Protocol)
 		l.table = &route.Listener{Hostname: l.hostname}
 		return l
 	}
 	if b.options.Shared != nil {
 		if secure, there := b.options.Shared[int(spec.Port)]; !there || secure != l.secure {
-			l.accepted = failVerdict(
-				string(gatewayv1.ListenerReasonPortUnavailable),
-				"port %d is not the machines' for %s",
-				spec.Port,
-				spec.Protocol,
-			)
+			l.accepted = failVerdict(string(gatewayv1.ListenerReasonPortUnavailable),
+				"port %d is not the machines' for %s", spec.Port, spec.Protocol)
 		}
 	}
 	if t := spec.TLS; t != nil {
@@ -180,11 +165,8 @@ func (b *Builder) parseAllowedRoutes(l *listener) {
 	allowed := ptr.Deref(l.spec.AllowedRoutes, gatewayv1.AllowedRoutes{})
 	for _, k := range allowed.Kinds {
 		if string(ptr.Deref(k.Group, gatewayv1.GroupName)) != gatewayv1.GroupName || k.Kind != httpRouteKind.Kind {
-			l.resolved = failVerdict(
-				string(gatewayv1.ListenerReasonInvalidRouteKinds),
-				"only HTTPRoutes are served, not %s",
-				k.Kind,
-			)
+			l.resolved = failVerdict(string(gatewayv1.ListenerReasonInvalidRouteKinds),
+				"only HTTPRoutes are served, not %s", k.Kind)
 		} else if len(l.kinds) == 0 {
 			l.kinds = append(l.kinds, httpRouteKind)
 		}
@@ -199,11 +181,8 @@ func (b *Builder) parseAllowedRoutes(l *listener) {
 	case gatewayv1.NamespacesFromSelector:
 		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
 		if err != nil {
-			l.accepted = failVerdict(
-				string(gatewayv1.ListenerReasonUnsupportedValue),
-				"the selector of namespaces cannot be read: %v",
-				err,
-			)
+			l.accepted = failVerdict(string(gatewayv1.ListenerReasonUnsupportedValue),
+				"the selector of namespaces cannot be read: %v", err)
 			selector = labels.Nothing()
 		}
 		l.namespaces = selector
@@ -228,24 +207,17 @@ func (b *Builder) loadCertificates(l *listener) {
 			Name:      string(ref.Name),
 		}
 		if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Secret") != "Secret" {
-			l.resolved = failVerdict(
-				string(gatewayv1.ListenerReasonInvalidCertificateRef),
-				"certificates are in Secrets, not in %s",
-				ptr.Deref(ref.Kind, ""),
-			)
+			l.resolved = failVerdict(string(gatewayv1.ListenerReasonInvalidCertificateRef),
+				"certificates are in Secrets, not in %s", ptr.Deref(ref.Kind, ""))
 			continue
 		}
 		addTo(b.gatewaysBySecret, key, l.gateway.key)
 		b.changedSecrets[key] = struct{}{}
 		l.gateway.secrets = append(l.gateway.secrets, key)
 		if !b.isPermitted(reference{"Gateway", l.gateway.key.Namespace, "Secret", key}) {
-			l.resolved = failVerdict(
-				string(gatewayv1.ListenerReasonRefNotPermitted),
-				"no ReferenceGrant of namespace %s lets Gateways of namespace %s use secret %s",
-				key.Namespace,
-				l.gateway.key.Namespace,
-				key.Name,
-			)
+			l.resolved = failVerdict(string(gatewayv1.ListenerReasonRefNotPermitted),
+				"no ReferenceGrant of namespace %s lets Gateways of namespace %s use secret %s", key.Namespace,
+				l.gateway.key.Namespace, key.Name)
 			continue
 		}
 		cert, err := b.options.Certificate(key)
@@ -267,31 +239,15 @@ func (b *Builder) markConflicts(g *gateway) {
 			}
 			switch {
 			case l.spec.Protocol != other.spec.Protocol:
-				l.conflictFree = failVerdict(
-					string(gatewayv1.ListenerReasonProtocolConflict),
-					"listener %s speaks %s on port %d",
-					other.spec.Name,
-					other.spec.Protocol,
-					l.spec.Port,
-				)
-				other.conflictFree = failVerdict(
-					string(gatewayv1.ListenerReasonProtocolConflict),
-					"listener %s speaks %s on port %d",
-					l.spec.Name,
-					l.spec.Protocol,
-					l.spec.Port,
-				)
+				l.conflictFree = failVerdict(string(gatewayv1.ListenerReasonProtocolConflict),
+					"listener %s speaks %s on port %d", other.spec.Name, other.spec.Protocol, l.spec.Port)
+				other.conflictFree = failVerdict(string(gatewayv1.ListenerReasonProtocolConflict),
+					"listener %s speaks %s on port %d", l.spec.Name, l.spec.Protocol, l.spec.Port)
 			case l.hostname == other.hostname:
-				l.conflictFree = failVerdict(
-					string(gatewayv1.ListenerReasonHostnameConflict),
-					"listener %s has the same port and hostname",
-					other.spec.Name,
-				)
-				other.conflictFree = failVerdict(
-					string(gatewayv1.ListenerReasonHostnameConflict),
-					"listener %s has the same port and hostname",
-					l.spec.Name,
-				)
+				l.conflictFree = failVerdict(string(gatewayv1.ListenerReasonHostnameConflict),
+					"listener %s has the same port and hostname", other.spec.Name)
+				other.conflictFree = failVerdict(string(gatewayv1.ListenerReasonHostnameConflict),
+					"listener %s has the same port and hostname", l.spec.Name)
 			}
 		}
 	}
@@ -303,15 +259,10 @@ func (b *Builder) markConflicts(g *gateway) {
 			continue
 		}
 		for _, l := range g.listeners {
-			if slices.ContainsFunc(
-				older.listeners,
-				func(o *listener) bool { return o.isServed() && o.entry == l.entry && o.hostname == l.hostname },
-			) {
-				l.conflictFree = failVerdict(
-					string(gatewayv1.ListenerReasonHostnameConflict),
-					"Gateway %s, which is older, has the same port and hostname",
-					key,
-				)
+			if slices.ContainsFunc(older.listeners,
+				func(o *listener) bool { return o.isServed() && o.entry == l.entry && o.hostname == l.hostname }) {
+				l.conflictFree = failVerdict(string(gatewayv1.ListenerReasonHostnameConflict),
+					"Gateway %s, which is older, has the same port and hostname", key)
 			}
 		}
 	}

@@ -81,10 +81,8 @@ func newPathRule(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gat
 	rule.Match.Method = string(ptr.Deref(m.Method, ""))
 	for _, h := range m.Headers {
 		// If several matches name the same field, the first one applies.
-		if !slices.ContainsFunc(
-			rule.Match.Headers,
-			func(p route.Pair) bool { return strings.EqualFold(p.Name, string(h.Name)) },
-		) {
+		if !slices.ContainsFunc(rule.Match.Headers,
+			func(p route.Pair) bool { return strings.EqualFold(p.Name, string(h.Name)) }) {
 			rule.Match.Headers = append(rule.Match.Headers, route.Pair{Name: string(h.Name), Value: h.Value})
 		}
 	}
@@ -195,24 +193,17 @@ func (b *Builder) weightedBackend(r *httpRoute, ref gatewayv1.HTTPBackendRef,
 	addTo(b.routesByService, key, r.key)
 	r.services = append(r.services, key)
 	if !b.isPermitted(reference{"HTTPRoute", r.key.Namespace, "Service", key}) {
-		return unresolved(
-			gatewayv1.RouteReasonRefNotPermitted,
-			"no ReferenceGrant of namespace %s lets HTTPRoutes of namespace %s use service %s",
-			key.Namespace,
-			r.key.Namespace,
-			key.Name,
-		)
+		return unresolved(gatewayv1.RouteReasonRefNotPermitted,
+			"no ReferenceGrant of namespace %s lets HTTPRoutes of namespace %s use service %s", key.Namespace,
+			r.key.Namespace, key.Name)
 	}
 	s := b.options.Backends.Service(key)
 	if s == nil {
 		return unresolved(gatewayv1.RouteReasonBackendNotFound, "there is no service %s", key)
 	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		return unresolved(
-			gatewayv1.RouteReasonUnsupportedProtocol,
-			"service %s is of type ExternalName and has no endpoints",
-			key,
-		)
+		return unresolved(gatewayv1.RouteReasonUnsupportedProtocol,
+			"service %s is of type ExternalName and has no endpoints", key)
 	}
 	number := ptr.Deref(ref.Port, 0)
 	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
@@ -231,16 +222,12 @@ func (b *Builder) weightedBackend(r *httpRoute, ref gatewayv1.HTTPBackendRef,
 	r.backends = append(r.backends, w.Backend)
 	for _, f := range ref.Filters {
 		if f.RequestHeaderModifier != nil {
-			w.Request = combineHeaders(
-				headerFilter(spec, gatewayv1.HTTPRouteFilterRequestHeaderModifier),
-				headers(f.RequestHeaderModifier),
-			)
+			w.Request = combineHeaders(headerFilter(spec, gatewayv1.HTTPRouteFilterRequestHeaderModifier),
+				headers(f.RequestHeaderModifier))
 		}
 		if f.ResponseHeaderModifier != nil {
-			w.Response = combineHeaders(
-				headerFilter(spec, gatewayv1.HTTPRouteFilterResponseHeaderModifier),
-				headers(f.ResponseHeaderModifier),
-			)
+			w.Response = combineHeaders(headerFilter(spec, gatewayv1.HTTPRouteFilterResponseHeaderModifier),
+				headers(f.ResponseHeaderModifier))
 		}
 	}
 	return w

@@ -92,12 +92,8 @@ func (b *Builder) Classes() map[string]*gatewayv1.GatewayClass {
 		c = c.DeepCopy()
 		v := okVerdict(string(gatewayv1.GatewayClassReasonAccepted))
 		if p := c.Spec.ParametersRef; p != nil {
-			v = failVerdict(
-				string(gatewayv1.GatewayClassReasonInvalidParameters),
-				"parameters of a class are not carried out: %s %s",
-				p.Kind,
-				p.Name,
-			)
+			v = failVerdict(string(gatewayv1.GatewayClassReasonInvalidParameters),
+				"parameters of a class are not carried out: %s %s", p.Kind, p.Name)
 		}
 		setCondition(&c.Status.Conditions, gatewayv1.GatewayClassConditionStatusAccepted, v, c.Generation)
 		names := supportedFeatures
@@ -156,9 +152,7 @@ func (b *Builder) GatewayStatus(key route.Key, at Location) gatewayv1.GatewaySta
 		}
 		status.Listeners = append(status.Listeners, one)
 	}
-	accepted, programmed := okVerdict(
-		string(gatewayv1.GatewayReasonAccepted),
-	), okVerdict(
+	accepted, programmed := okVerdict(string(gatewayv1.GatewayReasonAccepted)), okVerdict(
 		string(gatewayv1.GatewayReasonProgrammed),
 	)
 	switch {

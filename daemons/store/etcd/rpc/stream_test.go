@@ -31,12 +31,8 @@ func startWatch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, 
 	t.Helper()
 	_, at := serveAll(t, &testServer{answer: echoKey, watch: f})
 	c := newClient(t, at)
-	s, err := c.Stream(
-		t.Context(),
-		pb.Watch_Watch_FullMethodName,
-		[]rpc.Header{{Name: "hasleader", Value: "true"}},
-		etcdMessage{watchRequest(7)},
-	)
+	s, err := c.Stream(t.Context(), pb.Watch_Watch_FullMethodName, []rpc.Header{{Name: "hasleader", Value: "true"}},
+		etcdMessage{watchRequest(7)})
 	if err != nil {
 		t.Fatal(err)
 	}

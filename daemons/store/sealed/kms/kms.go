@@ -113,9 +113,8 @@ func (p *Plugin) Seal(where, plain []byte) ([]byte, error) {
 	case w == nil:
 		return nil, p.namedError(fmt.Errorf("it has given no key to write with: %w", health))
 	case p.config.Now().After(w.until):
-		return nil, p.namedError(
-			fmt.Errorf("nothing is written with the key it gave, which may be its key no longer: %w", health),
-		)
+		return nil, p.namedError(fmt.Errorf(
+			"nothing is written with the key it gave, which may be its key no longer: %w", health))
 	}
 	data, err := w.seed.encrypt(where, plain)
 	if err != nil {

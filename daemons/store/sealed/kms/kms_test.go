@@ -160,10 +160,7 @@ func TestUnavailablePluginLimitsWritesOnly(t *testing.T) {
 	c.advance(48 * time.Hour)
 	mustOpen(t, p, "/a", stored, "kept")
 	if _, err := newTestPlugin(t, r, c, 50*time.Millisecond).Open(context.Background(), []byte("/a"),
-		stored); !errors.Is(
-		err,
-		ErrPlugin,
-	) {
+		stored); !errors.Is(err, ErrPlugin) {
 		t.Errorf("read without a seed: %v", err)
 	}
 	p.config.Timeout = callTimeout

@@ -100,15 +100,8 @@ func (p *Plugin) Check(ctx context.Context) (found Changes, err error) {
 	}
 	p.nextCheck = p.config.Now().Add(min(time.Second<<min(p.failures, 10), maxRetryInterval))
 	if p.failures++; p.failures == 1 {
-		p.config.Log.Warn(
-			"a KMS plugin is not well; what is known of its keys is used for a while",
-			"plugin",
-			p.config.Name,
-			"endpoint",
-			p.config.Endpoint,
-			"err",
-			err,
-		)
+		p.config.Log.Warn("a KMS plugin is not well; what is known of its keys is used for a while", "plugin",
+			p.config.Name, "endpoint", p.config.Endpoint, "err", err)
 	}
 	return found, p.namedError(err)
 }
