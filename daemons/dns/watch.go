@@ -48,23 +48,7 @@ func watchCluster(ctx context.Context, clients kubernetes.Interface, names *zone
 		}
 		names.Set(k, zone.NewService(names.Domain(), s, eps))
 	}
-	// The handlers of both informers compute the same record, so run one at a time.
-	serial := make(chan struct{}, 1)
-	on := func(f func(any)) cache.ResourceEventHandlerFuncs {
-		handle := func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			serial <- struct{}{}
-			defer func() { <-serial }()
-			f(o)
-		}
-		return cache.ResourceEventHandlerFuncs{
-			AddFunc:    handle,
-			UpdateFunc: func(_, o any) { handle(o) },
-			DeleteFunc: handle,
-		}
-	}
+	on := serialHandlers()
 	var handled []cache.InformerSynced
 	add := func(i cache.SharedIndexInformer, h cache.ResourceEventHandler) error {
 		r, err := i.AddEventHandler(h)
@@ -102,6 +86,27 @@ func watchCluster(ctx context.Context, clients kubernetes.Interface, names *zone
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// serialHandlers returns a function that makes event handlers of functions. Only one of them runs at a time, because the
+// handlers of services and of slices compute the same record.
+func serialHandlers() func(f func(any)) cache.ResourceEventHandlerFuncs {
+	serial := make(chan struct{}, 1)
+	return func(f func(any)) cache.ResourceEventHandlerFuncs {
+		handle := func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			serial <- struct{}{}
+			defer func() { <-serial }()
+			f(o)
+		}
+		return cache.ResourceEventHandlerFuncs{
+			AddFunc:    handle,
+			UpdateFunc: func(_, o any) { handle(o) },
+			DeleteFunc: handle,
+		}
+	}
 }
 
 // trimObject removes the fields of objects that the daemon does not read. It copies the object before changing it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -183,13 +184,12 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 		add(of(g.rest, "httproutes", &gatewayv1.HTTPRoute{}),
 			func(key route.Key, o any) { c, _ := o.(*gatewayv1.HTTPRoute); b.SetRoute(key, c) }),
 		add(of(g.core.CoreV1().RESTClient(), "namespaces", &corev1.Namespace{}), func(key route.Key, o any) {
-			if n, ok := o.(*corev1.Namespace); ok && n.Labels != nil {
-				b.SetNamespace(key.Name, n.Labels)
-			} else if ok {
-				b.SetNamespace(key.Name, map[string]string{})
-			} else {
-				b.SetNamespace(key.Name, nil)
+			var labels map[string]string // nil deletes the namespace
+			if n, ok := o.(*corev1.Namespace); ok {
+				labels = map[string]string{}
+				maps.Copy(labels, n.Labels)
 			}
+			b.SetNamespace(key.Name, labels)
 		}),
 	)
 	if grants {

@@ -145,12 +145,18 @@ func (w *watch) run(
 	w.updateTable(following)
 	w.sockets.closeUnused()
 	ready()
+	w.updateTables(ctx, following)
+	return nil
+}
+
+// updateTables builds a new table after every change until ctx ends.
+func (w *watch) updateTables(ctx, following context.Context) {
 	again := time.NewTicker(resyncInterval)
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-w.tableChanged:
 			w.updateTable(following)
 		case <-again.C: // a port that another process used may be free now

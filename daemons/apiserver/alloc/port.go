@@ -37,12 +37,8 @@ func (a *Services) portKey(port int32) string {
 	return a.cache.Key(portKind, strconv.Itoa(int(port)))
 }
 
-func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error {
-	had := map[int32]bool{}
-	if old != nil {
-		had = portsOf(old)
-	}
-	mine := map[int32]bool{}
+// portsOfOthers returns the node ports of all other Services, with the Services' keys.
+func (a *Services) portsOfOthers(svc *corev1.Service) map[int32]string {
 	used := map[int32]string{}
 	if a.services != nil {
 		a.services.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
@@ -58,21 +54,24 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 			return true
 		})
 	}
+	return used
+}
+
+// allocatePorts sets the node ports that a Service needs, and claims them in the transaction. Ports that it no longer
+// has are released.
+func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error {
+	had := map[int32]bool{}
+	if old != nil {
+		had = portsOf(old)
+	}
+	mine := map[int32]bool{}
+	used := a.portsOfOthers(svc)
 	take := func(want *int32, path *field.Path, may bool) error {
 		switch {
 		case *want != 0 && (int(*want) < a.firstPort || int(*want) > a.lastPort):
-			return invalidError(
-				svc,
-				field.Invalid(
-					path,
-					*want,
-					fmt.Sprintf(
-						"provided port is not in the valid range. The range of valid ports is %d-%d",
-						a.firstPort,
-						a.lastPort,
-					),
-				),
-			)
+			why := fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", a.firstPort,
+				a.lastPort)
+			return invalidError(svc, field.Invalid(path, *want, why))
 		case *want != 0 && used[*want] != "":
 			return invalidError(svc, field.Invalid(path, *want, "provided port is already allocated"))
 		case *want == 0 && !may:

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -197,18 +198,11 @@ func (p *Validating) evaluate(
 			if one.Reason != nil {
 				f.reason = *one.Reason
 			}
-			if messagesFailed == nil && messages[i].Error == nil && messages[i].EvalResult != nil {
-				if text, ok := messages[i].EvalResult.Value().(string); ok &&
-					len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes {
-					f.message = oneLine(text)
-				}
+			if messagesFailed == nil {
+				f.message = messageText(messages[i])
 			}
-			if f.message == "" {
-				f.message = strings.TrimSpace(one.Message)
-			}
-			if f.message == "" {
-				f.message = "failed expression: " + strings.TrimSpace(one.Expression)
-			}
+			f.message = cmp.Or(f.message, strings.TrimSpace(one.Message),
+				"failed expression: "+strings.TrimSpace(one.Expression))
 			failures = append(failures, f)
 		}
 	}
@@ -226,6 +220,18 @@ func (p *Validating) evaluate(
 		}
 	}
 	return failures
+}
+
+// messageText returns the result of a messageExpression, or "" if it cannot be used.
+func messageText(result plugincel.EvaluationResult) string {
+	if result.Error != nil || result.EvalResult == nil {
+		return ""
+	}
+	text, ok := result.EvalResult.Value().(string)
+	if !ok || len(text) > celconfig.MaxEvaluatedMessageExpressionSizeBytes {
+		return ""
+	}
+	return oneLine(text)
 }
 
 // maxAnnotation is the maximum length, in bytes, of a value in an audit annotation of a policy. maxAudited is how

@@ -37,31 +37,7 @@ func countFinished(job *batchv1.Job, pods []*corev1.Pod) countResult {
 		failedByIndex: map[int]*corev1.Pod{},
 		matchedByRule: map[types.UID]batchv1.PodFailurePolicyAction{},
 	}
-	here := map[types.UID]bool{}
-	for _, pod := range pods {
-		if isTracked(pod) {
-			here[pod.UID] = true
-		}
-	}
-	u := job.Status.UncountedTerminatedPods
-	if u == nil {
-		u = &batchv1.UncountedTerminatedPods{}
-	}
-	next, named := &batchv1.UncountedTerminatedPods{}, map[types.UID]bool{}
-	for _, uid := range u.Succeeded {
-		if here[uid] {
-			next.Succeeded, named[uid] = append(next.Succeeded, uid), true
-		} else if !isIndexed(job) {
-			job.Status.Succeeded++
-		}
-	}
-	for _, uid := range u.Failed {
-		if here[uid] {
-			next.Failed, named[uid] = append(next.Failed, uid), true
-		} else {
-			job.Status.Failed++
-		}
-	}
+	next, named := countReleased(job, pods)
 	var failures []*corev1.Pod
 	full := func() bool { return len(next.Succeeded)+len(next.Failed) >= maxUncounted }
 	var done intervals
@@ -126,6 +102,38 @@ func countFinished(job *batchv1.Job, pods []*corev1.Pod) countResult {
 	}
 	job.Status.UncountedTerminatedPods = next
 	return t
+}
+
+// countReleased adds the pods whose finalizer was removed to the totals. It returns the pods that still have it, also as
+// a set.
+func countReleased(job *batchv1.Job, pods []*corev1.Pod) (
+	next *batchv1.UncountedTerminatedPods, named map[types.UID]bool) {
+	here := map[types.UID]bool{}
+	for _, pod := range pods {
+		if isTracked(pod) {
+			here[pod.UID] = true
+		}
+	}
+	u := job.Status.UncountedTerminatedPods
+	if u == nil {
+		u = &batchv1.UncountedTerminatedPods{}
+	}
+	next, named = &batchv1.UncountedTerminatedPods{}, map[types.UID]bool{}
+	for _, uid := range u.Succeeded {
+		if here[uid] {
+			next.Succeeded, named[uid] = append(next.Succeeded, uid), true
+		} else if !isIndexed(job) {
+			job.Status.Succeeded++
+		}
+	}
+	for _, uid := range u.Failed {
+		if here[uid] {
+			next.Failed, named[uid] = append(next.Failed, uid), true
+		} else {
+			job.Status.Failed++
+		}
+	}
+	return next, named
 }
 
 // markFailedIndexes marks the indexes that have failed too often as failed. For every other failed index it holds the
