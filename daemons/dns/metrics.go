@@ -98,6 +98,7 @@ func (s *series[T]) get(find func() T) T {
 	return one
 }
 
+//style:long a table of metrics
 func newMetrics(name, domain string) *metrics {
 	zone := []string{"server", "zone", "view"}
 	with := func(more ...string) []string { return append(zone[:len(zone):len(zone)], more...) }

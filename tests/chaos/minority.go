@@ -18,6 +18,8 @@ import (
 // testMinority cuts the power of two of three control-plane machines and checks the answers of the third. Writes, and
 // reads that must be current, end with an error that states the reason, and the API server is not ready. Reads that may
 // be old are answered. Writes succeed again when the machines are back.
+//
+//style:long one scenario, step by step
 func testMinority(ctx context.Context, name string) error {
 	c, err := cluster.Open(name)
 	if err != nil {

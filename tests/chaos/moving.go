@@ -36,6 +36,8 @@ var (
 
 // testMoving cuts off a node for a short time, in which its pods must stay. Then it cuts off the node until its pods
 // have moved. Then it cuts off all nodes, and all pods must stay.
+//
+//style:long one scenario, step by step
 func testMoving(ctx context.Context, name string, t evictionTiming) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {

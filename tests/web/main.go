@@ -21,6 +21,7 @@ import (
 	"clusterctl/tests/matrix/walk"
 )
 
+//style:long flags and a handler for each path
 func main() {
 	address := flag.String("listen", ":8080", "where to listen")
 	url := flag.String("get", "", "fetch this URL, print what comes, and end")

@@ -8,6 +8,8 @@ type controllerRole struct {
 }
 
 // controllerRoles returns a role for each controller, with only the rights that it needs.
+//
+//style:long a table of roles
 func controllerRoles() []controllerRole {
 	c := func(name string, rules ...rbacv1.PolicyRule) controllerRole {
 		return controllerRole{name, append(eventRules(), rules...)}

@@ -27,6 +27,8 @@ const (
 )
 
 // addStatement encodes a statement as kernel expressions. id identifies the anonymous map of the statement.
+//
+//style:long one switch, with a case for each kind of statement
 func (b *batch) addStatement(s nft.Stmt, id uint32) error {
 	switch s := s.(type) {
 	case nft.FromNet:

@@ -80,6 +80,8 @@ func (m Machine) hasNoNodePorts(f nft.Family) bool {
 // baseFragment returns the part of a family's table that does not depend on services. nowhere means that no address of
 // the family has node ports. relay is the port at which the proxy accepts TCP connections, 0 if the kernel forwards
 // them.
+//
+//style:long the chains of the table, in the order of a packet
 func baseFragment(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 	jump := nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "jump", Chain: servicesChain}}}
 	// Open connections continue when their service loses its last endpoint.

@@ -269,6 +269,8 @@ func (p *Profile) setExtensionPoint(at extensionPoint) error {
 }
 
 // setArguments reads a plugin's arguments.
+//
+//style:long one switch, with a case for each plugin
 func (p *Profile) setArguments(name string, raw runtime.RawExtension) error {
 	read := func(into any, meta *metav1.TypeMeta) error {
 		if len(raw.Raw) == 0 {

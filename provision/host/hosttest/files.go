@@ -15,6 +15,8 @@ import (
 )
 
 // Files tests a host's files below root, which is an empty directory.
+//
+//style:long a suite of subtests
 func Files(t *testing.T, h host.Host, root string) {
 	uid, gid := os.Getuid(), os.Getgid()
 	write := func(t *testing.T, path, content string, mode fs.FileMode) {
