@@ -164,7 +164,8 @@ func dataReference(out *strings.Builder) {
 		if t.UnsupportedReason != "" {
 			continue
 		}
-		fmt.Fprintf(out, "**data \"%s\"**: %s Gives %s.\n\n", t.Name, t.Doc, t.Values)
-		writeTable(out, t.Name, reflect.TypeOf(t.Body))
+		writeWrapped(out, "", fmt.Sprintf("**data \"%s\"**: %s Gives %s.", t.Name, t.Doc, t.Values))
+		out.WriteString("\n")
+		writeBody(out, t.Name, reflect.TypeOf(t.Body))
 	}
 }

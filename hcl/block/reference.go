@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	daemons "clusterctl/daemons/config"
 )
@@ -17,21 +18,60 @@ func Reference() string {
 		for _, l := range t.Labels {
 			labels = append(labels, `"`+strings.ToUpper(l)+`"`)
 		}
-		fmt.Fprintf(out, "### %s\n\n`%s %s { … }`. %s\n\n", t.Name, t.Name, strings.Join(labels, " "), t.Doc)
+		fmt.Fprintf(out, "### %s\n\n", t.Name)
+		writeWrapped(out, "", fmt.Sprintf("`%s { … }`. %s", strings.Join(append([]string{t.Name}, labels...), " "), t.Doc))
+		out.WriteString("\n")
 		if t.Body != nil {
-			writeTable(out, t.Name, reflect.TypeOf(t.Body))
+			writeBody(out, t.Name, reflect.TypeOf(t.Body))
 		}
 		if t.Values != "" {
-			fmt.Fprintf(out, "In expressions: %s.\n\n", t.Values)
+			writeWrapped(out, "", fmt.Sprintf("In expressions: %s.", t.Values))
+			out.WriteString("\n")
 		}
 	}
 	dataReference(out)
 	return out.String()
 }
 
-// writeTable writes the table of a body, followed by the tables of its nested blocks.
-func writeTable(out *strings.Builder, path string, body reflect.Type) {
-	out.WriteString("| attribute | type | default | |\n|---|---|---|---|\n")
+// maxLine is the maximum length of a line of the reference.
+const maxLine = 120
+
+// writeWrapped writes text in lines of at most maxLine characters. All lines but the first are indented.
+func writeWrapped(out *strings.Builder, indent, text string) {
+	column := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > maxLine:
+			out.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			out.WriteString(" ")
+			column++
+		}
+		out.WriteString(word)
+		column += n
+	}
+	out.WriteString("\n")
+}
+
+// writeAttribute writes the list item of an attribute or of a nested block.
+func writeAttribute(out *strings.Builder, name, typ, fallback, doc string) {
+	text := fmt.Sprintf("- **`%s`**, %s", name, typ)
+	switch {
+	case fallback == required:
+		text += ", " + fallback
+	case fallback != "":
+		text += ", default " + fallback
+	}
+	writeWrapped(out, "  ", text+". "+doc)
+}
+
+const required = "required"
+
+// writeBody writes the list of a body's attributes, followed by the lists of its nested blocks.
+func writeBody(out *strings.Builder, path string, body reflect.Type) {
 	type inner struct {
 		path string
 		body reflect.Type
@@ -58,7 +98,7 @@ func writeTable(out *strings.Builder, path string, body reflect.Type) {
 				blocks = append(blocks, inner{path + " → " + name + label, nested})
 			}
 		case kind == "":
-			fallback = "**required**"
+			fallback = required
 		}
 		if fallback != "" && kind != "" {
 			fallback = "`" + fallback + "`"
@@ -66,23 +106,22 @@ func writeTable(out *strings.Builder, path string, body reflect.Type) {
 				fallback = strings.Trim(fallback, "`")
 			}
 		}
-		fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", name, typ, fallback,
-			strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))
+		writeAttribute(out, name, typ, fallback, f.Tag.Get("doc"))
 	}
 	if s, ok := reflect.Zero(body).Interface().(settingsBlock); ok {
 		for _, one := range daemons.Settings(s.settings()) {
-			fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", one.Name, typeName(reflect.TypeOf(one.Default)),
-				quoteCell(daemons.Text(one.Default)), strings.ReplaceAll(settingHelp(one), "|", `\|`))
+			writeAttribute(out, one.Name, typeName(reflect.TypeOf(one.Default)),
+				quoteDefault(daemons.Text(one.Default)), settingHelp(one))
 		}
 	}
 	out.WriteString("\n")
 	for _, b := range blocks {
 		fmt.Fprintf(out, "**%s**\n\n", b.path)
-		writeTable(out, b.path, b.body)
+		writeBody(out, b.path, b.body)
 	}
 }
 
-func quoteCell(text string) string {
+func quoteDefault(text string) string {
 	if text == "" || text == `""` {
 		return ""
 	}

@@ -53,84 +53,130 @@ func parameterNames(f function.Function) (params []string) {
 
 // functionMeanings has the descriptions of the functions.
 var functionMeanings = map[string]string{
-	"base64gzip": "Text, compressed with gzip, as base64.", "base64gunzip": "Text from base64 of what gzip has " +
-		"compressed.",
-	"bcrypt": "A hash of a password by bcrypt, with another salt each time; the cost is 10 when there is " +
-		"none.",
-	"ephemeralasnull":  "The value itself: no value of this language is ephemeral.",
-	"filebase64sha256": "SHA-256 digest of a file, as base64.", "filebase64sha512": "SHA-512 digest of a file, as " +
-		"base64.",
-	"issensitive": "Whether a value is sensitive.",
-	"matchkeys":   "Elements of a list whose keys, in a second list, are in a third.",
-	"plantimestamp": "The time of the plan, in RFC 3339. A saved plan is applied with the time at which it was " +
+	"abs":          "The absolute value of a number.",
+	"abspath":      "A path as an absolute path.",
+	"alltrue":      "Whether all elements are true.",
+	"anytrue":      "Whether any element is true.",
+	"base64decode": "Text from base64.",
+	"base64encode": "Text as base64.",
+	"base64gunzip": "Text from base64 of data that gzip compressed.",
+	"base64gzip":   "Text, compressed with gzip, as base64.",
+	"base64sha256": "SHA-256 digest of a text, as base64.",
+	"base64sha512": "SHA-512 digest of a text, as base64.",
+	"basename":     "The last part of a path.",
+	"bcrypt":       "A bcrypt hash of a password, with a new salt for each call. The default cost is 10.",
+	"can":          "Whether an expression can be evaluated without an error.",
+	"ceil":         "The number rounded up to a whole number.",
+	"chomp":        "Text without line ends at its end.",
+	"chunklist":    "A list split into lists of a size.",
+	"cidrhost":     "The address with a number in a network.",
+	"cidrnetmask":  "The mask of an IPv4 network.",
+	"cidrsubnet":   "A subnet, by the number of additional prefix bits and the number of the subnet.",
+	"cidrsubnets":  "Consecutive subnets, by the number of additional prefix bits of each.",
+	"coalesce":     "The first argument that is neither null nor an empty text.",
+	"coalescelist": "The first list that is not empty.",
+	"compact":      "A list without empty texts.",
+	"concat":       "Several lists as one.",
+	"contains":     "Whether a list contains a value.",
+	"csvdecode":    "A list of objects from CSV with a header line.",
+	"dirname":      "A path without its last part.",
+	"distinct":     "A list without duplicates.",
+	"element": "The element of a list at an index. An index past the end starts again at the " +
+		"beginning.",
+	"endswith":         "Whether a text ends with another.",
+	"ephemeralasnull":  "The value itself, because this language has no ephemeral values.",
+	"file":             "The content of a text file.",
+	"filebase64":       "The content of a file, as base64.",
+	"filebase64sha256": "SHA-256 digest of a file, as base64.",
+	"filebase64sha512": "SHA-512 digest of a file, as base64.",
+	"fileexists":       "Whether a file exists.",
+	"filemd5":          "MD5 digest of a file, in hexadecimal.",
+	"fileset": "Files of a folder that match a pattern with `*`, `?`, `[a-z]`, `{a,b}`, and " +
+		"`**` for any number of folders.",
+	"filesha1":     "SHA-1 digest of a file, in hexadecimal.",
+	"filesha256":   "SHA-256 digest of a file, in hexadecimal.",
+	"filesha512":   "SHA-512 digest of a file, in hexadecimal.",
+	"flatten":      "Nested lists as one list.",
+	"floor":        "The number rounded down to a whole number.",
+	"format":       "Text by a format with %s, %d, %q and other verbs.",
+	"formatdate":   "A time of RFC 3339 in a format such as YYYY-MM-DD.",
+	"formatlist":   "format for every element of lists.",
+	"indent":       "Text with all lines but the first indented.",
+	"index":        "The index of a value in a list.",
+	"issensitive":  "Whether a value is sensitive.",
+	"join":         "The elements as one text, with a separator between them.",
+	"jsondecode":   "A value from JSON.",
+	"jsonencode":   "A value as JSON.",
+	"keys":         "The keys of a map, sorted.",
+	"length":       "The number of elements or characters.",
+	"log":          "The logarithm of a number to a base.",
+	"lookup":       "An element of a map, or a default.",
+	"lower":        "Text in lower case.",
+	"matchkeys":    "Elements of a list whose counterparts in a second list are in a third list.",
+	"max":          "The largest number.",
+	"md5":          "MD5 digest of a text, in hexadecimal.",
+	"merge":        "Several maps as one. Later maps take precedence.",
+	"min":          "The smallest number.",
+	"nonsensitive": "A sensitive value, marked as not sensitive.",
+	"one":          "The only element of a list, or null if the list is empty.",
+	"parseint":     "A whole number from text in a base.",
+	"pathexpand":   "A path with ~ replaced by your home folder.",
+	"plantimestamp": "The time of the plan, in RFC 3339. A saved plan keeps the time at which it was " +
 		"made.",
-	"rsadecrypt":       "Text from base64 that was encrypted for an RSA key, PKCS #1 v1.5, by the private key in PEM.",
-	"templatestring":   "The text that a reference leads to, as a template with these variables.",
+	"pow":      "A number raised to a power.",
+	"range":    "Numbers from a start up to, but not including, an end, by a step.",
+	"regex":    "The first match of a regular expression, or its groups if it has any.",
+	"regexall": "All matches of a regular expression.",
+	"replace": "A text with all occurrences of a text replaced. A text between slashes is a " +
+		"regular expression.",
+	"reverse": "A list in reverse order.",
+	"rsadecrypt": "Decrypts base64 text that was encrypted for an RSA key with PKCS #1 v1.5, by " +
+		"the private key in PEM.",
+	"sensitive":        "The value, marked as sensitive: neither it nor values made from it are shown.",
+	"setintersection":  "The elements that are in all sets.",
+	"setproduct":       "All combinations of elements of sets.",
+	"setsubtract":      "The elements of the first set that are not in the second.",
+	"setunion":         "The elements that are in any of the sets.",
+	"sha1":             "SHA-1 digest of a text, in hexadecimal.",
+	"sha256":           "SHA-256 digest of a text, in hexadecimal.",
+	"sha512":           "SHA-512 digest of a text, in hexadecimal.",
+	"signum":           "-1, 0 or 1: the sign of a number.",
+	"slice":            "The part of a list from an index up to, but not including, another.",
+	"sort":             "A list of texts in order.",
+	"split":            "The parts of a text between separators.",
+	"startswith":       "Whether a text starts with another.",
+	"strcontains":      "Whether a text contains another.",
+	"strrev":           "Text in reverse order.",
+	"substr":           "A part of a text, by offset and length.",
+	"sum":              "The sum of the elements.",
+	"templatefile":     "The content of a file, evaluated as a template with variables.",
+	"templatestring":   "A text that a reference leads to, evaluated as a template with variables.",
 	"textdecodebase64": "Text from base64 of bytes in a character encoding.",
 	"textencodebase64": "Text in a character encoding, as base64.",
-	"timecmp":          "-1, 0 or 1: how one time of RFC 3339 compares with another.",
-	"timestamp":        "The time of the run, in RFC 3339. What has it in it changes with every run.",
+	"timeadd":          "A time plus a duration.",
+	"timecmp":          "-1, 0 or 1: how two times of RFC 3339 compare.",
+	"timestamp":        "The time of the run, in RFC 3339. Values made from it change with every run.",
+	"title":            "Text with the first letter of each word in upper case.",
+	"tobool":           "The value converted to bool.",
+	"tolist":           "The value converted to a list.",
+	"tomap":            "The value converted to a map.",
+	"tonumber":         "The value converted to a number.",
+	"toset":            "The value converted to a set.",
+	"tostring":         "The value converted to a string.",
 	"transpose":        "A map of lists, with keys and elements exchanged.",
+	"trim":             "Text without certain characters at both ends.",
+	"trimprefix":       "Text without a prefix.",
+	"trimspace":        "Text without white space at both ends.",
+	"trimsuffix":       "Text without a suffix.",
+	"try":              "The first expression that can be evaluated without an error.",
 	"type":             "The type of a value, as text.",
-	"urldecode":        "Text without the escapes of URLs.",
-	"uuid":             "A random UUID, another one in every run.",
-	"abs":              "A number without its sign.", "ceil": "The next whole number " +
-		"upwards.", "floor": "The next whole number downwards.", "log": "Logarithm of a number to a base.",
-	"max": "The largest number.", "min": "The smallest number.", "parseint": "A whole number from text in a " +
-		"base.", "pow": "A power.", "signum": "-1, 0 or 1, by the sign.",
-	"chomp": "Text without the line ends at its end.", "format": "Text by a format with %s, %d, %q and so " +
-		"on.", "formatlist": "format for every element of lists.", "indent": "Text with all lines but the first " +
-		"indented.",
-	"join": "Elements as one text with a separator between.", "lower": "Text in lower case.",
-	"upper": "Text in upper case.", "title": "Text with words capitalized.",
-	"regex": "What a regular expression finds first; its groups when it has " +
-		"any.", "regexall": "Everything that a regular expression finds.", "split": "The parts of a text between " +
-		"separators.",
-	"strrev": "Text from its end to its start.", "substr": "A part of a text, by offset and " +
-		"length.", "trim": "Text without these characters at both ends.", "trimprefix": "Text without this start.",
-	"trimsuffix": "Text without this end.", "trimspace": "Text without white space at both ends.",
-	"chunklist": "A list cut into lists of a size.", "coalesce": "The first argument that is neither null nor an " +
-		"empty text.", "coalescelist": "The first list that is not empty.", "compact": "A list without empty texts.",
-	"concat": "Lists one after the other.", "contains": "Whether a value is in a " +
-		"list.", "distinct": "A list without repetitions.", "element": "An element of a list by its index, beginning " +
-		"again past the end.",
-	"flatten": "Lists inside a list as one list.", "index": "Where a value is in a " +
-		"list.", "keys": "The keys of a map, sorted.", "values": "The values of a map, by sorted keys.",
-	"merge": "Maps as one; the later is the stronger.", "range": "Numbers from a start to before an end, by a " +
-		"step.", "reverse": "A list from its end to its start.",
-	"setintersection": "What is in all sets.", "setproduct": "All combinations of elements of " +
-		"sets.", "setsubtract": "What is in one set and not in another.", "setunion": "What is in any of the sets.",
-	"slice": "A part of a list, from an index to before another.", "sort": "Texts in order.",
-	"zipmap":    "A map from a list of keys and a list of values.",
-	"csvdecode": "A list of objects from CSV with a head line.", "jsondecode": "A value from JSON.",
-	"jsonencode": "A value as JSON.",
-	"formatdate": "A time of RFC 3339 in a format, as YYYY-MM-DD.", "timeadd": "A time and a duration later.",
-	"abspath": "The path from the root.", "basename": "The last part of a " +
-		"path.", "dirname": "A path without its last part.", "pathexpand": "A path with ~ as your home.",
-	"alltrue": "Whether all elements are true.", "anytrue": "Whether any element is " +
-		"true.", "one": "The only element of a list, or null when there is none.", "sum": "The sum of the elements.",
-	"base64decode": "Text from base64.", "base64encode": "Text as base64.", "base64sha256": "SHA-256 digest of a " +
-		"text, as base64.", "base64sha512": "SHA-512 digest of a text, as base64.",
-	"md5": "MD5 digest of a text, in hex.", "sha1": "SHA-1 digest of a text, in " +
-		"hex.", "sha256": "SHA-256 digest of a text, in hex.", "sha512": "SHA-512 digest of a text, in " +
-		"hex.", "uuidv5": "UUID of a name in a namespace.",
-	"can": "Whether an expression can be evaluated.", "try": "The first of the expressions that can be evaluated.",
-	"cidrhost": "Address number n of a network.", "cidrnetmask": "Mask of an IPv4 " +
-		"network.", "cidrsubnet": "A part of a network: so many more bits, and their " +
-		"number.", "cidrsubnets": "Parts of a network, one after the other, by how many more bits each has.",
-	"startswith": "Whether a text begins with another.", "endswith": "Whether a text ends with " +
-		"another.", "strcontains": "Whether a text is in another.", "replace": "A text with one part replaced by " +
-		"another; a part between slashes is a regular expression.",
-	"file": "Content of a text file.", "filebase64": "Content of a file, as " +
-		"base64.", "fileexists": "Whether there is a file.", "fileset": "Files of a folder that match a pattern, " +
-		"which has `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of " +
-		"folders.", "templatefile": "A file as a template with these variables.",
-	"filemd5": "MD5 digest of a file, in hex.", "filesha1": "SHA-1 digest of a file, in " +
-		"hex.", "filesha256": "SHA-256 digest of a file, in hex.", "filesha512": "SHA-512 digest of a file, in hex.",
-	"length": "How many elements or characters there are.", "lookup": "An element of a map, or a default.",
-	"sensitive": "The value, not to be shown, nor what is made of it.", "nonsensitive": "A sensitive value, or what " +
-		"is made of one, that may be shown.",
-	"tobool": "Converted to bool.", "tolist": "Converted to a list.", "tomap": "Converted to a map.",
-	"tonumber": "Converted to a number.", "toset": "Converted to a set.", "tostring": "Converted to a string.",
-	"urlencode": "A text for use in a URL.", "yamldecode": "A value from YAML.", "yamlencode": "A value as YAML.",
+	"upper":            "Text in upper case.",
+	"urldecode":        "Text with the escapes of URLs decoded.",
+	"urlencode":        "Text with the escapes of URLs encoded.",
+	"uuid":             "A random UUID, a new one in every run.",
+	"uuidv5":           "The UUID of a name in a namespace.",
+	"values":           "The values of a map, in the order of its sorted keys.",
+	"yamldecode":       "A value from YAML.",
+	"yamlencode":       "A value as YAML.",
+	"zipmap":           "A map from a list of keys and a list of values.",
 }
