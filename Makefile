@@ -190,7 +190,7 @@ lint: ## gofmt, go vet, staticcheck, style, and the names of files that have gro
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
 	$(GO) vet $(MODFLAGS) ./...
 	$(GO) tool -modfile=tests/tools/go.mod staticcheck -tags grpcnotrace ./...
-	$(GO) run $(MODFLAGS) ./tests/style -rules lines,docs,words,names $$(git ls-files '*.go')
+	$(GO) run $(MODFLAGS) ./tests/style -rules lines,docs,words,names $$(git ls-files '*.go' '*.md')
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # The bundle for suites that look for data races: only clusterctl is built with the race detector.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"clusterctl/tests/bench/document"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/plane"
 )
@@ -76,7 +77,7 @@ func measureAll(ctx context.Context, scale int, only string) (err error) {
 	if scale != 1 || only != "" {
 		return nil
 	}
-	return os.WriteFile(path, []byte(text), 0o644)
+	return document.Write(path, text)
 }
 
 // serve starts the servers, prints how to reach them, and waits, so that the user can examine them with kubebench or a

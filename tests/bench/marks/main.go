@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"clusterctl/tests/bench/document"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/webimage"
 )
@@ -87,7 +88,7 @@ func measureRuns(ctx context.Context) (err error) {
 		return err
 	}
 	path := filepath.Join(root, "docs", "benchmarks.md")
-	if err := os.WriteFile(path, []byte(formatReport(r)), 0o644); err != nil {
+	if err := document.Write(path, formatReport(r)); err != nil {
 		return err
 	}
 	fmt.Print(formatReport(r), "\nwritten to ", path, "\n")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"clusterctl/tests/bench/document"
 	"clusterctl/tests/cluster"
 )
 
@@ -85,5 +86,5 @@ func (b *bench) measure(ctx context.Context, only string) error {
 	if only != "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(b.root, "docs", "benchmarks-network.md"), []byte(text), 0o644)
+	return document.Write(filepath.Join(b.root, "docs", "benchmarks-network.md"), text)
 }

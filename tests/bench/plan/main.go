@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"clusterctl/tests/bench/document"
 	"clusterctl/tests/cluster"
 )
 
@@ -95,7 +96,7 @@ func measureAll(ctx context.Context, runs int, only string) error {
 	if only != "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(root, "docs", "benchmarks-plan.md"), []byte(text), 0o644)
+	return document.Write(filepath.Join(root, "docs", "benchmarks-plan.md"), text)
 }
 
 func (b *bench) report() string {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"clusterctl/tests/bench/document"
 	"clusterctl/tests/cluster"
 )
 
@@ -134,5 +135,5 @@ func (b *bench) measure(ctx context.Context, only string, write bool) error {
 	if only != "" || !write {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(b.root, "docs", "benchmarks-scheduler.md"), []byte(text), 0o644)
+	return document.Write(filepath.Join(b.root, "docs", "benchmarks-scheduler.md"), text)
 }
