@@ -12,6 +12,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/policy"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/webhook"
 )
 
@@ -37,11 +38,11 @@ func (s *Server) AddExternalAdmission(may api.Authorizer) {
 // admission returns the write in the form that admission plugins read. The value is valid until the next call.
 func (w *write) admission() *api.Admission {
 	w.cachedAdmission = api.Admission{
-		Operation: w.operation, User: w.q.user, Internal: w.q.isInternal,
-		Kind: w.q.served.GVK, Resource: w.q.served.GVR(), Subresource: w.q.Subresource,
+		Operation: w.operation, User: w.q.User, Internal: w.q.IsInternal,
+		Kind: w.q.Served.GVK, Resource: w.q.Served.GVR(), Subresource: w.q.Subresource,
 		Namespace: w.q.Namespace, Name: w.name(),
-		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.warn,
-		Origin: w, Versions: w, IsConverted: w.q.isSentAdmitted || w.q.Subresource == "scale",
+		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.Answer.Warn,
+		Origin: w, Versions: w, IsConverted: w.q.Answer.IsAdmitted || w.q.Subresource == "scale",
 	}
 	return &w.cachedAdmission
 }
@@ -50,7 +51,7 @@ func (w *write) admission() *api.Admission {
 // plugins had seen.
 func (w *write) runMutators() error {
 	a := w.admission()
-	if err := w.s.runMutators(w.q.http.Context(), w.s.options.Mutators, a); err != nil {
+	if err := w.s.runMutators(w.q.HTTP.Context(), w.s.options.Mutators, a); err != nil {
 		return err
 	}
 	w.obj = a.Object
@@ -82,7 +83,7 @@ func (s *Server) runMutators(ctx context.Context, plugins []api.Mutator, a *api.
 // runValidators calls the validating plugins.
 func (w *write) runValidators() error {
 	a := w.admission()
-	if err := w.s.runValidators(w.q.http.Context(), w.s.options.Validators, a); err != nil {
+	if err := w.s.runValidators(w.q.HTTP.Context(), w.s.options.Validators, a); err != nil {
 		return err
 	}
 	if w.q.Subresource == "scale" {
@@ -90,7 +91,7 @@ func (w *write) runValidators() error {
 		if err != nil {
 			return err
 		}
-		return w.s.runValidators(w.q.http.Context(), w.s.options.External.Validators, a)
+		return w.s.runValidators(w.q.HTTP.Context(), w.s.options.External.Validators, a)
 	}
 	return nil
 }
@@ -109,7 +110,7 @@ func (s *Server) runValidators(ctx context.Context, plugins []api.Validator, a *
 // admitSubresource passes the object that was sent to a subresource to webhooks and policies. They see that object, not
 // the object that the subresource changes.
 func (s *Server) admitSubresource(
-	q *request,
+	q *request.Request,
 	operation string,
 	kind schema.GroupVersionKind,
 	obj runtime.Object,
@@ -121,22 +122,22 @@ func (s *Server) admitSubresource(
 // admitSubresourceWith does what present does, with the given validating plugins.
 func (s *Server) admitSubresourceWith(
 	validators []api.Validator,
-	q *request,
+	q *request.Request,
 	operation string,
 	kind schema.GroupVersionKind,
 	obj runtime.Object,
 	dryRun bool,
 ) error {
 	a := &api.Admission{
-		Operation: operation, User: q.user, Kind: kind, Resource: q.served.Name(), Subresource: q.Subresource,
-		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.warn,
+		Operation: operation, User: q.User, Kind: kind, Resource: q.Served.Name(), Subresource: q.Subresource,
+		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.Answer.Warn,
 		Origin: &write{q: q, operation: operation, dryRun: dryRun},
 	}
-	if err := s.runMutators(q.http.Context(), s.options.External.Mutators, a); err != nil {
+	if err := s.runMutators(q.HTTP.Context(), s.options.External.Mutators, a); err != nil {
 		return err
 	}
-	q.isSentAdmitted = true
-	return s.runValidators(q.http.Context(), validators, a)
+	q.Answer.IsAdmitted = true
+	return s.runValidators(q.HTTP.Context(), validators, a)
 }
 
 // mutateScale lets webhooks and policies change a write to the scale subresource.
@@ -145,11 +146,11 @@ func (w *write) mutateScale() error {
 	if err != nil {
 		return err
 	}
-	if err := w.s.runMutators(w.q.http.Context(), w.s.options.External.Mutators, a); err != nil {
+	if err := w.s.runMutators(w.q.HTTP.Context(), w.s.options.External.Mutators, a); err != nil {
 		return err
 	}
 	if scale, ok := a.Object.(*autoscalingv1.Scale); ok {
-		w.q.served.Scale.Set(w.obj, scale.Spec.Replicas)
+		w.q.Served.Scale.Set(w.obj, scale.Spec.Replicas)
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (w *write) mutateScale() error {
 func (w *write) scaleAdmission() (*api.Admission, error) {
 	whole := *w.admission()
 	a := &whole
-	a.Kind, a.Resource, a.Versions, a.IsConverted = scaleKind, w.q.served.Name(), nil, false
+	a.Kind, a.Resource, a.Versions, a.IsConverted = scaleKind, w.q.Served.Name(), nil, false
 	var err error
 	if a.Object, err = scaleOf(w.q, w.obj); err != nil {
 		return nil, err
@@ -169,10 +170,10 @@ func (w *write) scaleAdmission() (*api.Admission, error) {
 }
 
 // Annotate implements api.Origin.
-func (w *write) Annotate(key, value string) { w.q.auditRecord.annotate(key, value) }
+func (w *write) Annotate(key, value string) { w.q.Answer.Audit.Annotate(key, value) }
 
 // Audited implements api.Origin.
-func (w *write) Audited(contents bool) bool { return w.q.auditRecord.isRecorded(contents) }
+func (w *write) Audited(contents bool) bool { return w.q.Answer.Audit.IsRecorded(contents) }
 
 // Verb implements api.Origin.
 func (w *write) Verb() string { return w.q.Verb }
@@ -185,7 +186,7 @@ func (w *write) Options() runtime.Object {
 		dry = []string{metav1.DryRunAll}
 	}
 	about := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind} }
-	manager, validation := w.q.query.Get("fieldManager"), w.q.query.Get("fieldValidation")
+	manager, validation := w.q.Query.Get("fieldManager"), w.q.Query.Get("fieldValidation")
 	switch {
 	case w.operation == "CONNECT":
 		return nil

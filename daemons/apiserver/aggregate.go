@@ -23,20 +23,22 @@ import (
 	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 )
 
 // aggregatedVersion is a group version that another server serves.
 type aggregatedVersion struct {
 	target            backend.Target
+	handle            request.Handler
 	resources         []metav1.APIResource // as listed by that server at its last check
 	documents         openAPIDocuments     // fetched at the same check
 	unavailableReason string               // why requests are not passed on; empty if they are
 }
 
-// serverOfDocument returns the server that answers a path without a resource: the path of a group version, or of its
+// AggregatedDocument returns the handler that answers a path without a resource: the path of a group version, or of its
 // OpenAPI document.
-func (o *servedKinds) serverOfDocument(path string) *aggregatedVersion {
+func (o *servedKinds) AggregatedDocument(path string) request.Handler {
 	if len(o.aggregated) == 0 {
 		return nil
 	}
@@ -44,17 +46,16 @@ func (o *servedKinds) serverOfDocument(path string) *aggregatedVersion {
 	if len(parts) != 3 || parts[0] != "apis" {
 		return nil
 	}
-	return o.aggregated[schema.GroupVersion{Group: parts[1], Version: parts[2]}]
+	return o.Aggregated(schema.GroupVersion{Group: parts[1], Version: parts[2]})
 }
 
 // proxyToAggregated forwards a request to the server that serves its group version, with the user in headers.
-func (s *Server) proxyToAggregated(q *request) error {
-	a := q.aggregated
+func (s *Server) proxyToAggregated(q *request.Request, a *aggregatedVersion) error {
 	if a.unavailableReason != "" {
 		return apierrors.NewServiceUnavailable("the server is currently unable to handle the request: " +
 			a.unavailableReason)
 	}
-	transport, err := s.backends.Transport(a.target, q.http.Header.Get("Upgrade") != "")
+	transport, err := s.backends.Transport(a.target, q.HTTP.Header.Get("Upgrade") != "")
 	if err != nil {
 		return apierrors.NewServiceUnavailable(err.Error())
 	}
@@ -64,35 +65,36 @@ func (s *Server) proxyToAggregated(q *request) error {
 			r.Out.URL = &url.URL{
 				Scheme:   "https",
 				Host:     a.target.Name(),
-				Path:     q.http.URL.Path,
-				RawPath:  q.http.URL.RawPath,
-				RawQuery: q.http.URL.RawQuery,
+				Path:     q.HTTP.URL.Path,
+				RawPath:  q.HTTP.URL.RawPath,
+				RawQuery: q.HTTP.URL.RawQuery,
 			}
 			r.Out.Host = a.target.Name()
 			r.SetXForwarded()
 			header.RemoveHTTP2Upgrade(r.Out.Header)
-			setUserHeaders(r.Out.Header, q.user)
+			setUserHeaders(r.Out.Header, q.User)
 		},
 		ModifyResponse: func(r *http.Response) error {
 			// When the request times out, the server may still end its response. That response is empty and must not be
 			// used.
-			if err := q.http.Context().Err(); err != nil {
+			if err := q.HTTP.Context().Err(); err != nil {
 				return err
 			}
-			if r.StatusCode == http.StatusSwitchingProtocols && q.becomeStream != nil {
-				q.becomeStream()
+			if r.StatusCode == http.StatusSwitchingProtocols {
+				q.Answer.BecomeStream()
 			}
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			if errors.Is(context.Cause(q.http.Context()), context.DeadlineExceeded) {
-				s.writeError(q, context.DeadlineExceeded)
-			} else if q.http.Context().Err() == nil {
-				s.writeError(q, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: %v", err)))
+			if errors.Is(context.Cause(q.HTTP.Context()), context.DeadlineExceeded) {
+				q.WriteError(s.log, context.DeadlineExceeded)
+			} else if q.HTTP.Context().Err() == nil {
+				q.WriteError(s.log, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: "+
+					"%v", err)))
 			}
 		},
 	}
-	proxy.ServeHTTP(q.w, q.http)
+	proxy.ServeHTTP(q.Answer, q.HTTP)
 	return nil
 }
 
@@ -219,6 +221,7 @@ func (s *Server) checkAvailability(
 		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,
 		CABundle: r.Spec.CABundle, Insecure: r.Spec.InsecureSkipTLSVerify, Certificate: s.options.FrontProxy,
 	}}
+	a.handle = func(q *request.Request) error { return s.proxyToAggregated(q, a) }
 	if len(a.target.CABundle) == 0 && s.options.ClusterCA != nil {
 		a.target.AdditionalCAs = s.options.ClusterCA()
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	kjson "sigs.k8s.io/json"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // decodeDeclared decodes the body of an apply request. The merge checks the version and unknown fields later.
@@ -36,23 +38,23 @@ func (w *write) mergeDeclared(
 	fresh := live == nil
 	if fresh {
 		if q.Subresource != "" {
-			return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
+			return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 		}
-		if q.served.Untyped != nil && q.served.Untyped.Family.IsClosed.Load() {
+		if q.Served.Untyped != nil && q.Served.Untyped.Family.IsClosed.Load() {
 			return nil, terminatingError(q)
 		}
 		if err := w.s.authorizeCreate(q); err != nil {
 			return nil, err
 		}
-		live = q.served.New()
+		live = q.Served.New()
 	}
-	fields, err := w.s.fieldManagers.mergeManager(q.served, q.Subresource, live, declared)
+	fields, err := w.s.fieldManagers.mergeManager(q.Served, q.Subresource, live, declared)
 	if err != nil {
 		return nil, err
 	}
 	before := live
 	live = live.DeepCopyObject()
-	live.GetObjectKind().SetGroupVersionKind(q.served.GVK)
+	live.GetObjectKind().SetGroupVersionKind(q.Served.GVK)
 	obj, err := applyDeclared(q, fields, live, declared, doubts)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func (w *write) mergeDeclared(
 	if fresh {
 		if m.GetUID() != "" {
 			return nil, apierrors.NewConflict(
-				q.groupResource(),
+				q.GroupResource(),
 				q.Name,
 				fmt.Errorf(
 					"uid mismatch: the provided object specified uid %s, and no existing object was found",
@@ -98,25 +100,26 @@ func (w *write) mergeDeclared(
 
 // applyDeclared merges what a manager declares into live, which it may change.
 func applyDeclared(
-	q *request,
+	q *request.Request,
 	fields *managedfields.FieldManager,
 	live runtime.Object,
 	declared *unstructured.Unstructured,
 	doubts []error,
 ) (runtime.Object, error) {
-	obj, err := fields.Apply(live, declared.DeepCopy(), q.query.Get("fieldManager"), boolParameter(q.query, "force"))
+	obj, err := fields.Apply(live, declared.DeepCopy(), q.Query.Get("fieldManager"),
+		request.BoolParameter(q.Query, "force"))
 	if err != nil {
-		return nil, asInternalError(err) // unknown, duplicate or wrongly typed fields
+		return nil, request.AsInternalError(err) // unknown, duplicate or wrongly typed fields
 	}
 	for _, doubt := range doubts {
-		switch q.query.Get("fieldValidation") {
+		switch q.Query.Get("fieldValidation") {
 		case metav1.FieldValidationIgnore:
 		case metav1.FieldValidationStrict:
 			return nil, apierrors.NewBadRequest(
 				fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", doubt),
 			)
 		default:
-			q.warnStrictError(doubt)
+			q.Answer.WarnStrictError(doubt)
 		}
 	}
 	return obj, nil

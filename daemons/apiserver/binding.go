@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // createPodBinding assigns a pod to a node. Schedulers send this request.
-func (s *Server) createPodBinding(q *request) error {
+func (s *Server) createPodBinding(q *request.Request) error {
 	if q.Verb != "create" {
-		return methodNotAllowed(q)
+		return request.MethodNotAllowed(q)
 	}
 	b := &corev1.Binding{}
 	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
@@ -30,22 +32,19 @@ func (s *Server) createPodBinding(q *request) error {
 }
 
 // createBinding answers the creation of a Binding as an object of its own, which upstream still supports.
-func (s *Server) createBinding(q *request) error {
+func (s *Server) createBinding(q *request.Request) error {
 	b := &corev1.Binding{}
 	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
 		return err
 	}
-	pods, ok := s.serving.Load().resources[corev1.SchemeGroupVersion.WithResource("pods")]
-	if !ok {
-		return pageNotFound()
+	pods := s.serving.Load().Target(corev1.SchemeGroupVersion.WithResource("pods"))
+	if !pods.IsServed {
+		return request.PageNotFound()
 	}
-	one := *q
-	one.served, one.cache = pods, s.cache.Resource(pods.GR())
-	one.GroupVersionResource, one.Subresource, one.Name = pods.Name(), "binding", b.Name
-	return s.assignPod(&one, b)
+	return s.assignPod(q.WithTarget(pods, "binding", q.Namespace, b.Name), b)
 }
 
-func (s *Server) assignPod(q *request, b *corev1.Binding) error {
+func (s *Server) assignPod(q *request.Request, b *corev1.Binding) error {
 	if err := setNamespace(q, b); err != nil {
 		return err
 	}
@@ -59,24 +58,24 @@ func (s *Server) assignPod(q *request, b *corev1.Binding) error {
 	if err := s.admitSubresource(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
 		return err
 	}
-	_, err = w.modify(q.http.Context(),
+	_, err = w.modify(q.HTTP.Context(),
 		func(live runtime.Object) (runtime.Object, error) { return applyBinding(q, live, b) })
 	if err != nil {
 		return err
 	}
-	return q.media.WriteObject(
-		q.w,
+	return q.Media.WriteObject(
+		q.Answer,
 		http.StatusCreated,
-		statusKind,
+		request.StatusKind,
 		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated},
 	)
 }
 
 // applyBinding returns the pod, assigned to the node of a binding.
-func applyBinding(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, error) {
+func applyBinding(q *request.Request, live runtime.Object, b *corev1.Binding) (runtime.Object, error) {
 	stored, ok := live.(*corev1.Pod)
 	if !ok {
-		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
+		return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 	}
 	conflict := func(text string, args ...any) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, q.Name, fmt.Errorf(text, args...))
@@ -125,18 +124,15 @@ func setPodCondition(pod *corev1.Pod, c corev1.PodCondition) {
 // request's user has been authorized for the request itself.
 func (s *Server) newInnerWrite(
 	ctx context.Context,
-	q *request,
+	q *request.Request,
 	resource schema.GroupVersionResource,
 	sub, namespace, name string,
-) (*write, *request, error) {
-	served, ok := s.serving.Load().resources[resource]
-	if !ok {
+) (*write, *request.Request, error) {
+	target := s.serving.Load().Target(resource)
+	if !target.IsServed {
 		return nil, nil, fmt.Errorf("%s is not served", resource)
 	}
-	one := *q
-	one.http = q.http.WithContext(ctx)
-	one.served, one.cache = served, s.cache.Resource(served.GR())
-	one.GroupVersionResource, one.Subresource, one.Namespace, one.Name = served.Name(), sub, namespace, name
-	w, err := s.newWrite(&one)
-	return w, &one, err
+	one := q.WithContext(ctx).WithTarget(target, sub, namespace, name)
+	w, err := s.newWrite(one)
+	return w, one, err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // The memory of a decoded body depends on its number of objects and lists (parts), not on its length: an empty
@@ -20,35 +22,29 @@ const (
 
 // reserveParts waits until a body with that many parts may be decoded. It reserves the parts until the end of the
 // request.
-func (q *request) reserveParts(parts int) error {
+func reserveParts(q *request.Request, parts int) error {
 	switch {
 	case parts > maxBodyParts:
 		return apierrors.NewRequestEntityTooLargeError(
 			fmt.Sprintf("the body has %d objects and lists, and may have %d", parts, maxBodyParts),
 		)
-	case parts <= freeBodyParts || q.bodyBudget == nil || q.holdsBodyBudget:
+	case parts <= freeBodyParts || q.Answer.BodyBudget == nil || q.Answer.HoldsBodyBudget:
 		return nil
 	}
-	share, err := q.bodyBudget.Acquire(q.http.Context(), q.schema, &q.user, &q.Request, int64(parts))
+	share, err := q.Answer.BodyBudget.Acquire(q.HTTP.Context(), q.Answer.Schema, &q.User, &q.Request, int64(parts))
 	if err != nil {
 		return err
 	}
-	q.holdsBodyBudget = true
-	over := q.onEnd
-	q.onEnd = func() {
-		share.Release()
-		if over != nil {
-			over()
-		}
-	}
+	q.Answer.HoldsBodyBudget = true
+	q.Answer.OnEnd(share.Release)
 	return nil
 }
 
 // reserveConvertedParts is reserveParts for a body that must be converted to JSON first. It estimates the parts from
 // the length.
-func (q *request) reserveConvertedParts(data []byte) error {
+func reserveConvertedParts(q *request.Request, data []byte) error {
 	const bytesOfPart = 16
-	return q.reserveParts(min(len(data)/bytesOfPart, maxBodyParts))
+	return reserveParts(q, min(len(data)/bytesOfPart, maxBodyParts))
 }
 
 // countJSONParts returns the number of objects and lists.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/store"
 )
@@ -231,7 +232,7 @@ func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, er
 // newInternalRequest returns a request of the server to itself. Such a request skips authentication and authorization,
 // and passes all other stages of a write.
 func (s *Server) newInternalRequest(ctx context.Context, resource schema.GroupVersionResource, namespace,
-	name string) *request {
+	name string) *request.Request {
 	return s.newInternalRequestTo(ctx, s.serving.Load().resources[resource], resource, namespace, name)
 }
 
@@ -241,15 +242,14 @@ func (s *Server) newInternalRequestTo(
 	served wire.Served,
 	resource schema.GroupVersionResource,
 	namespace, name string,
-) *request {
+) *request.Request {
 	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{},
 		Body: http.NoBody}).WithContext(
 		ctx,
 	)
-	q := &request{http: r, w: &responseRecorder{ResponseWriter: discardWriter{}}, user: serverUser, isServed: true,
-		isInternal: true}
-	q.served = served
-	q.cache = s.cache.Resource(q.served.GR())
+	q := &request.Request{HTTP: r, Answer: &request.Answer{}, User: serverUser, IsInternal: true}
+	q.Answer.ResponseWriter = discardWriter{}
+	q.Target = request.Target{Served: served, IsServed: true, Cache: s.cache.Resource(served.GR())}
 	q.Resource, q.Verb, q.GroupVersionResource, q.Namespace, q.Name = true, "update", resource, namespace, name
 	return q
 }

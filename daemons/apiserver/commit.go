@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
@@ -16,12 +17,12 @@ import (
 // This file writes to the store. Each transaction is guarded by the state that the write was checked against.
 
 // readStored reads an object directly from the store, not from the cache.
-func (s *Server) readStored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
-	kv, err := s.store.Get(ctx, s.cache.Key(q.kind(), key))
+func (s *Server) readStored(ctx context.Context, q *request.Request, key string) (*cache.Entry, error) {
+	kv, err := s.store.Get(ctx, s.cache.Key(q.StoredKind(), key))
 	if err != nil || kv == nil {
-		return nil, unavailableError(err)
+		return nil, request.UnavailableError(err)
 	}
-	e, err := cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
+	e, err := cache.NewEntry(q.StoredKind(), key, kv.Value, kv.Revision, nil)
 	if err == nil {
 		_, err = e.Object() // decode now, so that an unreadable object is reported here
 	}
@@ -37,7 +38,7 @@ func (s *Server) readStored(ctx context.Context, q *request, key string) (*cache
 // insertNew writes the encoded object to the store, unless its key, or something that it claims, exists already. If
 // taken is true and e is not nil, a claim exists already, not the object's key.
 func (w *write) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
-	k, key := w.q.kind(), w.key()
+	k, key := w.q.StoredKind(), w.key()
 	if w.dryRun {
 		there, err := w.s.readStored(ctx, w.q, key)
 		if err != nil || there != nil {
@@ -60,11 +61,11 @@ func (w *write) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err 
 // commit writes the encoded object to the store under a key. If it returns neither an entry nor an error, a guard
 // failed.
 func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
-	writing := w.s.cache.BeginWrite(w.q.kind(), key, w.data, w.stored)
+	writing := w.s.cache.BeginWrite(w.q.StoredKind(), key, w.data, w.stored)
 	r, err := w.s.store.Commit(ctx, txn)
 	if err != nil {
 		writing.Failed()
-		return nil, r, &uncertainError{unavailableError(err)}
+		return nil, r, &uncertainError{request.UnavailableError(err)}
 	}
 	if !r.Done {
 		writing.Failed()
@@ -83,7 +84,7 @@ func (u *uncertainError) Unwrap() error { return u.err }
 
 // put writes the encoded object over the live one. It deletes the object if its last finalizer is gone.
 func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
-	k := w.q.kind()
+	k := w.q.StoredKind()
 	full := w.s.cache.Key(k, w.live.Key)
 	txn := w.claims
 	txn.Guards = append([]store.Guard{{Key: full, Revision: w.live.Revision}}, txn.Guards...)
@@ -111,12 +112,12 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 func (w *write) commitDeletion(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
 	r, err := w.s.store.Commit(ctx, txn)
 	if err != nil {
-		return nil, false, &uncertainError{unavailableError(err)}
+		return nil, false, &uncertainError{request.UnavailableError(err)}
 	}
 	if !r.Done {
 		return nil, true, nil
 	}
-	e, err = cache.NewEntry(w.q.kind(), w.live.Key, w.data, r.Revision, w.stored)
+	e, err = cache.NewEntry(w.q.StoredKind(), w.live.Key, w.data, r.Revision, w.stored)
 	return e, false, err
 }
 
@@ -142,7 +143,7 @@ func (w *write) changesOnlyTimes() bool {
 		}
 		m.SetManagedFields(nil)
 		m.SetResourceVersion("")
-		o.GetObjectKind().SetGroupVersionKind(w.q.served.GVK)
+		o.GetObjectKind().SetGroupVersionKind(w.q.Served.GVK)
 	}
 	return kinds.Same(is, was)
 }

@@ -5,10 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // admitConnect passes a connect request to webhooks and policies, as the options object of its subresource.
-func (s *Server) admitConnect(q *request) error {
+func (s *Server) admitConnect(q *request.Request) error {
 	if len(s.options.External.Validators) == 0 && len(s.options.External.Mutators) == 0 {
 		return nil
 	}
@@ -19,36 +21,36 @@ func (s *Server) admitConnect(q *request) error {
 	return s.admitSubresource(q, "CONNECT", corev1.SchemeGroupVersion.WithKind(kind), options, false)
 }
 
-func connectOptions(q *request) (kind string, options runtime.Object) {
-	asks := func(name string) bool { return boolParameter(q.query, name) }
+func connectOptions(q *request.Request) (kind string, options runtime.Object) {
+	asks := func(name string) bool { return request.BoolParameter(q.Query, name) }
 	switch q.Subresource {
 	case "exec":
 		return "PodExecOptions", &corev1.PodExecOptions{
 			Stdin: asks("stdin"), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"),
-			Container: q.query.Get("container"), Command: q.query["command"],
+			Container: q.Query.Get("container"), Command: q.Query["command"],
 		}
 	case "attach":
 		return "PodAttachOptions", &corev1.PodAttachOptions{
 			Stdin: asks(
 				"stdin",
-			), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"), Container: q.query.Get("container"),
+			), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"), Container: q.Query.Get("container"),
 		}
 	case "portforward":
 		o := &corev1.PodPortForwardOptions{}
-		for _, text := range q.query["ports"] {
+		for _, text := range q.Query["ports"] {
 			if port, err := strconv.ParseInt(text, 10, 32); err == nil {
 				o.Ports = append(o.Ports, int32(port))
 			}
 		}
 		return "PodPortForwardOptions", o
 	case "proxy":
-		switch q.served.Resource {
+		switch q.Served.Resource {
 		case "pods":
-			return "PodProxyOptions", &corev1.PodProxyOptions{Path: q.proxyPath}
+			return "PodProxyOptions", &corev1.PodProxyOptions{Path: q.ProxyPath}
 		case "services":
-			return "ServiceProxyOptions", &corev1.ServiceProxyOptions{Path: q.proxyPath}
+			return "ServiceProxyOptions", &corev1.ServiceProxyOptions{Path: q.ProxyPath}
 		case "nodes":
-			return "NodeProxyOptions", &corev1.NodeProxyOptions{Path: q.proxyPath}
+			return "NodeProxyOptions", &corev1.NodeProxyOptions{Path: q.ProxyPath}
 		}
 	}
 	return "", nil

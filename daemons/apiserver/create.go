@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // create stores the object that the client sent as a new object.
-func (s *Server) create(q *request) error {
+func (s *Server) create(q *request.Request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
@@ -21,22 +23,22 @@ func (s *Server) create(q *request) error {
 	if err != nil {
 		return err
 	}
-	e, err := w.insert(q.http.Context(), obj)
+	e, err := w.insert(q.HTTP.Context(), obj)
 	if err != nil {
 		return err
 	}
-	q.auditRecord.setName(e.Namespace, e.Name)
-	return writeEntry(q, http.StatusCreated, e)
+	q.Answer.Audit.SetName(e.Namespace, e.Name)
+	return q.WriteEntry(http.StatusCreated, e)
 }
 
 // decodeSent decodes the object in the request body, converts it to the stored version, and checks its name and
 // namespace against the URL.
-func (s *Server) decodeSent(q *request) (runtime.Object, error) {
-	obj := q.served.NewObject()
-	if err := s.decode(q, q.served.Version(), obj); err != nil {
+func (s *Server) decodeSent(q *request.Request) (runtime.Object, error) {
+	obj := q.Served.NewObject()
+	if err := s.decode(q, q.Served.Version(), obj); err != nil {
 		return nil, err
 	}
-	obj, err := q.served.ToStored(obj)
+	obj, err := q.Served.ToStored(obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -48,17 +50,17 @@ func (s *Server) decodeSent(q *request) (runtime.Object, error) {
 }
 
 // authorizeCreate returns an error if the user may not create the object that a write would create.
-func (s *Server) authorizeCreate(q *request) error {
+func (s *Server) authorizeCreate(q *request.Request) error {
 	if len(s.options.Authorizers) == 0 {
 		return nil
 	}
 	asked := q.Request
 	asked.Verb = "create"
-	return s.authorizeUser(q.http.Context(), q.user, asked)
+	return s.authorizeUser(q.HTTP.Context(), q.User, asked)
 }
 
 // update replaces an object, or its status.
-func (s *Server) update(q *request) error {
+func (s *Server) update(q *request.Request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
@@ -73,12 +75,12 @@ func (s *Server) update(q *request) error {
 	}
 	version := sent.GetResourceVersion()
 	code := http.StatusOK
-	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+	e, err := w.modify(q.HTTP.Context(), func(live runtime.Object) (runtime.Object, error) {
 		code = http.StatusOK
 		next := obj.DeepCopyObject()
 		if live == nil {
-			if !q.served.CreateOnUpdate || q.Subresource != "" {
-				return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
+			if !q.Served.CreateOnUpdate || q.Subresource != "" {
+				return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 			}
 			if sent.GetUID() != "" {
 				return nil, s.uidMismatch(q, sent.GetUID(), "")
@@ -91,9 +93,10 @@ func (s *Server) update(q *request) error {
 			return nil, err
 		}
 		// A wrong UID is reported first, by the code that prepares the update.
-		if q.served.ConditionalUpdate && (version == "" || version == "0") &&
+		if q.Served.ConditionalUpdate && (version == "" || version == "0") &&
 			(sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
-			return nil, invalidError(schema.GroupKind{Group: q.groupResource().Group, Kind: q.groupResource().Resource},
+			return nil, request.InvalidError(schema.GroupKind{Group: q.GroupResource().Group,
+				Kind: q.GroupResource().Resource},
 				q.Name, field.ErrorList{
 					field.Invalid(
 						field.NewPath("metadata", "resourceVersion"),
@@ -106,47 +109,47 @@ func (s *Server) update(q *request) error {
 	if err != nil {
 		return err
 	}
-	return writeEntry(q, code, e)
+	return q.WriteEntry(code, e)
 }
 
 // serveReview answers the creation of a kind that is not stored.
-func (s *Server) serveReview(q *request) error {
-	if q.served.Resource == "bindings" {
+func (s *Server) serveReview(q *request.Request) error {
+	if q.Served.Resource == "bindings" {
 		return s.createBinding(q)
 	}
-	handle := s.options.Reviews[q.served.GR()]
+	handle := s.options.Reviews[q.Served.GR()]
 	if handle == nil {
-		return methodNotAllowed(q)
+		return request.MethodNotAllowed(q)
 	}
-	if err := q.writeOptions(); err != nil {
+	if err := q.WriteOptions(); err != nil {
 		return err
 	}
-	obj := q.served.NewObject()
-	if err := s.decode(q, q.served.Version(), obj); err != nil {
+	obj := q.Served.NewObject()
+	if err := s.decode(q, q.Served.Version(), obj); err != nil {
 		return err
 	}
-	if m, err := meta.Accessor(obj); err == nil && q.served.Namespaced {
+	if m, err := meta.Accessor(obj); err == nil && q.Served.Namespaced {
 		if err := setNameAndNamespace(q, m); err != nil {
 			return err
 		}
 	}
-	if q.served.Default != nil {
-		q.served.Default(obj)
+	if q.Served.Default != nil {
+		q.Served.Default(obj)
 	}
-	if q.served.Validate != nil {
-		if errs := q.served.Validate(obj); len(errs) > 0 {
-			return invalidError(q.served.GVK.GroupKind(), "", errs)
+	if q.Served.Validate != nil {
+		if errs := q.Served.Validate(obj); len(errs) > 0 {
+			return request.InvalidError(q.Served.GVK.GroupKind(), "", errs)
 		}
 	}
-	if err := s.admitSubresource(q, "CREATE", q.served.Version(), obj, false); err != nil {
+	if err := s.admitSubresource(q, "CREATE", q.Served.Version(), obj, false); err != nil {
 		return err
 	}
-	answer, err := handle(q.http.Context(), q.user, obj)
+	answer, err := handle(q.HTTP.Context(), q.User, obj)
 	if err != nil {
 		return err
 	}
 	if answer == nil {
 		return errors.New("a review has no answer")
 	}
-	return q.media.WriteObject(q.w, http.StatusCreated, q.served.Version(), answer)
+	return q.Media.WriteObject(q.Answer, http.StatusCreated, q.Served.Version(), answer)
 }

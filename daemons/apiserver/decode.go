@@ -16,13 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 )
 
 // readBody reads a request's body. If the length is known it reads into buffer, or into one allocation if buffer is too
 // small.
 func readBody(r *http.Request, buffer []byte) ([]byte, error) {
-	if r.ContentLength <= 0 || r.ContentLength > maxBody {
+	if r.ContentLength <= 0 || r.ContentLength > request.MaxBody {
 		return io.ReadAll(r.Body)
 	}
 	data := buffer[:0]
@@ -50,16 +51,16 @@ const initialBodySize = 32 << 10
 
 // readObjectBody reads the request body as JSON or protobuf; YAML is converted to JSON. doubts are the errors that
 // strict decoding would report.
-func readObjectBody(q *request) (data []byte, protobuf bool, doubts []error, err error) {
-	if data, err = readBody(q.http, nil); err != nil {
+func readObjectBody(q *request.Request) (data []byte, protobuf bool, doubts []error, err error) {
+	if data, err = readBody(q.HTTP, nil); err != nil {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
-	if len(data) == 0 && q.http.Method == http.MethodDelete {
+	if len(data) == 0 && q.HTTP.Method == http.MethodDelete {
 		return nil, false, nil, nil // delete options that are not sent have no content type
 	}
 	kind := runtime.ContentTypeJSON
-	if header := q.http.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
-		return data, true, nil, q.reserveParts(countProtobufParts(data))
+	if header := q.HTTP.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
+		return data, true, nil, reserveParts(q, countProtobufParts(data))
 	} else if header != "" && header != kind {
 		if kind, _, err = mime.ParseMediaType(header); err != nil {
 			return nil, false, nil, unsupportedMediaType()
@@ -67,18 +68,18 @@ func readObjectBody(q *request) (data []byte, protobuf bool, doubts []error, err
 	}
 	switch kind {
 	case runtime.ContentTypeJSON:
-		return data, false, nil, q.reserveParts(countJSONParts(data))
+		return data, false, nil, reserveParts(q, countJSONParts(data))
 	case runtime.ContentTypeProtobuf:
-		return data, true, nil, q.reserveParts(countProtobufParts(data))
+		return data, true, nil, reserveParts(q, countProtobufParts(data))
 	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
-		if err = q.reserveConvertedParts(data); err != nil {
+		if err = reserveConvertedParts(q, data); err != nil {
 			return nil, false, nil, err
 		}
 		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 		}
 	case runtime.ContentTypeCBOR:
-		if err = q.reserveConvertedParts(data); err != nil {
+		if err = reserveConvertedParts(q, data); err != nil {
 			return nil, false, nil, err
 		}
 		data, err = convertCBOR(data)
@@ -88,7 +89,7 @@ func readObjectBody(q *request) (data []byte, protobuf bool, doubts []error, err
 	if err != nil {
 		return nil, false, nil, err
 	}
-	return data, false, doubts, q.reserveParts(countJSONParts(data))
+	return data, false, doubts, reserveParts(q, countJSONParts(data))
 }
 
 func convertCBOR(data []byte) ([]byte, error) {
@@ -109,8 +110,8 @@ func unsupportedMediaType() error {
 }
 
 // decode reads the body into obj, as an object of the given kind.
-func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
-	if q.http.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
+func (s *Server) decode(q *request.Request, gvk schema.GroupVersionKind, obj runtime.Object) error {
+	if q.HTTP.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
 		return decodeMessage(q, gvk, obj)
 	}
 	data, protobuf, doubts, err := readObjectBody(q)
@@ -125,7 +126,7 @@ func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Obj
 
 // decodeJSON decodes strictly, and handles doubts as the fieldValidation parameter asks.
 func (s *Server) decodeJSON(
-	q *request,
+	q *request.Request,
 	data []byte,
 	gvk schema.GroupVersionKind,
 	obj runtime.Object,
@@ -138,7 +139,7 @@ func (s *Server) decodeJSON(
 		}
 		return reportStrictErrors(q, gvk, append(doubts, unknown...))
 	}
-	policy := q.query.Get("fieldValidation")
+	policy := q.Query.Get("fieldValidation")
 	var unknown []error
 	var err error
 	if policy == metav1.FieldValidationIgnore {
@@ -153,18 +154,18 @@ func (s *Server) decodeJSON(
 }
 
 // reportStrictErrors reports doubts as an error or as warnings, or drops them, as the fieldValidation parameter asks.
-func reportStrictErrors(q *request, gvk schema.GroupVersionKind, doubts []error) error {
+func reportStrictErrors(q *request.Request, gvk schema.GroupVersionKind, doubts []error) error {
 	if len(doubts) == 0 {
 		return nil
 	}
-	policy := q.query.Get("fieldValidation")
+	policy := q.Query.Get("fieldValidation")
 	switch policy {
 	case metav1.FieldValidationIgnore:
 	case metav1.FieldValidationStrict:
 		return newDecodeError(gvk, runtime.NewStrictDecodingError(doubts))
 	default:
 		for _, doubt := range doubts {
-			q.warnStrictError(doubt)
+			q.Answer.WarnStrictError(doubt)
 		}
 	}
 	return nil
@@ -199,17 +200,17 @@ var bodyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 const maxPooledBody = 64 << 10
 
 // decodeMessage decodes a protobuf body. The object shares no memory with the body, so the buffer is pooled.
-func decodeMessage(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
+func decodeMessage(q *request.Request, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	pooled := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(pooled)
-	data, err := readBody(q.http, *pooled)
+	data, err := readBody(q.HTTP, *pooled)
 	if cap(data) <= maxPooledBody {
 		*pooled = data[:0]
 	}
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	if err := q.reserveParts(countProtobufParts(data)); err != nil {
+	if err := reserveParts(q, countProtobufParts(data)); err != nil {
 		return err
 	}
 	return decodeProtobuf(data, gvk, obj)

@@ -19,6 +19,7 @@ import (
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/custom"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -130,13 +131,13 @@ const definitionTimeout = 3 * time.Second
 // waitForDiscovery delays a discovery or OpenAPI request until the document covers every definition that any server has
 // established. A client that saw a definition as established may look for its kind at any server. current does not wait
 // for definitions that cannot be served, and not at all while the store does not answer.
-func (s *Server) waitForDiscovery(q *request, crds *cache.Resource) {
-	if q.http.Method != http.MethodGet ||
+func (s *Server) waitForDiscovery(q *request.Request, crds *cache.Resource) {
+	if q.HTTP.Method != http.MethodGet ||
 		!strings.HasPrefix(q.Path, "/apis") && !strings.HasPrefix(q.Path, "/openapi/") ||
 		s.checkStore() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(q.http.Context(), definitionTimeout)
+	ctx, cancel := context.WithTimeout(q.HTTP.Context(), definitionTimeout)
 	defer cancel()
 	if _, err := s.cache.WaitForCurrent(ctx); err == nil {
 		s.processedDefinitions.wait(ctx, crds.Revision())
@@ -145,24 +146,24 @@ func (s *Server) waitForDiscovery(q *request, crds *cache.Resource) {
 
 // waitForDefinition delays a request for a resource that is not served here until this server has processed every
 // definition that any server has established. A client that saw a definition as established may ask any server at once.
-func (s *Server) waitForDefinition(q *request) error {
+func (s *Server) waitForDefinition(q *request.Request) error {
 	crds := s.cache.Resource(definitionsGVR.GroupResource())
-	if crds != nil && !q.Resource && q.aggregated == nil {
+	if crds != nil && !q.Resource && q.Aggregated == nil {
 		s.waitForDiscovery(q, crds)
 	}
-	if q.isServed || q.aggregated != nil || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
+	if q.IsServed || q.Aggregated != nil || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
 		return nil
 	}
-	if err := crds.ReadError(q.groupResource().String()); err != nil {
+	if err := crds.ReadError(q.GroupResource().String()); err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("what defines the resource cannot be read: %w", err))
 	}
-	ctx, cancel := context.WithTimeout(q.http.Context(), definitionTimeout)
+	ctx, cancel := context.WithTimeout(q.HTTP.Context(), definitionTimeout)
 	defer cancel()
 	if _, err := s.cache.WaitForCurrent(ctx); err != nil {
 		return nil // treat it as not served
 	}
 	s.servedDefinitions.wait(ctx, crds.Revision())
-	q.lookUpKind(s)
+	q.LookUpKind(s.serving.Load())
 	return nil
 }
 
@@ -329,14 +330,12 @@ func (s *Server) deleteInstances(
 			return true, err
 		}
 		var all []*cache.Entry
-		q.cache.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+		q.Cache.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
 			all = append(all, e)
 			return true
 		})
 		for _, e := range all {
-			one := *q
-			one.Namespace, one.Name = e.Namespace, e.Name
-			_, gone, err := s.deleteObject(ctx, &one, e.Key, &metav1.DeleteOptions{})
+			_, gone, err := s.deleteObject(ctx, q.WithObject(e.Namespace, e.Name), e.Key, &metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return true, fmt.Errorf("delete %s %s for its definition is going: %w", k.GR(), e.Key, err)
 			}

@@ -22,20 +22,21 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
 
 // deleteOptions reads the options of a deletion from the body, or from the query if the body is empty.
-func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
+func (s *Server) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	data, protobuf, _, err := readObjectBody(q)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(data) == 0:
-		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&q.query, o, nil); err != nil {
+		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&q.Query, o, nil); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	case protobuf:
@@ -52,7 +53,7 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 			)
 		}
 	}
-	if err := invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
+	if err := request.InvalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return nil, err
 	}
 	if grace := o.GracePeriodSeconds; grace != nil && *grace < 0 {
@@ -62,7 +63,7 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 }
 
 // delete removes an object, or begins its deletion.
-func (s *Server) delete(q *request) error {
+func (s *Server) delete(q *request.Request) error {
 	o, err := s.deleteOptions(q)
 	if err != nil {
 		return err
@@ -70,12 +71,12 @@ func (s *Server) delete(q *request) error {
 	if ignoresReadErrors(o) && len(o.DryRun) == 0 {
 		return s.deleteUnreadable(q)
 	}
-	e, gone, err := s.deleteObject(q.http.Context(), q, q.key(), o)
+	e, gone, err := s.deleteObject(q.HTTP.Context(), q, q.Key(), o)
 	if err != nil {
 		return err
 	}
-	if !gone || deletionReturnsObject[q.served.Resource] {
-		return writeEntry(q, http.StatusOK, e)
+	if !gone || deletionReturnsObject[q.Served.Resource] {
+		return q.WriteEntry(http.StatusOK, e)
 	}
 	obj, err := e.Object()
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *Server) delete(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.media.WriteObject(q.w, http.StatusOK, statusKind, &metav1.Status{
+	return q.Media.WriteObject(q.Answer, http.StatusOK, request.StatusKind, &metav1.Status{
 		Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{
 			Name:  e.Name,
@@ -109,11 +110,11 @@ var deletionReturnsObject = map[string]bool{
 // being deleted. It returns the object's last state and whether it is gone.
 func (s *Server) deleteObject(
 	ctx context.Context,
-	q *request,
+	q *request.Request,
 	key string,
 	o *metav1.DeleteOptions,
 ) (*cache.Entry, bool, error) {
-	live, fresh := q.cache.Get(key), false
+	live, fresh := q.Cache.Get(key), false
 	for ctx.Err() == nil {
 		if !fresh && live == nil {
 			var err error
@@ -143,7 +144,7 @@ func (s *Server) deleteObject(
 
 func (s *Server) deleteEntry(
 	ctx context.Context,
-	q *request,
+	q *request.Request,
 	live *cache.Entry,
 	key string,
 	o *metav1.DeleteOptions,
@@ -153,10 +154,10 @@ func (s *Server) deleteEntry(
 		if !found {
 			name = key
 		}
-		return nil, false, false, apierrors.NewNotFound(q.groupResource(), name)
+		return nil, false, false, apierrors.NewNotFound(q.GroupResource(), name)
 	}
 	w := &write{s: s, q: q, operation: "DELETE", live: live, dryRun: len(o.DryRun) > 0, deletion: o}
-	if w.liveConverted, err = live.ConvertTo(ctx, q.served.Kind); err != nil {
+	if w.liveConverted, err = live.ConvertTo(ctx, q.Served.Kind); err != nil {
 		return nil, false, false, err
 	}
 	if w.old, err = w.liveConverted.Object(); err != nil {
@@ -184,13 +185,13 @@ func (s *Server) deleteEntry(
 func (w *write) admitDeletion(name string) error {
 	a := w.admission()
 	a.Name, a.Subresource = name, ""
-	if err := w.s.runMutators(w.q.http.Context(), w.s.options.Mutators, a); err != nil {
+	if err := w.s.runMutators(w.q.HTTP.Context(), w.s.options.Mutators, a); err != nil {
 		return err
 	}
-	return w.s.runValidators(w.q.http.Context(), w.s.options.Validators, a)
+	return w.s.runValidators(w.q.HTTP.Context(), w.s.options.Validators, a)
 }
 
-func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions) error {
+func checkPreconditions(q *request.Request, obj runtime.Object, p *metav1.Preconditions) error {
 	if p == nil {
 		return nil
 	}
@@ -199,7 +200,7 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 		return err
 	}
 	// upstream names the kind here
-	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind}
+	named := schema.GroupResource{Group: q.Served.GVK.Group, Resource: q.Served.GVK.Kind}
 	if uid := uidString(p.UID); uid != "" && uid != string(m.GetUID()) {
 		return apierrors.NewConflict(
 			named,
@@ -233,9 +234,9 @@ func (w *write) markDeleting(o *metav1.DeleteOptions) error {
 	if err != nil {
 		return err
 	}
-	m.SetFinalizers(deletionFinalizers(m.GetFinalizers(), o, w.q.served.Dependents))
+	m.SetFinalizers(deletionFinalizers(m.GetFinalizers(), o, w.q.Served.Dependents))
 	if m.GetDeletionTimestamp() == nil {
-		for _, f := range w.q.served.Finalizers {
+		for _, f := range w.q.Served.Finalizers {
 			if !slices.Contains(m.GetFinalizers(), f) {
 				m.SetFinalizers(append(m.GetFinalizers(), f))
 			}
@@ -243,7 +244,7 @@ func (w *write) markDeleting(o *metav1.DeleteOptions) error {
 	}
 	now := w.s.options.Now().UTC().Truncate(time.Second)
 	grace := int64(0)
-	if period := w.q.served.GracePeriod; period != nil {
+	if period := w.q.Served.GracePeriod; period != nil {
 		grace = max(0, period(w.obj, o.GracePeriodSeconds))
 	}
 	if began := m.GetDeletionTimestamp(); began != nil {
@@ -253,7 +254,7 @@ func (w *write) markDeleting(o *metav1.DeleteOptions) error {
 			return nil
 		}
 		now = began.Add(-api.Seconds(*was))
-	} else if w.q.served.HasGeneration || w.q.served.GracePeriod != nil {
+	} else if w.q.Served.HasGeneration || w.q.Served.GracePeriod != nil {
 		if m.GetGeneration() > 0 {
 			m.SetGeneration(m.GetGeneration() + 1)
 		}
@@ -296,8 +297,8 @@ func deletionFinalizers(finalizers []string, o *metav1.DeleteOptions, usual kind
 }
 
 // deleteCollection deletes the selected objects.
-func (s *Server) deleteCollection(q *request) error {
-	which, err := q.listOptions()
+func (s *Server) deleteCollection(q *request.Request) error {
+	which, err := q.ListOptions()
 	if err != nil {
 		return err
 	}
@@ -310,8 +311,9 @@ func (s *Server) deleteCollection(q *request) error {
 		return err
 	}
 	if ignoresReadErrors(o) {
-		return invalidOptions("DeleteOptions", field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
-			"is not allowed with DELETECOLLECTION, try again after removing the option")})
+		return request.InvalidOptions("DeleteOptions",
+			field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
+				"is not allowed with DELETECOLLECTION, try again after removing the option")})
 	}
 	limit := pageLimit(which)
 	snapshot, revision, from, err := s.snapshot(q, &sel, which)
@@ -335,9 +337,8 @@ func (s *Server) deleteCollection(q *request) error {
 		return err
 	}
 	for _, e := range chosen {
-		one := *q
-		one.Namespace, one.Name = e.Namespace, e.Name
-		if _, _, err := s.deleteObject(q.http.Context(), &one, e.Key, o); err != nil && !apierrors.IsNotFound(err) {
+		one := q.WithObject(e.Namespace, e.Name)
+		if _, _, err := s.deleteObject(q.HTTP.Context(), one, e.Key, o); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -352,14 +353,14 @@ func (w *write) releaseAddresses(txn *store.Txn) {
 }
 
 // writeDeleted answers with the list of deleted objects. If more are selected, the list has a token to continue with.
-func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, next continueToken) error {
-	if err := q.convert(deleted); err != nil {
+func (s *Server) writeDeleted(q *request.Request, deleted []*cache.Entry, next continueToken) error {
+	if err := q.Convert(deleted); err != nil {
 		return err
 	}
-	l := wire.List{Entries: deleted, Rows: includeObject(q)}
+	l := wire.List{Entries: deleted, Rows: q.IncludeObject()}
 	l.Meta.ResourceVersion = strconv.FormatInt(next.Revision, 10)
 	if next.Start != "" {
 		l.Meta.Continue = next.String()
 	}
-	return q.media.WriteList(q.w, q.served, l)
+	return q.Media.WriteList(q.Answer, q.Served, l)
 }

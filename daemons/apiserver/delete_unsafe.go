@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/store"
 )
 
@@ -29,21 +30,21 @@ func ignoresReadErrors(o *metav1.DeleteOptions) bool {
 // deleteUnreadable deletes an object that cannot be read, if the user may do that. Its finalizers, owners and
 // dependents are unknown, so they are ignored. Watches need no event: they had to list again when the object became
 // unreadable.
-func (s *Server) deleteUnreadable(q *request) error {
-	ctx := q.http.Context()
-	q.auditRecord.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
+func (s *Server) deleteUnreadable(q *request.Request) error {
+	ctx := q.HTTP.Context()
+	q.Answer.Audit.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
 	asked := q.Request
 	asked.Verb = ignoreReadErrorsVerb
 	if len(s.options.Authorizers) > 0 {
-		if err := s.authorizeUser(ctx, q.user, asked); err != nil {
+		if err := s.authorizeUser(ctx, q.User, asked); err != nil {
 			return apierrors.NewForbidden(
-				q.groupResource(),
+				q.GroupResource(),
 				q.Name,
 				fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err),
 			)
 		}
 	}
-	key := q.key()
+	key := q.Key()
 	live, err := s.readStored(ctx, q, key)
 	why := (*store.Unreadable)(nil)
 	switch {
@@ -51,9 +52,9 @@ func (s *Server) deleteUnreadable(q *request) error {
 	case err != nil:
 		return err
 	case live == nil:
-		return apierrors.NewNotFound(q.groupResource(), q.Name)
+		return apierrors.NewNotFound(q.GroupResource(), q.Name)
 	default:
-		return invalidError(
+		return request.InvalidError(
 			schema.GroupKind{Group: q.Group, Kind: q.GroupVersionResource.Resource},
 			q.Name,
 			field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
@@ -71,19 +72,19 @@ func (s *Server) deleteUnreadable(q *request) error {
 	if err := s.admitUnreadableDeletion(ctx, q); err != nil {
 		return err
 	}
-	full := s.cache.Key(q.kind(), key)
+	full := s.cache.Key(q.StoredKind(), key)
 	r, err := s.store.Commit(
 		ctx,
 		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}},
 	)
 	if err != nil {
-		return unavailableError(err)
+		return request.UnavailableError(err)
 	}
 	if !r.Done {
-		return apierrors.NewConflict(q.groupResource(), q.Name, errors.New("the object was written meanwhile"))
+		return apierrors.NewConflict(q.GroupResource(), q.Name, errors.New("the object was written meanwhile"))
 	}
-	s.log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.user.Name)
-	return q.media.WriteObject(q.w, http.StatusOK, statusKind, &metav1.Status{
+	s.log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.User.Name)
+	return q.Media.WriteObject(q.Answer, http.StatusOK, request.StatusKind, &metav1.Status{
 		Status:  metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{Name: q.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource},
 	})
@@ -91,15 +92,15 @@ func (s *Server) deleteUnreadable(q *request) error {
 
 // admitUnreadableDeletion calls the validating plugins with an object that has only its name and namespace. Checks that
 // depend on unreadable objects are skipped, because this request is the way to delete those objects.
-func (s *Server) admitUnreadableDeletion(ctx context.Context, q *request) error {
-	w := &write{s: s, q: q, operation: "DELETE", old: q.served.New()}
+func (s *Server) admitUnreadableDeletion(ctx context.Context, q *request.Request) error {
+	w := &write{s: s, q: q, operation: "DELETE", old: q.Served.New()}
 	m, err := meta.Accessor(w.old)
 	if err != nil {
 		return err
 	}
 	m.SetName(q.Name)
 	m.SetNamespace(q.Namespace)
-	w.old.GetObjectKind().SetGroupVersionKind(q.served.GVK)
+	w.old.GetObjectKind().SetGroupVersionKind(q.Served.GVK)
 	a := w.admission()
 	a.Name, a.Subresource = q.Name, ""
 	return s.runValidators(ctx, s.options.Validators, a)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // maxDisrupted is how many evictions a budget's status may list that its controller has not processed yet.
@@ -25,11 +27,11 @@ var (
 )
 
 // evict deletes a pod, unless a disruption budget does not allow it.
-func (s *Server) evict(q *request) error {
+func (s *Server) evict(q *request.Request) error {
 	if q.Verb != "create" {
-		return methodNotAllowed(q)
+		return request.MethodNotAllowed(q)
 	}
-	if err := q.writeOptions(); err != nil {
+	if err := q.WriteOptions(); err != nil {
 		return err
 	}
 	e := &policyv1.Eviction{}
@@ -46,10 +48,10 @@ func (s *Server) evict(q *request) error {
 	if o == nil {
 		o = &metav1.DeleteOptions{}
 	}
-	if values := q.query["dryRun"]; len(values) > 0 {
+	if values := q.Query["dryRun"]; len(values) > 0 {
 		o.DryRun = values
 	}
-	if err := invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
+	if err := request.InvalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return err
 	}
 	pod, err := s.evictablePod(q, o)
@@ -70,20 +72,20 @@ func (s *Server) evict(q *request) error {
 	if err := s.evictPod(q, pod, o); err != nil {
 		return err
 	}
-	return q.media.WriteObject(
-		q.w,
+	return q.Media.WriteObject(
+		q.Answer,
 		http.StatusCreated,
-		statusKind,
+		request.StatusKind,
 		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated},
 	)
 }
 
 // evictablePod returns the pod that is to be evicted.
-func (s *Server) evictablePod(q *request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
-	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
+func (s *Server) evictablePod(q *request.Request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
+	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
 		return nil, err
 	}
-	entry, err := q.liveEntry()
+	entry, err := q.LiveEntry()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func (s *Server) evictablePod(q *request, o *metav1.DeleteOptions) (*corev1.Pod,
 	}
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return nil, pageNotFound()
+		return nil, request.PageNotFound()
 	}
 	return pod, checkPreconditions(q, pod, o.Preconditions)
 }
@@ -107,7 +109,7 @@ const (
 
 // evictPod charges a pod's eviction to its disruption budget, and deletes the pod. If the pod's state made the eviction
 // free, the deletion requires the pod version that was checked, because the pod may have become ready since.
-func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
+func (s *Server) evictPod(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
 	ours := o.Preconditions.ResourceVersion == nil // false if the client asked for a certain version
 	for try := 1; !needsBudget(pod); try++ {
 		err := s.removeEvicted(q, pod, o, !isFinishedOrDeleting(pod))
@@ -116,7 +118,7 @@ func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) 
 		}
 		select {
 		case <-time.After(evictionPause):
-		case <-q.http.Context().Done():
+		case <-q.HTTP.Context().Done():
 			return err
 		}
 		if pod, err = s.evictablePod(q, o); err != nil {
@@ -136,7 +138,7 @@ func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) 
 
 // removeEvicted records in the pod's status why it is evicted, and deletes it. With asSeen, it requires the pod version
 // that was checked.
-func (s *Server) removeEvicted(q *request, pod *corev1.Pod, o *metav1.DeleteOptions, asSeen bool) error {
+func (s *Server) removeEvicted(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions, asSeen bool) error {
 	o = o.DeepCopy()
 	if asSeen && o.Preconditions.ResourceVersion == nil {
 		o.Preconditions.ResourceVersion = &pod.ResourceVersion
@@ -146,15 +148,15 @@ func (s *Server) removeEvicted(q *request, pod *corev1.Pod, o *metav1.DeleteOpti
 			return err
 		}
 	}
-	_, _, err := s.deleteObject(q.http.Context(), q, q.key(), o)
+	_, _, err := s.deleteObject(q.HTTP.Context(), q, q.Key(), o)
 	return err
 }
 
 // markEvicted records in the pod's status why it is evicted. If must names a resource version, markEvicted replaces it
 // with the version that this write produces.
-func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
+func (s *Server) markEvicted(q *request.Request, must *metav1.Preconditions) error {
 	w, one, err := s.newInnerWrite(
-		q.http.Context(),
+		q.HTTP.Context(),
 		q,
 		corev1.SchemeGroupVersion.WithResource("pods"),
 		"status",
@@ -164,10 +166,10 @@ func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
 	if err != nil {
 		return err
 	}
-	e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+	e, err := w.modify(q.HTTP.Context(), func(live runtime.Object) (runtime.Object, error) {
 		stored, ok := live.(*corev1.Pod)
 		if !ok {
-			return nil, apierrors.NewNotFound(one.groupResource(), one.Name)
+			return nil, apierrors.NewNotFound(one.GroupResource(), one.Name)
 		}
 		if err := checkPreconditions(q, stored, must); err != nil {
 			return nil, err
@@ -212,7 +214,7 @@ func isFinishedOrDeleting(pod *corev1.Pod) bool {
 
 // takeDisruption takes one disruption from the budget that covers a pod. If it takes none because the pod is not ready,
 // it returns the budget's name.
-func (s *Server) takeDisruption(q *request, pod *corev1.Pod, dry bool) (spares string, err error) {
+func (s *Server) takeDisruption(q *request.Request, pod *corev1.Pod, dry bool) (spares string, err error) {
 	found, err := s.budgetsOf(pod)
 	if err != nil || len(found) == 0 {
 		return "", err
@@ -230,15 +232,15 @@ func (s *Server) takeDisruption(q *request, pod *corev1.Pod, dry bool) (spares s
 			budget.Status.DesiredHealthy > 0) {
 		return budget.Name, nil // the pod is not among the healthy pods that the budget counts
 	}
-	w, one, err := s.newInnerWrite(q.http.Context(), q, budgetsGVR, "status", budget.Namespace, budget.Name)
+	w, one, err := s.newInnerWrite(q.HTTP.Context(), q, budgetsGVR, "status", budget.Namespace, budget.Name)
 	if err != nil {
 		return "", err
 	}
 	w.dryRun = dry
-	_, err = w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+	_, err = w.modify(q.HTTP.Context(), func(live runtime.Object) (runtime.Object, error) {
 		stored, ok := live.(*policyv1.PodDisruptionBudget)
 		if !ok {
-			return nil, apierrors.NewNotFound(one.groupResource(), one.Name)
+			return nil, apierrors.NewNotFound(one.GroupResource(), one.Name)
 		}
 		return recordDisruption(stored, pod, s.options.Now())
 	})

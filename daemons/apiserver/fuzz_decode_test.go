@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -25,12 +26,13 @@ import (
 var typedKinds = kinds.All()
 
 // requestFor returns a request for a kind.
-func requestFor(k *kinds.Kind, query url.Values, contentType string) *request {
+func requestFor(k *kinds.Kind, query url.Values, contentType string) *request.Request {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	if contentType != "" {
 		r.Header["Content-Type"] = []string{contentType}
 	}
-	q := &request{http: r, w: httptest.NewRecorder(), query: query, served: wire.Served{Kind: k}}
+	q := &request.Request{HTTP: r, Answer: &request.Answer{}, Query: query}
+	q.Answer.ResponseWriter, q.Served = httptest.NewRecorder(), wire.Served{Kind: k}
 	q.Verb = "create"
 	return q
 }
@@ -137,7 +139,7 @@ func fuzzDecoder(f *testing.F, contentType string, samples ...[]byte) {
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
 		k := typedKinds[int(kind)%len(typedKinds)]
 		q := requestFor(k, url.Values{}, contentType)
-		q.http.Body = http.NoBody
+		q.HTTP.Body = http.NoBody
 		var err error
 		obj := k.New()
 		switch contentType {
@@ -281,7 +283,7 @@ func FuzzQuery(f *testing.F) {
 			contentType,
 		)
 		q.LabelSelector, q.FieldSelector = labelSelector, fieldSelector
-		q.http.Header["Accept"] = []string{accept}
+		q.HTTP.Header["Accept"] = []string{accept}
 		sel, err := selectionOf(q)
 		mustBeClientError(t, err)
 		if err == nil {
@@ -304,13 +306,13 @@ func FuzzQuery(f *testing.F) {
 		} else {
 			mustBeClientError(t, err)
 		}
-		_, err = wire.Negotiate(q.http, true, true)
+		_, err = wire.Negotiate(q.HTTP, true, true)
 		mustBeClientError(t, err)
-		_, err = q.listOptions()
+		_, err = q.ListOptions()
 		mustBeClientError(t, err)
 		for _, verb := range []string{"create", "update", "patch"} {
 			q.Verb = verb
-			mustBeClientError(t, q.writeOptions())
+			mustBeClientError(t, q.WriteOptions())
 		}
 		if _, err = parseVersion(next); err != nil {
 			err = invalidVersion(err)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/moby/spdystream/spdy"
 	protocol "k8s.io/apimachinery/pkg/util/remotecommand"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // streamEndTimeout is how long a stream may take to end after its client has left, on a busy machine.
@@ -162,7 +164,7 @@ func (t hijackedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // newUpgrade returns an upgrade request and a transport to a kubelet. The client and the kubelet send the given bytes,
 // and close their connections when both have been read, or when one is not read any more. end fails the test if the
 // server does not close its connections in time.
-func newUpgrade(t *testing.T, spoken string, client, kubelet []byte) (q *request, transport *http.Transport,
+func newUpgrade(t *testing.T, spoken string, client, kubelet []byte) (q *request.Request, transport *http.Transport,
 	end func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), streamEndTimeout)
 	near, far := net.Pipe()
@@ -216,7 +218,8 @@ func newUpgrade(t *testing.T, spoken string, client, kubelet []byte) (q *request
 	} {
 		r.Header.Set(name, value)
 	}
-	q = &request{http: r, w: hijackedWriter{httptest.NewRecorder(), near}, query: r.URL.Query()}
+	q = &request.Request{HTTP: r, Answer: &request.Answer{}, Query: r.URL.Query()}
+	q.Answer.ResponseWriter = hijackedWriter{httptest.NewRecorder(), near}
 	return q, transport, func() {
 		defer cancel()
 		_ = near.Close() // closed already, unless it was not hijacked

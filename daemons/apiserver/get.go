@@ -14,41 +14,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"clusterctl/daemons/apiserver/cache"
-	"clusterctl/daemons/store"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // get answers with one object.
-func (s *Server) get(q *request) error {
-	if _, err := s.waitForVersion(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+func (s *Server) get(q *request.Request) error {
+	if _, err := s.waitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
 		return err
 	}
 	return s.serveCached(q)
 }
 
 // serveCached answers with one object from the cache. It does not wait for the cache.
-func (s *Server) serveCached(q *request) error {
-	e, err := q.liveEntry()
+func (s *Server) serveCached(q *request.Request) error {
+	e, err := q.LiveEntry()
 	if err != nil {
 		return err
 	}
-	return writeEntry(q, http.StatusOK, e)
-}
-
-// writeEntry answers with an object in the version that the client requested.
-func writeEntry(q *request, code int, e *cache.Entry) error {
-	one := []*cache.Entry{e}
-	if err := q.convert(one); err != nil {
-		return err
-	}
-	return q.media.WriteEntry(q.w, code, q.served, one[0], includeObject(q))
-}
-
-// includeObject returns how much of each object the rows of a table include.
-func includeObject(q *request) metav1.IncludeObjectPolicy {
-	if p := metav1.IncludeObjectPolicy(q.query.Get("includeObject")); p != "" {
-		return p
-	}
-	return metav1.IncludeMetadata
+	return q.WriteEntry(http.StatusOK, e)
 }
 
 // waitForVersion waits until the cache may answer a read at a resource version. For an empty version, the cache must
@@ -66,7 +49,7 @@ func (s *Server) waitForVersion(ctx context.Context, version string) (int64, err
 	switch version {
 	case "":
 		revision, err := s.cache.WaitForCurrent(ctx)
-		return revision, unavailableError(err)
+		return revision, request.UnavailableError(err)
 	case "0":
 		return s.cache.Reached(), nil
 	}
@@ -121,22 +104,6 @@ func revisionTooLarge(asked, reached int64) error {
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
 	}}
 	return err
-}
-
-// unavailableError converts an error of the store to one that clients understand.
-func unavailableError(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) ||
-		errors.As(err, new(apierrors.APIStatus)) ||
-		errors.As(err, new(*store.Unreadable)) {
-		return err // status handles this error
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return apierrors.NewTimeoutError("the store did not answer in time", 0)
-	}
-	if errors.Is(err, store.ErrTooLarge) {
-		return apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")
-	}
-	return apierrors.NewInternalError(err)
 }
 
 // expiredRevision converts cache.ErrExpired to the API error for a revision that has left the log.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/run"
 )
 
@@ -47,7 +48,7 @@ func TestHealthReasonsNeedAuthorization(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)
 		s.statusHandler.ServeHTTP(w,
-			s.withReasons(&request{http: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
+			s.withReasons(&request.Request{HTTP: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
 		if w.Body.String() != c.want {
 			t.Errorf("%s: %q, want %q", name, w.Body, c.want)
 		}

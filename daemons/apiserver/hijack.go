@@ -11,15 +11,6 @@ import (
 	"time"
 )
 
-// Hijack implements http.Hijacker. It records status 101, because a hijacked connection gets no other response.
-func (r *responseRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(r.ResponseWriter).Hijack()
-	if err == nil && r.code == 0 {
-		r.code = http.StatusSwitchingProtocols
-	}
-	return conn, buffered, err
-}
-
 // notifyingWriter is a response writer whose hijacked connection calls gone when its client leaves. The request's
 // context does not end then.
 type notifyingWriter struct {

@@ -12,12 +12,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // impersonate replaces the request's user with the user in the Impersonate headers, if the request's user may do that
 // (kubectl --as).
-func (s *Server) impersonate(q *request) error {
-	h := q.http.Header
+func (s *Server) impersonate(q *request.Request) error {
+	h := q.HTTP.Header
 	wanted, err := impersonatedUser(h)
 	if err != nil || wanted.Name == "" {
 		return err
@@ -26,9 +27,9 @@ func (s *Server) impersonate(q *request) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("impersonation", "user", q.user.Name, "as", as.Name, "path", q.Path)
-	q.user = as
-	q.auditRecord.setImpersonation(q.user, constraint)
+	s.log.Info("impersonation", "user", q.User.Name, "as", as.Name, "path", q.Path)
+	q.User = as
+	q.Answer.Audit.SetImpersonation(q.User, constraint)
 	for name := range h {
 		if strings.HasPrefix(name, "Impersonate-") {
 			h.Del(name)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // impersonationMode is a mode of impersonation. All modes but the last are constrained: they need the right to
@@ -54,9 +55,9 @@ const associatedNode = "associated-node"
 
 // resolveImpersonation returns the user to impersonate, and the constraint of the impersonation; empty if there is
 // none.
-func (s *Server) resolveImpersonation(q *request, wanted api.User) (as api.User, constraint string, err error) {
+func (s *Server) resolveImpersonation(q *request.Request, wanted api.User) (as api.User, constraint string, err error) {
 	for _, i := range impersonationModes {
-		if !i.applies(wanted, q.user) {
+		if !i.applies(wanted, q.User) {
 			continue
 		}
 		var failed error
@@ -74,8 +75,8 @@ func (s *Server) resolveImpersonation(q *request, wanted api.User) (as api.User,
 	return api.User{}, "", err
 }
 
-func (s *Server) authorizeMode(q *request, mode string, wanted api.User) (api.User, error) {
-	ctx, by := q.http.Context(), q.user
+func (s *Server) authorizeMode(q *request.Request, mode string, wanted api.User) (api.User, error) {
+	ctx, by := q.HTTP.Context(), q.User
 	if mode == associatedNode {
 		// The rights do not depend on the node that the account's pod runs on.
 		by.Extra = map[string][]string{
@@ -141,7 +142,8 @@ func impersonationRight(mode, resource, subresource, name string) api.Request {
 
 // impersonationRights returns the rights that are needed for a UID, groups and extra values. Each of them needs a right
 // of its own.
-func (s *Server) impersonationRights(q *request, by api.User, mode string, wanted api.User) ([]api.Request, error) {
+func (s *Server) impersonationRights(q *request.Request, by api.User, mode string,
+	wanted api.User) ([]api.Request, error) {
 	groups, extra := impersonationRight(mode, "groups", "", "*"), impersonationRight(mode, "userextras", "*", "*")
 	if mode != "" {
 		if err := checkConstrained(wanted, by, groups, extra); err != nil {
@@ -174,19 +176,19 @@ func (s *Server) impersonationRights(q *request, by api.User, mode string, wante
 // bulkCheckThreshold is the number of groups or extra values from which the right to all of them is checked first.
 const bulkCheckThreshold = 4
 
-func (s *Server) isEveryValueAllowed(q *request, by api.User, mode string, all api.Request, n int) bool {
-	return mode != "" && n >= bulkCheckThreshold && s.authorizeUser(q.http.Context(), by, all) == nil
+func (s *Server) isEveryValueAllowed(q *request.Request, by api.User, mode string, all api.Request, n int) bool {
+	return mode != "" && n >= bulkCheckThreshold && s.authorizeUser(q.HTTP.Context(), by, all) == nil
 }
 
 // checkConstrained refuses groups and extra values that no constrained impersonation may use.
 func checkConstrained(wanted, by api.User, groups, extra api.Request) error {
 	groups.Name, extra.Name, extra.Subresource = "", "", ""
 	if slices.Contains(wanted.Groups, "") {
-		return forbidden(by, groups, "impersonating the empty string group is not allowed")
+		return ForbiddenError(by, groups, "impersonating the empty string group is not allowed")
 	}
 	if wanted.InGroup(api.GroupMasters) {
 		groups.Name = api.GroupMasters
-		return forbidden(by, groups, "impersonating the system:masters group is not allowed")
+		return ForbiddenError(by, groups, "impersonating the system:masters group is not allowed")
 	}
 	for key, values := range wanted.Extra {
 		var err error
@@ -202,7 +204,7 @@ func checkConstrained(wanted, by api.User, groups, extra api.Request) error {
 			err = errors.New("impersonating the empty string value in extra is not allowed")
 		}
 		if err != nil {
-			return forbidden(by, extra, err.Error())
+			return ForbiddenError(by, extra, err.Error())
 		}
 	}
 	return nil

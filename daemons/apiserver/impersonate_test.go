@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // grantedRights lists what a user may do: verb, resource with its group and subresource, and name.
@@ -113,7 +114,7 @@ func TestConstrainedImpersonationNeedsItsRights(t *testing.T) {
 			"system:unauthenticated", ""},
 	} {
 		s := &Server{options: Options{Authorizers: []api.Authorizer{c.may}}}
-		q := &request{http: httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), user: c.by}
+		q := &request.Request{HTTP: httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), User: c.by}
 		q.Request = api.Request{
 			Verb:                 "list",
 			Resource:             true,

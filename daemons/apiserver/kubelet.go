@@ -20,6 +20,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"clusterctl/daemons/api/header"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // kubeletPaths maps pods' subresources to the kubelet's paths.
@@ -35,9 +36,9 @@ var kubeletParameters = map[string]string{"stdin": "input", "stdout": "output", 
 
 // kubeletStream forwards logs, exec, attach and port-forward to the pod's kubelet. The bytes after an upgrade are
 // copied unchanged.
-func (s *Server) kubeletStream(q *request) error {
+func (s *Server) kubeletStream(q *request.Request) error {
 	if q.Verb != "get" && (q.Verb != "create" || q.Subresource == "log") {
-		return methodNotAllowed(q)
+		return request.MethodNotAllowed(q)
 	}
 	// Exec, attach and port-forward change a pod, whichever protocol or method opens the stream.
 	if q.Subresource != "log" {
@@ -45,10 +46,10 @@ func (s *Server) kubeletStream(q *request) error {
 			return err
 		}
 	}
-	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
+	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
 		return err
 	}
-	e, err := q.liveEntry()
+	e, err := q.LiveEntry()
 	if err != nil {
 		return err
 	}
@@ -58,13 +59,13 @@ func (s *Server) kubeletStream(q *request) error {
 	}
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return pageNotFound()
+		return request.PageNotFound()
 	}
 	if err := s.admitConnect(q); err != nil {
 		return err
 	}
 	path := "/" + kubeletPaths[q.Subresource] + "/" + url.PathEscape(pod.Namespace) + "/" + url.PathEscape(pod.Name)
-	query := q.http.URL.Query()
+	query := q.HTTP.URL.Query()
 	if q.Subresource != "portforward" {
 		container, err := containerOf(pod, query.Get("container"))
 		if err != nil {
@@ -75,8 +76,8 @@ func (s *Server) kubeletStream(q *request) error {
 	}
 	if pod.Spec.NodeName == "" {
 		if q.Subresource == "log" {
-			q.w.Header().Set("Content-Type", "text/plain")
-			q.w.WriteHeader(http.StatusOK)
+			q.Answer.Header().Set("Content-Type", "text/plain")
+			q.Answer.WriteHeader(http.StatusOK)
 			return nil
 		}
 		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
@@ -90,13 +91,13 @@ func (s *Server) kubeletStream(q *request) error {
 	}
 	target.Path, target.RawQuery = path, query.Encode()
 	switch {
-	case q.Subresource == "portforward" && wantsTunnel(q.http):
+	case q.Subresource == "portforward" && wantsTunnel(q.HTTP):
 		return s.tunnel(q, target, transport)
-	case (q.Subresource == "exec" || q.Subresource == "attach") && wantsChannels(q.http):
+	case (q.Subresource == "exec" || q.Subresource == "attach") && wantsChannels(q.HTTP):
 		s.translate(q, target, transport)
 		return nil
 	}
-	if q.Subresource == "log" && wsstream.IsWebSocketRequest(q.http) {
+	if q.Subresource == "log" && wsstream.IsWebSocketRequest(q.HTTP) {
 		return s.streamLog(q, target, transport)
 	}
 	var change func(*http.Response) error
@@ -109,19 +110,19 @@ func (s *Server) kubeletStream(q *request) error {
 
 // requireCreate returns an error if the user may not create the resource that the request names. The authorize stage
 // checked only the verb of the HTTP method, and a stream to a container can start with a GET.
-func (s *Server) requireCreate(q *request) error {
+func (s *Server) requireCreate(q *request.Request) error {
 	if q.Verb == "create" || len(s.options.Authorizers) == 0 {
 		return nil
 	}
 	create := q.Request
 	create.Verb = "create"
-	return s.authorizeUser(q.http.Context(), q.user, create)
+	return s.authorizeUser(q.HTTP.Context(), q.User, create)
 }
 
 func kubeletQuery(query url.Values) url.Values {
 	out := url.Values{"command": query["command"]}
 	for ours, theirs := range kubeletParameters {
-		if boolParameter(query, ours) {
+		if request.BoolParameter(query, ours) {
 			out.Set(theirs, "1")
 		}
 	}
@@ -204,7 +205,8 @@ func nodeAddress(n *corev1.Node) (string, error) {
 
 // forward passes a request on and copies the response back. An upgraded connection becomes a tunnel. change may modify
 // the response first; it may be nil.
-func (s *Server) forward(q *request, target *url.URL, transport http.RoundTripper, change func(*http.Response) error) {
+func (s *Server) forward(q *request.Request, target *url.URL, transport http.RoundTripper,
+	change func(*http.Response) error) {
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: nil, ModifyResponse: change,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -222,12 +224,12 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 			}
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			if q.http.Context().Err() == nil {
-				s.writeError(q, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
+			if q.HTTP.Context().Err() == nil {
+				q.WriteError(s.log, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
 			}
 		},
 	}
-	proxy.ServeHTTP(q.w, q.http)
+	proxy.ServeHTTP(q.Answer, q.HTTP)
 }
 
 // kubeletError converts a kubelet's error response to an API error.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 )
 
@@ -30,7 +31,7 @@ type selection struct {
 	examined   int // how many entries were examined
 }
 
-func selectionOf(q *request) (selection, error) {
+func selectionOf(q *request.Request) (selection, error) {
 	sel := selection{labels: labels.Everything(), fields: fields.Everything()}
 	if q.Namespace != "" {
 		sel.prefix = q.Namespace + "/"
@@ -48,11 +49,11 @@ func selectionOf(q *request) (selection, error) {
 		return sel, apierrors.NewBadRequest(err.Error())
 	}
 	known := fields.Set{"metadata.name": ""}
-	if q.served.Namespaced {
+	if q.Served.Namespaced {
 		known["metadata.namespace"] = ""
 	}
-	if q.served.Fields != nil {
-		for name := range q.served.Fields(q.served.New()) {
+	if q.Served.Fields != nil {
+		for name := range q.Served.Fields(q.Served.New()) {
 			known[name] = ""
 		}
 	}
@@ -65,10 +66,10 @@ func selectionOf(q *request) (selection, error) {
 		sel.name = name
 	}
 	if namespace, ok := sel.fields.RequiresExactMatch("metadata.namespace"); ok && q.Namespace == "" &&
-		q.served.Namespaced {
+		q.Served.Namespaced {
 		sel.prefix = namespace + "/"
 	}
-	for i, name := range q.served.IndexedFields {
+	for i, name := range q.Served.IndexedFields {
 		if value, ok := sel.fields.RequiresExactMatch(name); ok {
 			sel.fieldIndex, sel.value = i+1, value
 			break
@@ -79,8 +80,8 @@ func selectionOf(q *request) (selection, error) {
 
 // unknownField refuses to select by an unsupported field. For a kind without fields of its own, the error lists the
 // supported fields.
-func unknownField(q *request, label string) error {
-	if q.served.Fields == nil && q.served.Untyped == nil {
+func unknownField(q *request.Request, label string) error {
+	if q.Served.Fields == nil && q.Served.Untyped == nil {
 		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")
 		if err != nil {
 			return apierrors.NewBadRequest(err.Error())
@@ -105,12 +106,12 @@ func (sel *selection) selects(e *cache.Entry) bool {
 func (sel *selection) hasNoSelectors() bool { return sel.labels.Empty() && sel.fields.Empty() }
 
 // each calls f for the selected entries of a snapshot whose keys follow after, in order. It stops when f returns false.
-func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) {
+func (sel *selection) each(q *request.Request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) {
 	match := func(e *cache.Entry) bool {
 		sel.examined++
 		return !sel.selects(e) || f(e)
 	}
-	if sel.fieldIndex > 0 && snapshot.AscendField(q.served.IndexedFields[sel.fieldIndex-1], sel.value, sel.prefix,
+	if sel.fieldIndex > 0 && snapshot.AscendField(q.Served.IndexedFields[sel.fieldIndex-1], sel.value, sel.prefix,
 		after, match) {
 		return
 	}
@@ -122,7 +123,7 @@ const conversionBatch = 500
 
 // eachConverted is like each. If the selector uses fields that depend on the version, it converts the entries to the
 // version of the request first. Otherwise the entries are in the version in which they are stored.
-func (sel *selection) eachConverted(q *request, snapshot *cache.Snapshot, after string,
+func (sel *selection) eachConverted(q *request.Request, snapshot *cache.Snapshot, after string,
 	f func(*cache.Entry) bool) error {
 	if !sel.dependsOnVersion(q) {
 		sel.each(q, snapshot, after, f)
@@ -139,7 +140,7 @@ func (sel *selection) eachConverted(q *request, snapshot *cache.Snapshot, after 
 			return len(some) < conversionBatch
 		})
 		more = len(some) == conversionBatch
-		if err := cache.Convert(q.http.Context(), some, q.served.Kind); err != nil {
+		if err := cache.Convert(q.HTTP.Context(), some, q.Served.Kind); err != nil {
 			return err
 		}
 		for _, e := range some {
@@ -152,8 +153,8 @@ func (sel *selection) eachConverted(q *request, snapshot *cache.Snapshot, after 
 }
 
 // dependsOnVersion reports whether the selection depends on the version of the request.
-func (sel *selection) dependsOnVersion(q *request) bool {
-	if q.served.Untyped == nil || len(q.served.Untyped.Family.Versions) < 2 {
+func (sel *selection) dependsOnVersion(q *request.Request) bool {
+	if q.Served.Untyped == nil || len(q.Served.Untyped.Family.Versions) < 2 {
 		return false
 	}
 	for _, r := range sel.fields.Requirements() {
@@ -225,8 +226,8 @@ func expiredToken(t continueToken) error {
 }
 
 // list answers with the selected objects. It streams them from an immutable snapshot.
-func (s *Server) list(q *request) error {
-	o, err := q.listOptions()
+func (s *Server) list(q *request.Request) error {
+	o, err := q.ListOptions()
 	if err != nil {
 		return err
 	}
@@ -247,7 +248,7 @@ func (s *Server) list(q *request) error {
 	if err != nil {
 		return err
 	}
-	l := wire.List{Rows: includeObject(q)}
+	l := wire.List{Rows: q.IncludeObject()}
 	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
 	left := int64(-1) // how many objects remain from here on, if known
 	if sel.hasNoSelectors() {
@@ -275,7 +276,7 @@ func (s *Server) list(q *request) error {
 		rest = max(left-int64(len(l.Entries)), 1)
 	}
 	if err == nil {
-		err = q.convert(l.Entries)
+		err = q.Convert(l.Entries)
 	}
 	if err != nil {
 		return err
@@ -288,7 +289,7 @@ func (s *Server) list(q *request) error {
 		l.Meta.Continue = next.String()
 	}
 	counts.recordList(&sel, len(l.Entries))
-	return q.media.WriteList(q.w, q.served, l)
+	return q.Media.WriteList(q.Answer, q.Served, l)
 }
 
 // pageLimit returns the maximum number of objects in the response; 0 means no limit.
@@ -307,11 +308,11 @@ func listCapacity(all, limit int) int {
 // snapshot returns the state that a list reads, and the token where it starts. The parameters resourceVersion,
 // resourceVersionMatch and continue choose both.
 func (s *Server) snapshot(
-	q *request,
+	q *request.Request,
 	sel *selection,
 	o metav1.ListOptions,
 ) (snapshot *cache.Snapshot, revision int64, from continueToken, err error) {
-	version, ctx := o.ResourceVersion, q.http.Context()
+	version, ctx := o.ResourceVersion, q.HTTP.Context()
 	if o.Continue != "" {
 		t, err := parseToken(o.Continue)
 		if err != nil {
@@ -327,7 +328,7 @@ func (s *Server) snapshot(
 			if err != nil {
 				return nil, 0, continueToken{}, err
 			}
-			snapshot := q.cache.Snapshot()
+			snapshot := q.Cache.Snapshot()
 			return snapshot, max(reached, snapshot.Revision), continueToken{Start: t.Start}, nil
 		}
 		snapshot, rest, err := s.snapshotAt(q, sel, t.Revision, t.Start, pageLimit(o))
@@ -347,12 +348,12 @@ func (s *Server) snapshot(
 			return nil, 0, continueToken{}, invalidVersion(err)
 		}
 		snapshot, rest, err := s.snapshotAt(q, sel, exact, "", pageLimit(o))
-		return snapshot, exact, continueToken{Remaining: rest}, expiredRevision(err, exact, q.cache.Revision())
+		return snapshot, exact, continueToken{Remaining: rest}, expiredRevision(err, exact, q.Cache.Revision())
 	}
 	reached, err := s.waitForVersion(ctx, version)
 	if err != nil {
 		return nil, 0, continueToken{}, err
 	}
-	snapshot = q.cache.Snapshot()
+	snapshot = q.Cache.Snapshot()
 	return snapshot, max(reached, snapshot.Revision), continueToken{}, nil
 }

@@ -12,12 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // streamLog sends a pod's log over a WebSocket, as binary messages. With the subprotocol base64.binary.k8s.io it sends
 // base64 text. If the kubelet refuses, streamLog returns the error before the connection is upgraded.
-func (s *Server) streamLog(q *request, target *url.URL, transport http.RoundTripper) error {
-	ctx, cancel := context.WithCancel(q.http.Context())
+func (s *Server) streamLog(q *request.Request, target *url.URL, transport http.RoundTripper) error {
+	ctx, cancel := context.WithCancel(q.HTTP.Context())
 	defer cancel()
 	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
@@ -44,7 +46,7 @@ func (s *Server) streamLog(q *request, target *url.URL, transport http.RoundTrip
 	}
 	reader := wsstream.NewReader(&separateEOF{Reader: answer.Body}, true, wsstream.NewDefaultReaderProtocols())
 	reader.SetIdleTimeout(channelIdleTimeout)
-	if err := reader.Copy(&notifyingWriter{ResponseWriter: q.w, onGone: cancel}, q.http); err != nil &&
+	if err := reader.Copy(&notifyingWriter{ResponseWriter: q.Answer, onGone: cancel}, q.HTTP); err != nil &&
 		!errors.Is(err, context.Canceled) {
 		s.log.Debug("a log ended", "path", q.Path, "reason", err)
 	}

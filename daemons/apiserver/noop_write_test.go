@@ -16,7 +16,7 @@ func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
 	s, _ := fieldServer(t)
 	q := s.newInternalRequest(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
 	entry, err := cache.NewEntry(
-		q.kind(),
+		q.StoredKind(),
 		"n",
 		[]byte(
 			`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"1","generation":7},"spec":{"podCIDR":"10.0.0.0/24"}}`,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/webhook"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/client"
@@ -243,17 +244,17 @@ func (s *series) count(code int) {
 }
 
 // metricLabels returns the labels of a request's metrics.
-func (q *request) metricLabels() requestLabels {
-	a := requestLabels{verb: q.verbLabel()}
+func metricLabels(q *request.Request) requestLabels {
+	a := requestLabels{verb: verbLabel(q)}
 	switch {
 	case !q.Resource:
 		a.subresource = pathLabel(q.Path)
 		return a
-	case !q.isServed || !q.isAuthorized:
+	case !q.IsServed || !q.Answer.IsAuthorized:
 		return a
 	}
 	a.group, a.version, a.resource = q.Group, q.GroupVersionResource.Version, q.GroupVersionResource.Resource
-	if hasSubresource(q.served, q.Subresource) {
+	if hasSubresource(q.Served, q.Subresource) {
 		a.subresource = q.Subresource
 	}
 	switch {
@@ -264,7 +265,7 @@ func (q *request) metricLabels() requestLabels {
 	default:
 		a.scope = "cluster"
 	}
-	if values := q.query["dryRun"]; len(values) > 0 && values[0] == "All" {
+	if values := q.Query["dryRun"]; len(values) > 0 && values[0] == "All" {
 		a.dryRun = "All"
 	} else if len(values) > 0 {
 		a.dryRun = "invalid"
@@ -273,7 +274,7 @@ func (q *request) metricLabels() requestLabels {
 }
 
 // verbLabel returns the verb label of a request, which is upstream's.
-func (q *request) verbLabel() string {
+func verbLabel(q *request.Request) string {
 	if q.Resource {
 		switch q.Subresource {
 		case "log", "exec", "attach", "portforward", "proxy":
@@ -283,7 +284,7 @@ func (q *request) verbLabel() string {
 		case "list", "watch", "deletecollection":
 			return strings.ToUpper(q.Verb)
 		case "patch":
-			if kind, _, _ := strings.Cut(q.http.Header.Get("Content-Type"), ";"); strings.HasPrefix(
+			if kind, _, _ := strings.Cut(q.HTTP.Header.Get("Content-Type"), ";"); strings.HasPrefix(
 				kind,
 				"application/apply-patch+",
 			) {
@@ -291,9 +292,9 @@ func (q *request) verbLabel() string {
 			}
 		}
 	}
-	switch q.http.Method {
+	switch q.HTTP.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return q.http.Method
+		return q.HTTP.Method
 	case http.MethodHead:
 		return http.MethodGet
 	}
@@ -330,71 +331,71 @@ func hasSubresource(kind wire.Served, subresource string) bool {
 }
 
 // inFlightIndex returns the index of a request in inFlightCollector.
-func (q *request) inFlightIndex() int {
-	if m := q.http.Method; m == http.MethodGet || m == http.MethodHead {
+func inFlightIndex(q *request.Request) int {
+	if m := q.HTTP.Method; m == http.MethodGet || m == http.MethodHead {
 		return 0
 	}
 	return 1
 }
 
 // recordArrival counts a request that has arrived.
-func (o *serverMetrics) recordArrival(q *request) {
-	if !q.isLongRunning() {
-		o.inFlight[q.inFlightIndex()].Add(1)
+func (o *serverMetrics) recordArrival(q *request.Request) {
+	if !q.IsLongRunning() {
+		o.inFlight[inFlightIndex(q)].Add(1)
 	}
 }
 
 // recordAuthorized records that a request is authorized. From now on its metrics may name its resource.
-func (o *serverMetrics) recordAuthorized(q *request) {
-	q.isAuthorized = true
-	if q.isLongRunning() && q.isServed {
-		a := q.metricLabels()
-		q.liveGauge = o.longRunning.WithLabelValues(a.valuesWithoutDryRun()...)
-		q.liveGauge.Inc()
+func (o *serverMetrics) recordAuthorized(q *request.Request) {
+	q.Answer.IsAuthorized = true
+	if q.IsLongRunning() && q.IsServed {
+		a := metricLabels(q)
+		q.Answer.LiveGauge = o.longRunning.WithLabelValues(a.valuesWithoutDryRun()...)
+		q.Answer.LiveGauge.Inc()
 	}
 }
 
 // recordDone counts a finished request.
-func (o *serverMetrics) recordDone(q *request, rec *responseRecorder, start time.Time) {
-	a, long := q.metricLabels(), q.isLongRunning()
+func (o *serverMetrics) recordDone(q *request.Request, start time.Time) {
+	a, long := metricLabels(q), q.IsLongRunning()
 	s := o.seriesOf(a, long)
-	s.count(rec.code)
-	if q.liveGauge != nil {
-		q.liveGauge.Dec()
+	s.count(q.Answer.Code())
+	if q.Answer.LiveGauge != nil {
+		q.Answer.LiveGauge.Dec()
 	}
-	if tls := q.http.TLS; tls != nil && len(tls.PeerCertificates) > 0 {
+	if tls := q.HTTP.TLS; tls != nil && len(tls.PeerCertificates) > 0 {
 		o.certificates.Observe(time.Until(tls.PeerCertificates[0].NotAfter).Seconds())
 	}
-	if rec.code == http.StatusTooManyRequests && !q.isAuthorized {
-		o.terminations.WithLabelValues(append(a.valuesWithoutDryRun(), strconv.Itoa(rec.code))...).Inc()
+	if q.Answer.Code() == http.StatusTooManyRequests && !q.Answer.IsAuthorized {
+		o.terminations.WithLabelValues(append(a.valuesWithoutDryRun(), strconv.Itoa(q.Answer.Code()))...).Inc()
 	}
 	if long {
 		return
 	}
-	o.inFlight[q.inFlightIndex()].Add(-1)
+	o.inFlight[inFlightIndex(q)].Add(-1)
 	if s.duration == nil {
 		return
 	}
 	took := time.Since(start)
 	s.duration.Observe(took.Seconds())
 	if s.sli != nil {
-		s.sli.Observe((took - q.seatWait - time.Duration(rec.webhookTime.Load())).Seconds())
+		s.sli.Observe((took - q.Answer.Wait - time.Duration(q.Answer.WebhookTime.Load())).Seconds())
 	}
 	if s.size != nil {
-		s.size.Observe(float64(rec.size))
+		s.size.Observe(float64(q.Answer.Size()))
 	}
-	if q.schema != nil {
-		if !q.seatsGrantedAt.IsZero() {
-			took -= q.seatsGrantedAt.Sub(start)
+	if q.Answer.Schema != nil {
+		if !q.Answer.GrantedAt.IsZero() {
+			took -= q.Answer.GrantedAt.Sub(start)
 		}
-		q.schema.RecordExecution(took, false)
+		q.Answer.Schema.RecordExecution(took, false)
 	}
 }
 
 // recordDeprecated records an authorized request for a deprecated version. The label for the removing release is
 // empty, because no served version has one.
-func (o *serverMetrics) recordDeprecated(q *request) {
-	a := q.metricLabels()
+func (o *serverMetrics) recordDeprecated(q *request.Request) {
+	a := metricLabels(q)
 	o.deprecated.WithLabelValues(a.group, a.version, a.resource, a.subresource, "").Set(1)
 }
 

@@ -80,9 +80,7 @@ func (o *serverMetrics) startStep(a *api.Admission, step string) stepTimer {
 		}
 	}
 	if w, ok := a.Origin.(*write); ok {
-		if rec, ok := w.q.w.(*responseRecorder); ok {
-			t.webhookTime = &rec.webhookTime
-		}
+		t.webhookTime = &w.q.Answer.WebhookTime
 	}
 	return t
 }

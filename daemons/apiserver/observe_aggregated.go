@@ -1,6 +1,8 @@
 package apiserver
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // unavailableCollector collects which aggregated group versions are unavailable.
 type unavailableCollector struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/run/measure"
 )
 
@@ -31,21 +32,21 @@ type listCounts struct {
 }
 
 // countsOf returns the metrics of the resource that a request reads.
-func (r *readMetrics) countsOf(q *request) *readCounts {
-	gr := q.served.GR()
+func (r *readMetrics) countsOf(q *request.Request) *readCounts {
+	gr := q.Served.GR()
 	if c, ok := r.all.Load(gr); ok {
 		return c.(*readCounts)
 	}
 	c := &readCounts{
 		gr:    gr,
-		lists: make([]listCounts, 1+len(q.served.IndexedFields)),
+		lists: make([]listCounts, 1+len(q.Served.IndexedFields)),
 		waited: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "apiserver_watch_cache_read_wait_seconds", Help: "How long reads waited for the " +
 				"cache.", ConstLabels: prometheus.Labels{"group": gr.Group, "resource": gr.Resource},
 			Buckets: []float64{.005, .025, .05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3},
 		}),
 	}
-	for i, field := range q.served.IndexedFields {
+	for i, field := range q.Served.IndexedFields {
 		c.lists[i+1].index = "f:" + field
 	}
 	made, _ := r.all.LoadOrStore(gr, c)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // watchMetrics holds the metrics of watches, for each version of a kind that was watched.
@@ -66,13 +68,13 @@ func (c *watchCounts) addOne(bytes int) {
 }
 
 // countsOf returns the metrics of the kind that a request watches.
-func (w *watchMetrics) countsOf(q *request) *watchCounts {
+func (w *watchMetrics) countsOf(q *request.Request) *watchCounts {
 	if c, ok := w.all.Load(q.GroupVersionResource); ok {
 		return c.(*watchCounts)
 	}
 	c, _ := w.all.LoadOrStore(
 		q.GroupVersionResource,
-		&watchCounts{gvr: q.GroupVersionResource, kind: q.served.GVK.Kind},
+		&watchCounts{gvr: q.GroupVersionResource, kind: q.Served.GVK.Kind},
 	)
 	return c.(*watchCounts)
 }

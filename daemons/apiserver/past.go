@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // A list at an old revision works as long as the store has that revision. So a paged list can be read to its end within
@@ -23,19 +24,19 @@ const (
 // snapshotAt returns the state at a revision. The snapshot may be limited to the page that follows the key after. In
 // this case rest is the number of objects from there on.
 func (s *Server) snapshotAt(
-	q *request,
+	q *request.Request,
 	sel *selection,
 	revision int64,
 	after string,
 	limit int,
 ) (snapshot *cache.Snapshot, rest int64, err error) {
-	if _, err := s.waitForRevision(q.http.Context(), revision); err != nil {
+	if _, err := s.waitForRevision(q.HTTP.Context(), revision); err != nil {
 		return nil, 0, err
 	}
 	if !s.cache.MayHaveRevision(revision) {
 		return nil, 0, cache.ErrExpired
 	}
-	if snapshot, err = q.cache.SnapshotAt(revision); !errors.Is(err, cache.ErrExpired) {
+	if snapshot, err = q.Cache.SnapshotAt(revision); !errors.Is(err, cache.ErrExpired) {
 		return snapshot, 0, err
 	}
 	return s.readPast(q, sel, revision, after, limit)
@@ -43,13 +44,13 @@ func (s *Server) snapshotAt(
 
 // readPast reads the page from the store.
 func (s *Server) readPast(
-	q *request,
+	q *request.Request,
 	sel *selection,
 	revision int64,
 	after string,
 	limit int,
 ) (*cache.Snapshot, int64, error) {
-	ctx := q.http.Context()
+	ctx := q.HTTP.Context()
 	if sel.dependsOnVersion(q) {
 		return nil, 0, cache.ErrExpired // all objects would have to be converted for one page
 	}
@@ -62,7 +63,7 @@ func (s *Server) readPast(
 	var found []*cache.Entry
 	rest, size := int64(0), 0
 	for first := true; ; first = false {
-		some, last, count, err := s.cache.Past(ctx, q.cache, sel.prefix, after, revision, pastPageSize)
+		some, last, count, err := s.cache.Past(ctx, q.Cache, sel.prefix, after, revision, pastPageSize)
 		if err != nil {
 			return nil, 0, pastError(err)
 		}
@@ -76,7 +77,7 @@ func (s *Server) readPast(
 		}
 		switch {
 		case int64(len(some)) == count || limit > 0 && len(found) > limit:
-			return q.cache.NewSnapshot(found, revision), rest, nil
+			return q.Cache.NewSnapshot(found, revision), rest, nil
 		case size > maxPastBytes:
 			return nil, 0, cache.ErrExpired
 		}
@@ -88,5 +89,5 @@ func pastError(err error) error {
 	if errors.Is(err, cache.ErrExpired) {
 		return err
 	}
-	return unavailableError(err)
+	return request.UnavailableError(err)
 }

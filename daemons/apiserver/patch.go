@@ -20,6 +20,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"clusterctl/daemons/apiserver/jsonpatch"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // maxOperations is the most operations that a JSON patch may have.
@@ -32,8 +33,8 @@ const patchTypes = "application/json-patch+json, application/merge-patch+json, "
 const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, " +
 	"application/apply-patch+cbor"
 
-func unsupportedPatch(q *request, known string) error {
-	q.w.Header().Set("Accept-Patch", known)
+func unsupportedPatch(q *request.Request, known string) error {
+	q.Answer.Header().Set("Accept-Patch", known)
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
@@ -41,40 +42,27 @@ func unsupportedPatch(q *request, known string) error {
 	}}
 }
 
-// isKnownPatch reports whether some kinds support a patch type.
-func isKnownPatch(t types.PatchType) bool {
-	switch t {
-	case types.JSONPatchType,
-		types.MergePatchType,
-		types.ApplyPatchType,
-		types.ApplyCBORPatchType,
-		types.StrategicMergePatchType:
-		return true
-	}
-	return false
-}
-
 // readPatch reads the body of a patch, and converts YAML and CBOR to JSON.
-func readPatch(q *request) (types.PatchType, []byte, []error, error) {
-	patchType := q.patchType()
+func readPatch(q *request.Request) (types.PatchType, []byte, []error, error) {
+	patchType := q.PatchType()
 	switch patchType {
 	case types.JSONPatchType, types.MergePatchType, types.ApplyPatchType, types.ApplyCBORPatchType:
 	case types.StrategicMergePatchType:
 		// Go types define how lists merge, and custom resources have none.
-		if q.served.Untyped != nil && q.Subresource != "scale" {
+		if q.Served.Untyped != nil && q.Subresource != "scale" {
 			return "", nil, nil, unsupportedPatch(q, untypedPatchTypes)
 		}
 	default:
 		return "", nil, nil, unsupportedPatch(q, patchTypes)
 	}
-	data, err := readBody(q.http, nil)
+	data, err := readBody(q.HTTP, nil)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("read the patch: %w", err)
 	}
 	var doubts []error
 	switch patchType {
 	case types.ApplyPatchType:
-		if err = q.reserveConvertedParts(data); err != nil {
+		if err = reserveConvertedParts(q, data); err != nil {
 			return "", nil, nil, err
 		}
 		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
@@ -82,7 +70,7 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 		}
 	case types.ApplyCBORPatchType:
 		patchType = types.ApplyPatchType
-		if err = q.reserveConvertedParts(data); err != nil {
+		if err = reserveConvertedParts(q, data); err != nil {
 			return "", nil, nil, err
 		}
 		data, err = convertCBOR(data)
@@ -90,11 +78,11 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	if err != nil {
 		return "", nil, nil, err
 	}
-	return patchType, data, doubts, q.reserveParts(countJSONParts(data))
+	return patchType, data, doubts, reserveParts(q, countJSONParts(data))
 }
 
 // patch changes an object, or its status, as the patch in the request describes.
-func (s *Server) patch(q *request) error {
+func (s *Server) patch(q *request.Request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
@@ -106,7 +94,7 @@ func (s *Server) patch(q *request) error {
 	created := false
 	next := func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
-			return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
+			return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 		}
 		return w.patchObject(live, patchType, data)
 	}
@@ -120,7 +108,7 @@ func (s *Server) patch(q *request) error {
 			return w.mergeDeclared(live, declared, doubts)
 		}
 	}
-	e, err := w.modify(q.http.Context(), next)
+	e, err := w.modify(q.HTTP.Context(), next)
 	switch {
 	case err != nil && !json.Valid(data):
 		return apierrors.NewBadRequest("invalid JSON patch") // takes precedence over any other error
@@ -131,29 +119,29 @@ func (s *Server) patch(q *request) error {
 	if created {
 		code = http.StatusCreated
 	}
-	return writeEntry(q, code, e)
+	return q.WriteEntry(code, e)
 }
 
 // patchObject returns the live object after a JSON, merge or strategic merge patch.
 func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
 	q := w.q
-	before, err := q.served.AppendJSON(nil, w.liveConverted)
+	before, err := q.Served.AppendJSON(nil, w.liveConverted)
 	if err != nil {
-		return nil, fmt.Errorf("encode the %s to patch: %w", q.served.GVK.Kind, err)
+		return nil, fmt.Errorf("encode the %s to patch: %w", q.Served.GVK.Kind, err)
 	}
 	doubts, err := patchStrictErrors(q, patch, patchType)
 	if err != nil {
 		return nil, err
 	}
-	after, err := applyPatch(before, patch, patchType, q.served.NewObject())
+	after, err := applyPatch(before, patch, patchType, q.Served.NewObject())
 	if err != nil {
 		return nil, err
 	}
-	obj := q.served.NewObject()
-	if err := w.s.decodePatched(q, patchType, patch, after, q.served.Version(), obj, doubts); err != nil {
+	obj := q.Served.NewObject()
+	if err := w.s.decodePatched(q, patchType, patch, after, q.Served.Version(), obj, doubts); err != nil {
 		return nil, err
 	}
-	hub, err := q.served.ToStored(obj)
+	hub, err := q.Served.ToStored(obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -174,7 +162,7 @@ func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patc
 // decodePatched decodes an object after a patch. A strategic merge works on typed values, so the kind in its result is
 // not checked.
 func (s *Server) decodePatched(
-	q *request,
+	q *request.Request,
 	patchType types.PatchType,
 	patch, after []byte,
 	gvk schema.GroupVersionKind,
@@ -192,8 +180,8 @@ func (s *Server) decodePatched(
 }
 
 // patchStrictErrors returns what strict decoding would refuse in the patch itself.
-func patchStrictErrors(q *request, patch []byte, patchType types.PatchType) (doubts []error, err error) {
-	if q.query.Get("fieldValidation") == metav1.FieldValidationIgnore {
+func patchStrictErrors(q *request.Request, patch []byte, patchType types.PatchType) (doubts []error, err error) {
+	if q.Query.Get("fieldValidation") == metav1.FieldValidationIgnore {
 		return nil, nil
 	}
 	if patchType != types.JSONPatchType {
@@ -311,7 +299,7 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 				false,
 			)
 		}
-		return after, asInternalError(err)
+		return after, request.AsInternalError(err)
 	}
 	return nil, unsupportedMediaType()
 }

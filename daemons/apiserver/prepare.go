@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 )
 
@@ -32,7 +33,7 @@ const (
 
 // prepareCreate sets the metadata that clients cannot choose for a new object, such as UID, timestamps and generation.
 func (w *write) prepareCreate() error {
-	k := w.q.served.Kind
+	k := w.q.Served.Kind
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (w *write) prepareCreate() error {
 
 // prepareUpdate keeps the parts of the stored object that an update cannot change, such as UID, timestamps and status.
 func (w *write) prepareUpdate() error {
-	k := w.q.served.Kind
+	k := w.q.Served.Kind
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 
 // validate returns all errors of the write together.
 func (w *write) validate() error {
-	k := w.q.served.Kind
+	k := w.q.Served.Kind
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
 		return err
@@ -173,8 +174,8 @@ func (w *write) validate() error {
 	path := field.NewPath("metadata")
 	var errs field.ErrorList
 	var otherwise func(obj, old runtime.Object) field.ErrorList
-	if w.q.served.Alias != nil {
-		otherwise = w.q.served.Alias.Checks
+	if w.q.Served.Alias != nil {
+		otherwise = w.q.Served.Alias.Checks
 	}
 	if w.old == nil {
 		errs = validation.ValidateObjectMetaAccessor(m, k.Namespaced, names, path)
@@ -217,11 +218,11 @@ func (w *write) validate() error {
 		errs = kinds.RemoveOldAliasErrors(errs, w.old)
 	}
 	if len(errs) > 0 {
-		return invalidError(k.GVK.GroupKind(), m.GetName(), errs)
+		return request.InvalidError(k.GVK.GroupKind(), m.GetName(), errs)
 	}
 	if k.Warnings != nil && w.subresource == "" {
 		for _, text := range k.Warnings(w.obj, w.old) {
-			w.q.warn(text)
+			w.q.Answer.Warn(text)
 		}
 	}
 	return nil
@@ -229,7 +230,7 @@ func (w *write) validate() error {
 
 // ttl returns the time to live of the object. Only events expire.
 func (w *write) ttl() time.Duration {
-	if k := w.q.served.Kind; k.Resource == "events" {
+	if k := w.q.Served.Kind; k.Resource == "events" {
 		return w.s.options.EventTTL
 	}
 	return 0
@@ -258,14 +259,14 @@ func (w *write) setFieldOwners() error {
 	}
 	live := w.old
 	if live == nil {
-		live = w.q.served.New()
+		live = w.q.Served.New()
 		if m, err := meta.Accessor(w.obj); err == nil {
 			// Nothing owns fields that a new object cannot have.
 			m.SetDeletionTimestamp(nil)
 			m.SetDeletionGracePeriodSeconds(nil)
 		}
 	}
-	obj, err := w.s.fieldManagers.update(w.q.served, w.q.Subresource, w.liveConverted, live, w.obj, w.manager)
+	obj, err := w.s.fieldManagers.update(w.q.Served, w.q.Subresource, w.liveConverted, live, w.obj, w.manager)
 	if err != nil {
 		return err
 	}
@@ -274,16 +275,16 @@ func (w *write) setFieldOwners() error {
 }
 
 // checkVersion returns a conflict if the client sent another resource version than the stored one.
-func checkVersion(q *request, sent, stored metav1.Object) error {
+func checkVersion(q *request.Request, sent, stored metav1.Object) error {
 	if v := sent.GetResourceVersion(); v != "" && v != "0" && v != stored.GetResourceVersion() {
 		return conflictError(q)
 	}
 	return nil
 }
 
-func conflictError(q *request) error {
+func conflictError(q *request.Request) error {
 	return apierrors.NewConflict(
-		q.groupResource(),
+		q.GroupResource(),
 		q.Name,
 		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"),
 	)
@@ -291,8 +292,8 @@ func conflictError(q *request) error {
 
 // setNameAndNamespace sets the namespace and, if the path has one, the name of a sent object. It returns an error if
 // they differ from the path.
-func setNameAndNamespace(q *request, m metav1.Object) error {
-	if !q.served.Namespaced {
+func setNameAndNamespace(q *request.Request, m metav1.Object) error {
+	if !q.Served.Namespaced {
 		m.SetNamespace("")
 	} else if err := setNamespace(q, m); err != nil {
 		return err
@@ -315,7 +316,7 @@ func setNameAndNamespace(q *request, m metav1.Object) error {
 
 // setNamespace sets the namespace of a sent object to that of the path. It returns an error if the object has another
 // one.
-func setNamespace(q *request, m metav1.Object) error {
+func setNamespace(q *request.Request, m metav1.Object) error {
 	if in := m.GetNamespace(); in != "" && in != q.Namespace {
 		return apierrors.NewBadRequest(
 			"the namespace of the provided object does not match the namespace sent on the request",

@@ -17,17 +17,19 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // serveProxy forwards a request to a node, a pod or a service.
-func (s *Server) serveProxy(q *request) error {
-	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
+func (s *Server) serveProxy(q *request.Request) error {
+	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
 		return err
 	}
-	if q.proxyPath == "" && (q.http.Method == http.MethodGet || q.http.Method == http.MethodHead) &&
-		q.http.Header.Get("Upgrade") == "" {
+	if q.ProxyPath == "" && (q.HTTP.Method == http.MethodGet || q.HTTP.Method == http.MethodHead) &&
+		q.HTTP.Header.Get("Upgrade") == "" {
 		// Relative links need the trailing slash.
-		http.Redirect(q.w, q.http, q.http.URL.EscapedPath()+"/"+proxiedQuery(q), http.StatusMovedPermanently)
+		http.Redirect(q.Answer, q.HTTP, q.HTTP.URL.EscapedPath()+"/"+proxiedQuery(q), http.StatusMovedPermanently)
 		return nil
 	}
 	scheme, name, port, err := splitName(q.Name)
@@ -42,7 +44,7 @@ func (s *Server) serveProxy(q *request) error {
 	}
 	var target *url.URL
 	var transport http.RoundTripper = s.podTransport
-	switch q.served.Resource {
+	switch q.Served.Resource {
 	case "nodes":
 		target, transport, err = s.nodeTarget(q, scheme, name, port)
 	case "pods":
@@ -50,25 +52,25 @@ func (s *Server) serveProxy(q *request) error {
 	case "services":
 		target, err = s.serviceTarget(q, scheme, name, port)
 	default:
-		return pageNotFound()
+		return request.PageNotFound()
 	}
 	if err != nil {
 		return err
 	}
-	target.Path, target.RawPath, target.RawQuery = q.proxyPath, escapedProxyPath(q), q.http.URL.RawQuery
-	q.http.Header.Set("X-Forwarded-Uri", q.http.URL.EscapedPath())
-	acceptsRewritable(q.http.Header)
+	target.Path, target.RawPath, target.RawQuery = q.ProxyPath, escapedProxyPath(q), q.HTTP.URL.RawQuery
+	q.HTTP.Header.Set("X-Forwarded-Uri", q.HTTP.URL.EscapedPath())
+	acceptsRewritable(q.HTTP.Header)
 	s.forward(q, target, transport, responseRewriter(q, target))
 	return nil
 }
 
 // authorizeRun requires the verb create on nodes/proxy for kubelet paths that run a command in a container. The kubelet
 // cannot check this, because it sees only this server's identity, which is allowed everything.
-func (s *Server) authorizeRun(q *request) error {
-	if q.served.Resource != "nodes" {
+func (s *Server) authorizeRun(q *request.Request) error {
+	if q.Served.Resource != "nodes" {
 		return nil
 	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+q.proxyPath), "/"), "/")
+	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+q.ProxyPath), "/"), "/")
 	switch first {
 	case "exec", "attach", "portForward", "run":
 		return s.requireCreate(q)
@@ -76,11 +78,11 @@ func (s *Server) authorizeRun(q *request) error {
 	return nil
 }
 
-func proxiedQuery(q *request) string {
-	if q.http.URL.RawQuery == "" {
+func proxiedQuery(q *request.Request) string {
+	if q.HTTP.URL.RawQuery == "" {
 		return ""
 	}
-	return "?" + q.http.URL.RawQuery
+	return "?" + q.HTTP.URL.RawQuery
 }
 
 // newPodTransport returns the transport to pods. It does not verify certificates, because pods have none from a known
@@ -108,14 +110,14 @@ func splitName(text string) (scheme, name, port string, err error) {
 	return "", "", "", apierrors.NewBadRequest(fmt.Sprintf("invalid proxy request %q", text))
 }
 
-func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, http.RoundTripper, error) {
+func (s *Server) nodeTarget(q *request.Request, scheme, name, port string) (*url.URL, http.RoundTripper, error) {
 	target, transport, err := s.kubeletEndpoint(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if port != "" && port != target.Port() {
 		// A node's addresses are self-reported, so they must not lead to this machine.
-		addresses, err := net.DefaultResolver.LookupNetIP(q.http.Context(), "ip", target.Hostname())
+		addresses, err := net.DefaultResolver.LookupNetIP(q.HTTP.Context(), "ip", target.Hostname())
 		if err != nil {
 			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("find the address of node %s: %v", name, err))
 		}
@@ -134,14 +136,14 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 	return target, transport, nil
 }
 
-func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, error) {
+func (s *Server) podTarget(q *request.Request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "pods"}, q.Namespace, name)
 	if err := s.cache.Resource(schema.GroupResource{Resource: "pods"}).ReadError(q.Namespace + "/" + name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	pod, is := obj.(*corev1.Pod)
 	if !ok || !is {
-		return nil, apierrors.NewNotFound(q.groupResource(), name)
+		return nil, apierrors.NewNotFound(q.GroupResource(), name)
 	}
 	if port == "" {
 		for _, c := range pod.Spec.Containers {
@@ -188,7 +190,7 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 }
 
 // serviceTarget returns the URL of one of a service's ready endpoints.
-func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL, error) {
+func (s *Server) serviceTarget(q *request.Request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
 	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).ReadError(q.Namespace + "/" +
 		name); err != nil {
@@ -196,7 +198,7 @@ func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL,
 	}
 	svc, is := obj.(*corev1.Service)
 	if !ok || !is {
-		return nil, apierrors.NewNotFound(q.groupResource(), name)
+		return nil, apierrors.NewNotFound(q.GroupResource(), name)
 	}
 	portName := port
 	found := port == "" && len(svc.Spec.Ports) == 1

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 func addPrefix(link string) string {
@@ -126,7 +128,8 @@ func TestProxyKeepsEscapedPaths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := escapedProxyPath(&request{http: &http.Request{URL: u}, proxyPath: c.rest}); got != c.want {
+		if got := escapedProxyPath(&request.Request{HTTP: &http.Request{URL: u},
+			Form: request.Form{ProxyPath: c.rest}}); got != c.want {
 			t.Errorf("%s: %s, want %s", at, got, c.want)
 		}
 	}

@@ -4,14 +4,16 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // responseRewriter returns a function that adapts a response from behind the proxy. Redirects and links to the proxied
 // server lead through the proxy again. CORS headers are removed, because that server must not decide which origins may
 // read this API.
-func responseRewriter(q *request, target *url.URL) func(*http.Response) error {
+func responseRewriter(q *request.Request, target *url.URL) func(*http.Response) error {
 	prefix := proxyPrefix(q)
-	lead := func(link string) string { return proxiedLink(prefix, link, target.Host, q.http.Host) }
+	lead := func(link string) string { return proxiedLink(prefix, link, target.Host, q.HTTP.Host) }
 	return func(r *http.Response) error {
 		for name := range r.Header {
 			if strings.HasPrefix(name, "Access-Control-Allow-") || name == "Access-Control-Expose-Headers" ||
@@ -28,12 +30,12 @@ func responseRewriter(q *request, target *url.URL) func(*http.Response) error {
 }
 
 // proxyPrefix returns the part of a request's path up to the proxied path.
-func proxyPrefix(q *request) string { return strings.TrimSuffix(q.http.URL.Path, q.proxyPath) }
+func proxyPrefix(q *request.Request) string { return strings.TrimSuffix(q.HTTP.URL.Path, q.ProxyPath) }
 
 // escapedProxyPath returns the proxied path as the client escaped it. A %2F must not become a slash for the server
 // behind.
-func escapedProxyPath(q *request) string {
-	escaped, prefix := q.http.URL.EscapedPath(), proxyPrefix(q)
+func escapedProxyPath(q *request.Request) string {
+	escaped, prefix := q.HTTP.URL.EscapedPath(), proxyPrefix(q)
 	for i := range len(escaped) {
 		if escaped[i] != '/' {
 			continue

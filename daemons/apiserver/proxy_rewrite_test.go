@@ -1,6 +1,8 @@
 package apiserver
 
-import "testing"
+import (
+	"testing"
+)
 
 // Redirects of the proxied server lead through the proxy.
 // Proves S11.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
@@ -35,16 +36,16 @@ func (w *write) enforceQuota() error {
 	if !quota.AffectsQuota(a) {
 		return nil
 	}
-	ctx := w.q.http.Context()
+	ctx := w.q.HTTP.Context()
 	end, err := w.s.quotaLocks.lock(ctx, w.q.Namespace)
 	if err != nil {
-		return unavailableError(err)
+		return request.UnavailableError(err)
 	}
 	w.unlockQuota = end
 	key := w.s.cache.Key(ledgerKind, w.q.Namespace)
 	kv, err := w.s.store.Get(ctx, key)
 	if err != nil {
-		return unavailableError(err)
+		return request.UnavailableError(err)
 	}
 	guard := store.Guard{Key: key}
 	if kv != nil {
@@ -54,7 +55,7 @@ func (w *write) enforceQuota() error {
 		_, err = w.s.cache.WaitForCurrent(ctx)
 	}
 	if err != nil {
-		return unavailableError(err)
+		return request.UnavailableError(err)
 	}
 	if err := quota.Validate(ctx, a); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (w *write) enforceQuota() error {
 		return err
 	}
 	w.claims.Guards = append(w.claims.Guards, guard)
-	w.claims.Puts = append(w.claims.Puts, store.Put{Key: key, Value: []byte(w.q.served.Resource), TTL: ledgerTTL})
+	w.claims.Puts = append(w.claims.Puts, store.Put{Key: key, Value: []byte(w.q.Served.Resource), TTL: ledgerTTL})
 	return nil
 }
 

@@ -1,27 +1,31 @@
 package apiserver
 
+import (
+	"clusterctl/daemons/apiserver/request"
+)
+
 // serveResource answers a request for a served resource.
-func (s *Server) serveResource(q *request) error {
-	if err := q.checkRoute(); err != nil {
+func (s *Server) serveResource(q *request.Request) error {
+	if err := q.CheckRoute(); err != nil {
 		return err
 	}
-	if !q.served.Namespaced {
-		q.Namespace = "" // in the path of a namespace itself, its name is also the namespace
+	if !q.Served.Namespaced && q.Namespace != "" {
+		q = q.WithObject("", q.Name) // in the path of a namespace itself, its name is also the namespace
 	}
-	if text := q.served.Deprecated; text != "" {
-		q.warn(text)
+	if text := q.Served.Deprecated; text != "" {
+		q.Answer.Warn(text)
 		s.metrics.recordDeprecated(q)
 	}
 	if q.Subresource != "" {
 		return s.serveSubresource(q)
 	}
-	if q.served.Virtual {
-		if q.served.Resource == "componentstatuses" {
+	if q.Served.Virtual {
+		if q.Served.Resource == "componentstatuses" {
 			return s.serveComponentStatuses(q)
 		}
 		return s.serveReview(q)
 	}
-	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Family.IsClosed.Load() {
+	if q.Verb == "create" && q.Served.Untyped != nil && q.Served.Untyped.Family.IsClosed.Load() {
 		return terminatingError(q)
 	}
 	switch q.Verb {
@@ -42,5 +46,5 @@ func (s *Server) serveResource(q *request) error {
 	case "deletecollection":
 		return s.deleteCollection(q)
 	}
-	return methodNotAllowed(q)
+	return request.MethodNotAllowed(q)
 }

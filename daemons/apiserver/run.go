@@ -26,6 +26,7 @@ import (
 	"clusterctl/daemons/apiserver/authn"
 	"clusterctl/daemons/apiserver/authz"
 	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/review"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kinds"
@@ -125,9 +126,9 @@ func (s *Server) healthz() http.Handler {
 
 // withReasons returns a health check request. Every user gets the result. The reasons for a failure are shown only to
 // users that are authorized to read the path.
-func (s *Server) withReasons(q *request) *http.Request {
-	return run.WithReasons(q.http, func() bool {
-		return len(s.options.Authorizers) == 0 || s.authorizeUser(q.http.Context(), q.user, q.Request) == nil
+func (s *Server) withReasons(q *request.Request) *http.Request {
+	return run.WithReasons(q.HTTP, func() bool {
+		return len(s.options.Authorizers) == 0 || s.authorizeUser(q.HTTP.Context(), q.User, q.Request) == nil
 	})
 }
 

@@ -16,24 +16,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 )
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
 // serveScale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
-func (s *Server) serveScale(q *request) error {
+func (s *Server) serveScale(q *request.Request) error {
 	if q.Verb == "get" {
-		if _, err := s.waitForVersion(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+		if _, err := s.waitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
 			return err
 		}
-		e, err := q.liveEntry()
+		e, err := q.LiveEntry()
 		if err != nil {
 			return err
 		}
 		return writeScaleOf(q, e)
 	}
 	if q.Verb != "update" && q.Verb != "patch" {
-		return methodNotAllowed(q)
+		return request.MethodNotAllowed(q)
 	}
 	w, err := s.newWrite(q)
 	if err != nil {
@@ -47,7 +48,7 @@ func (s *Server) serveScale(q *request) error {
 	if err != nil {
 		return err
 	}
-	e, err := w.modify(q.http.Context(), change)
+	e, err := w.modify(q.HTTP.Context(), change)
 	if err != nil {
 		return err
 	}
@@ -55,8 +56,8 @@ func (s *Server) serveScale(q *request) error {
 }
 
 // writeScaleOf answers with the scale of an object.
-func writeScaleOf(q *request, e *cache.Entry) error {
-	e, err := e.ConvertTo(q.http.Context(), q.served.Kind)
+func writeScaleOf(q *request.Request, e *cache.Entry) error {
+	e, err := e.ConvertTo(q.HTTP.Context(), q.Served.Kind)
 	if err != nil {
 		return err
 	}
@@ -72,8 +73,8 @@ func writeScaleOf(q *request, e *cache.Entry) error {
 }
 
 // writeScale answers with a scale, as a table where the client wants one.
-func writeScale(q *request, scale *autoscalingv1.Scale) error {
-	return q.media.WriteRow(q.w, http.StatusOK, scaleKind, scale, scaleColumns, []any{
+func writeScale(q *request.Request, scale *autoscalingv1.Scale) error {
+	return q.Media.WriteRow(q.Answer, http.StatusOK, scaleKind, scale, scaleColumns, []any{
 		scale.Name, scale.Spec.Replicas, scale.Status.Replicas,
 		duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))})
 }
@@ -87,12 +88,12 @@ var scaleColumns = []metav1.TableColumnDefinition{
 }
 
 func applyScale(
-	q *request,
+	q *request.Request,
 	live runtime.Object,
 	next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error),
 ) (runtime.Object, error) {
 	if live == nil {
-		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
+		return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 	}
 	was, err := scaleOf(q, live)
 	if err != nil {
@@ -106,7 +107,7 @@ func applyScale(
 		return nil, err
 	}
 	if scale.UID != "" && scale.UID != was.UID {
-		return nil, apierrors.NewConflict(q.groupResource(), q.Name, uidConflict(scale.UID, was.UID))
+		return nil, apierrors.NewConflict(q.GroupResource(), q.Name, uidConflict(scale.UID, was.UID))
 	}
 	if scale.Spec.Replicas < 0 {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), q.Name, field.ErrorList{
@@ -117,16 +118,16 @@ func applyScale(
 			)})
 	}
 	obj := live.DeepCopyObject()
-	q.served.Scale.Set(obj, scale.Spec.Replicas)
+	q.Served.Scale.Set(obj, scale.Spec.Replicas)
 	return obj, nil
 }
 
-func scaleOf(q *request, obj runtime.Object) (*autoscalingv1.Scale, error) {
+func scaleOf(q *request.Request, obj runtime.Object) (*autoscalingv1.Scale, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
 	}
-	spec, status, selector := q.served.Scale.Get(obj)
+	spec, status, selector := q.Served.Scale.Get(obj)
 	return &autoscalingv1.Scale{
 		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{

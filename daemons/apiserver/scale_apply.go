@@ -23,7 +23,7 @@ func (w *write) mergedScale(
 ) (runtime.Object, error) {
 	q := w.q
 	if live == nil {
-		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
+		return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 	}
 	m, err := meta.Accessor(live)
 	if err != nil {
@@ -31,8 +31,8 @@ func (w *write) mergedScale(
 	}
 	account := managedfields.NewScaleHandler(
 		m.GetManagedFields(),
-		q.served.Version().GroupVersion(),
-		replicasPaths(q.served),
+		q.Served.Version().GroupVersion(),
+		replicasPaths(q.Served),
 	)
 	was, err := scaleOf(q, live)
 	if err != nil {

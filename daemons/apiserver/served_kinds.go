@@ -10,8 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/discovery"
 	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -20,10 +22,28 @@ import (
 // replaced as a whole.
 type servedKinds struct {
 	resources map[schema.GroupVersionResource]wire.Served
+	cache     *cache.Cache
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
 
 	aggregated map[schema.GroupVersion]*aggregatedVersion // group versions that other servers answer
+}
+
+// Target returns the resource that this server serves.
+func (o *servedKinds) Target(gvr schema.GroupVersionResource) request.Target {
+	served, ok := o.resources[gvr]
+	if !ok {
+		return request.Target{}
+	}
+	return request.Target{Served: served, IsServed: true, Cache: o.cache.Resource(served.GR())}
+}
+
+// Aggregated returns the handler of a group version that an aggregated server serves; nil if none does.
+func (o *servedKinds) Aggregated(gv schema.GroupVersion) request.Handler {
+	if a := o.aggregated[gv]; a != nil {
+		return a.handle
+	}
+	return nil
 }
 
 // kindSources holds what an offer is made of, besides the built-in kinds.
@@ -61,6 +81,7 @@ func (s *Server) updateServedKinds() {
 	}
 	all := slices.Concat(s.options.Kinds, declared)
 	next := &servedKinds{
+		cache:      s.cache,
 		resources:  make(map[schema.GroupVersionResource]wire.Served, 2*len(all)),
 		aggregated: map[schema.GroupVersion]*aggregatedVersion{},
 		openapi:    s.builtInOpenAPI,
@@ -125,4 +146,15 @@ func (s *Server) discoveryAddresses() (a discovery.Addresses) {
 			Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}
 	}
 	return a
+}
+
+// isGetOnly reports whether a path is that of a document that only GET can read.
+func (o *servedKinds) isGetOnly(path string) bool {
+	switch path {
+	case "/version", "/version/", "/.well-known/openid-configuration", "/openid/v1/jwks":
+		return true
+	}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	versioned := parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) == 3
+	return versioned && o.discovery.Has(path)
 }

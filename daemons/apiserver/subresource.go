@@ -9,12 +9,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // subresources returns the handlers of subresources. status and scale are not among them: a kind has these by declaring
 // how they work.
-func (s *Server) subresources() map[string]func(*request) error {
-	return map[string]func(*request) error{
+func (s *Server) subresources() map[string]func(*request.Request) error {
+	return map[string]func(*request.Request) error{
 		"binding":             s.createPodBinding,
 		"eviction":            s.evict,
 		"token":               s.createToken,
@@ -30,25 +32,25 @@ func (s *Server) subresources() map[string]func(*request) error {
 	}
 }
 
-func (s *Server) serveSubresource(q *request) error {
+func (s *Server) serveSubresource(q *request.Request) error {
 	if q.Name == "" {
-		return pageNotFound()
+		return request.PageNotFound()
 	}
 	switch {
-	case q.Subresource == "status" && q.served.Status != nil:
+	case q.Subresource == "status" && q.Served.Status != nil:
 		return s.serveObjectSubresource(q)
-	case q.Subresource == "scale" && q.served.Scale != nil:
+	case q.Subresource == "scale" && q.Served.Scale != nil:
 		return s.serveScale(q)
-	case slices.Contains(q.served.Subresources, q.Subresource):
+	case slices.Contains(q.Served.Subresources, q.Subresource):
 		if handle := s.subresources()[q.Subresource]; handle != nil {
 			return handle(q)
 		}
 	}
-	return pageNotFound()
+	return request.PageNotFound()
 }
 
 // serveObjectSubresource serves a subresource that reads and writes the whole object, under rules of its own.
-func (s *Server) serveObjectSubresource(q *request) error {
+func (s *Server) serveObjectSubresource(q *request.Request) error {
 	switch q.Verb {
 	case "get":
 		return s.get(q)
@@ -57,7 +59,7 @@ func (s *Server) serveObjectSubresource(q *request) error {
 	case "patch":
 		return s.patch(q)
 	}
-	return methodNotAllowed(q)
+	return request.MethodNotAllowed(q)
 }
 
 // addSubresourceTypes adds the types of subresources to the scheme.
@@ -71,13 +73,13 @@ func addSubresourceTypes(scheme *runtime.Scheme) {
 
 // servePartSubresource serves a subresource that changes a part of the object. take copies that part to the stored
 // object.
-func (s *Server) servePartSubresource(take func(to, from runtime.Object)) func(*request) error {
-	return func(q *request) error {
+func (s *Server) servePartSubresource(take func(to, from runtime.Object)) func(*request.Request) error {
+	return func(q *request.Request) error {
 		if q.Verb == "get" {
 			return s.get(q)
 		}
 		if q.Verb != "update" && q.Verb != "patch" {
-			return methodNotAllowed(q)
+			return request.MethodNotAllowed(q)
 		}
 		w, err := s.newWrite(q)
 		if err != nil {
@@ -87,9 +89,9 @@ func (s *Server) servePartSubresource(take func(to, from runtime.Object)) func(*
 		if err != nil {
 			return err
 		}
-		e, err := w.modify(q.http.Context(), func(live runtime.Object) (runtime.Object, error) {
+		e, err := w.modify(q.HTTP.Context(), func(live runtime.Object) (runtime.Object, error) {
 			if live == nil {
-				return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
+				return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 			}
 			sent, err := next(live)
 			if err != nil {
@@ -102,7 +104,7 @@ func (s *Server) servePartSubresource(take func(to, from runtime.Object)) func(*
 		if err != nil {
 			return err
 		}
-		return writeEntry(q, 200, e)
+		return q.WriteEntry(200, e)
 	}
 }
 
@@ -151,17 +153,17 @@ func copyResize(to, from runtime.Object) {
 }
 
 // createToken issues a token for a service account.
-func (s *Server) createToken(q *request) error {
+func (s *Server) createToken(q *request.Request) error {
 	if q.Verb != "create" || s.options.Token == nil {
-		return methodNotAllowed(q)
+		return request.MethodNotAllowed(q)
 	}
 	return s.issueToken(q)
 }
 
 // finalize updates a namespace's spec.finalizers, which keep it until it is empty.
-func (s *Server) finalize(q *request) error {
+func (s *Server) finalize(q *request.Request) error {
 	if q.Verb != "update" {
-		return methodNotAllowed(q)
+		return request.MethodNotAllowed(q)
 	}
 	return s.servePartSubresource(func(to, from runtime.Object) {
 		ns, ok := to.(*corev1.Namespace)

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // labelSecret sets a label on a Secret, if the Secret exists.
@@ -17,7 +19,7 @@ func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value st
 	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		stored, ok := live.(*corev1.Secret)
 		if !ok {
-			return nil, apierrors.NewNotFound(q.groupResource(), name)
+			return nil, apierrors.NewNotFound(q.GroupResource(), name)
 		}
 		next := stored.DeepCopy()
 		if next.Labels == nil {
@@ -33,8 +35,8 @@ func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value st
 }
 
 // issueToken answers serviceaccounts/token with a token of the service account.
-func (s *Server) issueToken(q *request) error {
-	if err := q.writeOptions(); err != nil {
+func (s *Server) issueToken(q *request.Request) error {
+	if err := q.WriteOptions(); err != nil {
 		return err
 	}
 	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
@@ -45,15 +47,15 @@ func (s *Server) issueToken(q *request) error {
 	if err := setNamespace(q, t); err != nil {
 		return err
 	}
-	if _, err := s.waitForVersion(q.http.Context(), ""); err != nil {
+	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
 		return err
 	}
 	if err := s.admitSubresource(q, "CREATE", kind, t, false); err != nil {
 		return err
 	}
-	answer, err := s.options.Token(q.http.Context(), q.user, q.Namespace, q.Name, t)
+	answer, err := s.options.Token(q.HTTP.Context(), q.User, q.Namespace, q.Name, t)
 	if err != nil {
 		return err
 	}
-	return q.media.WriteObject(q.w, http.StatusCreated, kind, answer)
+	return q.Media.WriteObject(q.Answer, http.StatusCreated, kind, answer)
 }

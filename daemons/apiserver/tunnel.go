@@ -20,23 +20,25 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // wantsTunnel reports whether a client wants to forward ports over SPDY inside a WebSocket.
 func wantsTunnel(r *http.Request) bool {
 	return wsstream.IsWebSocketRequest(r) &&
-		slices.Contains(offeredProtocols(r), protocol.WebsocketsSPDYTunnelingPortForwardV1)
+		slices.Contains(OfferedProtocols(r), protocol.WebsocketsSPDYTunnelingPortForwardV1)
 }
 
 // tunnel connects a client's SPDY inside a WebSocket with the kubelet's plain SPDY.
-func (s *Server) tunnel(q *request, target *url.URL, transport http.RoundTripper) error {
+func (s *Server) tunnel(q *request.Request, target *url.URL, transport http.RoundTripper) error {
 	code, err := s.runTunnel(q, target, transport)
 	s.metrics.tunnelled.WithLabelValues(strconv.Itoa(code)).Inc()
 	return err
 }
 
-func (s *Server) runTunnel(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
-	out, err := http.NewRequestWithContext(q.http.Context(), http.MethodPost, target.String(), nil)
+func (s *Server) runTunnel(q *request.Request, target *url.URL, transport http.RoundTripper) (int, error) {
+	out, err := http.NewRequestWithContext(q.HTTP.Context(), http.MethodPost, target.String(), nil)
 	if err != nil {
 		return http.StatusInternalServerError, apierrors.NewInternalError(err)
 	}
@@ -51,7 +53,7 @@ func (s *Server) runTunnel(q *request, target *url.URL, transport http.RoundTrip
 	backend, ok := answer.Body.(io.ReadWriteCloser)
 	if answer.StatusCode != http.StatusSwitchingProtocols || !ok {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
-		st := apierrors.NewGenericServerResponse(answer.StatusCode, "create", q.groupResource(), q.Name, "", 0, true)
+		st := apierrors.NewGenericServerResponse(answer.StatusCode, "create", q.GroupResource(), q.Name, "", 0, true)
 		st.ErrStatus.Message = strings.TrimSpace(string(text))
 		return answer.StatusCode, st
 	}
@@ -60,13 +62,13 @@ func (s *Server) runTunnel(q *request, target *url.URL, transport http.RoundTrip
 		// The user was authenticated by credentials that browsers do not add by themselves.
 		CheckOrigin: func(*http.Request) bool { return true },
 	}
-	conn, err := upgrader.Upgrade(q.w, q.http, nil)
+	conn, err := upgrader.Upgrade(q.Answer, q.HTTP, nil)
 	if err != nil {
-		return http.StatusBadRequest, errors.Join(errAnswered, err)
+		return http.StatusBadRequest, errors.Join(request.ErrAnswered, err)
 	}
 	_ = conn.NetConn().SetDeadline(time.Time{})
 	client := portforward.NewTunnelingConnection("server", conn)
-	defer context.AfterFunc(q.http.Context(), func() { _, _ = client.Close(), backend.Close() })()
+	defer context.AfterFunc(q.HTTP.Context(), func() { _, _ = client.Close(), backend.Close() })()
 	var both sync.WaitGroup
 	both.Go(func() {
 		_, _ = io.Copy(backend, client)

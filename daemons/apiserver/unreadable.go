@@ -14,34 +14,23 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/match"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/store"
 )
 
 // An object that is stored but cannot be read is not treated as missing. A request for it fails with the reason, and so
 // does a list that might include it. Writes whose admission depends on it are refused.
 
-// liveEntry returns the object that a request names, from the cache.
-func (q *request) liveEntry() (*cache.Entry, error) {
-	if err := q.cache.ReadError(q.key()); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	e := q.cache.Get(q.key())
-	if e == nil {
-		return nil, apierrors.NewNotFound(q.groupResource(), q.Name)
-	}
-	return e, nil
-}
-
 // maxListedUnreadable is how many unreadable objects the error of a list names.
 const maxListedUnreadable = 100
 
 // checkReadable returns an error if an object that the selection may include cannot be read.
-func (sel *selection) checkReadable(q *request) error {
+func (sel *selection) checkReadable(q *request.Request) error {
 	key := sel.prefix
-	if sel.name != "" && (!q.served.Namespaced || sel.prefix != "") {
+	if sel.name != "" && (!q.Served.Namespaced || sel.prefix != "") {
 		key += sel.name
 	}
-	all := q.cache.ReadErrors(key, maxListedUnreadable+1)
+	all := q.Cache.ReadErrors(key, maxListedUnreadable+1)
 	if len(all) == 0 {
 		return nil
 	}
@@ -68,16 +57,16 @@ func (sel *selection) checkReadable(q *request) error {
 			Name:   "list",
 			Causes: causes,
 		},
-		Message: fmt.Sprintf("failed to read one or more %s from the storage", q.groupResource()),
+		Message: fmt.Sprintf("failed to read one or more %s from the storage", q.GroupResource()),
 	}}
 }
 
 // watchError returns why a watch of the selection cannot continue after an event; nil if it can.
-func (sel *selection) watchError(q *request, e *cache.Event) error {
+func (sel *selection) watchError(q *request.Request, e *cache.Event) error {
 	if e.Err == nil || !strings.HasPrefix(e.Prev.Key, sel.prefix) || sel.name != "" && sel.name != e.Prev.Name {
 		return nil
 	}
-	if q.cache.ReadError(e.Prev.Key) == nil {
+	if q.Cache.ReadError(e.Prev.Key) == nil {
 		return apierrors.NewResourceExpired(
 			fmt.Sprintf("at resource version %d an object could not be read: list again", e.Revision),
 		)

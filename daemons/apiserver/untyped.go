@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 )
 
 // decodeCustom decodes an object of a custom resource by its schema. doubts are what strict decoding would refuse.
 func decodeCustom(
-	q *request,
+	q *request.Request,
 	data []byte,
 	gvk schema.GroupVersionKind,
 	u *unstructured.Unstructured,
@@ -33,7 +34,7 @@ func decodeCustom(
 	if err := checkDeclaredKind(q, data, gvk, u); err != nil {
 		return nil, err
 	}
-	unknown, err := q.served.Untyped.Accept(u)
+	unknown, err := q.Served.Untyped.Accept(u)
 	if err != nil {
 		return nil, newDecodeError(gvk, err)
 	}
@@ -44,7 +45,8 @@ func decodeCustom(
 }
 
 // checkDeclaredKind refuses an object of another kind or version. The result of a patch is checked for both together.
-func checkDeclaredKind(q *request, data []byte, gvk schema.GroupVersionKind, u *unstructured.Unstructured) error {
+func checkDeclaredKind(q *request.Request, data []byte, gvk schema.GroupVersionKind,
+	u *unstructured.Unstructured) error {
 	kind, version := u.GetKind(), u.GetAPIVersion()
 	is, err := schema.ParseGroupVersion(version)
 	switch {
@@ -67,15 +69,15 @@ func checkDeclaredKind(q *request, data []byte, gvk schema.GroupVersionKind, u *
 			field.Invalid(field.NewPath("apiVersion"), version, "must be "+gvk.GroupVersion().String()),
 		)
 	}
-	return invalidError(is.WithKind(kind).GroupKind(), u.GetName(), wrong)
+	return request.InvalidError(is.WithKind(kind).GroupKind(), u.GetName(), wrong)
 }
 
 // terminatingError returns the error for creating an object whose definition is being deleted.
-func terminatingError(q *request) error {
-	err := apierrors.NewMethodNotSupported(q.groupResource(), q.Verb)
+func terminatingError(q *request.Request) error {
+	err := apierrors.NewMethodNotSupported(q.GroupResource(), q.Verb)
 	err.ErrStatus.Message = fmt.Sprintf(
 		"create not allowed while custom resource definition is terminating: %s",
-		q.groupResource(),
+		q.GroupResource(),
 	)
 	return err
 }

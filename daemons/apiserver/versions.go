@@ -13,7 +13,7 @@ import (
 
 // versions returns the versions in which the object of a write is served, the kind's own first.
 func (w *write) versions() []wire.Served {
-	k := w.q.served.Kind
+	k := w.q.Served.Kind
 	list := []wire.Served{{Kind: k}}
 	for i := range k.Aliases {
 		list = append(list, wire.Served{Kind: k, Alias: &k.Aliases[i]})
@@ -30,7 +30,7 @@ func (w *write) versions() []wire.Served {
 
 // Served implements api.Versions.
 func (w *write) Served() []api.Version {
-	list := []api.Version{{Kind: w.q.served.Version(), Resource: w.q.served.Name()}}
+	list := []api.Version{{Kind: w.q.Served.Version(), Resource: w.q.Served.Name()}}
 	for _, s := range w.versions() {
 		if v := (api.Version{Kind: s.Version(), Resource: s.Name()}); v != list[0] {
 			list = append(list, v)
@@ -45,7 +45,7 @@ func (w *write) version(v api.Version) (wire.Served, error) {
 			return s, nil
 		}
 	}
-	return wire.Served{}, fmt.Errorf("%s is not served as %s", w.q.served.GVK, v.Kind)
+	return wire.Served{}, fmt.Errorf("%s is not served as %s", w.q.Served.GVK, v.Kind)
 }
 
 // To implements api.Versions.
@@ -75,7 +75,7 @@ func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (ru
 			return nil, err
 		}
 		s.Default(u)
-		made, err := s.Untyped.Family.Convert(ctx, []*unstructured.Unstructured{u}, w.q.served.Kind)
+		made, err := s.Untyped.Family.Convert(ctx, []*unstructured.Unstructured{u}, w.q.Served.Kind)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // watcher is one watch: a cursor over the kind's log, and how its events are sent.
 type watcher struct {
-	q              *request
+	q              *request.Request
 	selection      selection
 	rows           metav1.IncludeObjectPolicy
 	wantsBookmarks bool
@@ -39,15 +40,15 @@ type watcher struct {
 }
 
 // watch sends events until the client leaves, the timeout ends, or the log has dropped unread events.
-func (s *Server) watch(q *request) error {
-	if err := q.media.CheckStreamable(); err != nil {
+func (s *Server) watch(q *request.Request) error {
+	if err := q.Media.CheckStreamable(); err != nil {
 		return err
 	}
-	o, err := q.listOptions()
+	o, err := q.ListOptions()
 	if err != nil {
 		return err
 	}
-	if err := q.setWatchSelectors(); err != nil {
+	if q, err = q.WithWatchSelectors(); err != nil {
 		return err
 	}
 	sel, err := selectionOf(q)
@@ -55,7 +56,7 @@ func (s *Server) watch(q *request) error {
 		return err
 	}
 	w := &watcher{
-		q: q, selection: sel, rows: includeObject(q), out: q.w, control: http.NewResponseController(q.w),
+		q: q, selection: sel, rows: q.IncludeObject(), out: q.Answer, control: http.NewResponseController(q.Answer),
 		wantsBookmarks: o.AllowWatchBookmarks, counts: s.metrics.watches.countsOf(q),
 	}
 	initial := wantsInitialEvents(o)
@@ -68,12 +69,12 @@ func (s *Server) watch(q *request) error {
 	}
 	var snapshot *cache.Snapshot
 	if initial {
-		snapshot = q.cache.Snapshot()
+		snapshot = q.Cache.Snapshot()
 		start = max(start, snapshot.Revision)
 	}
-	cursor, err := q.cache.Watch(sel.topic(q), start)
+	cursor, err := q.Cache.Watch(sel.topic(q), start)
 	if err != nil {
-		return expiredRevision(err, start, max(1, q.cache.Revision()))
+		return expiredRevision(err, start, max(1, q.Cache.Revision()))
 	}
 	defer cursor.Close()
 	stream := func() {
@@ -89,38 +90,38 @@ func (s *Server) watch(q *request) error {
 		if w.flush() != nil {
 			return
 		}
-		if q.schema != nil {
-			q.schema.RecordExecution(time.Since(q.seatsGrantedAt), true)
+		if q.Answer.Schema != nil {
+			q.Answer.Schema.RecordExecution(time.Since(q.Answer.GrantedAt), true)
 		}
-		q.w.(*responseRecorder).release() // returns the seats: from here on the watch only waits
+		q.Answer.Release() // returns the seats: from here on the watch only waits
 		w.stream(s, cursor, watchTimeout(o))
 	}
-	if wsstream.IsWebSocketRequest(q.http) {
+	if wsstream.IsWebSocketRequest(q.HTTP) {
 		return w.streamOverSocket(s, stream)
 	}
-	q.w.Header().Set("Content-Type", q.media.WatchContentType())
-	q.w.WriteHeader(http.StatusOK)
+	q.Answer.Header().Set("Content-Type", q.Media.WatchContentType())
+	q.Answer.WriteHeader(http.StatusOK)
 	stream()
 	return nil
 }
 
 // watchFrom returns the revision from which the watch starts.
-func (s *Server) watchFrom(q *request, version string, initial bool) (int64, error) {
+func (s *Server) watchFrom(q *request.Request, version string, initial bool) (int64, error) {
 	if version == "" || version == "0" {
-		return s.waitForVersion(q.http.Context(), version)
+		return s.waitForVersion(q.HTTP.Context(), version)
 	}
 	revision, err := parseVersion(version)
 	if err != nil {
-		return 0, asInternalError(err)
+		return 0, request.AsInternalError(err)
 	}
 	if initial {
-		return s.waitForVersion(q.http.Context(), version)
+		return s.waitForVersion(q.HTTP.Context(), version)
 	}
-	if err := s.waitForCache(q.http.Context()); err != nil {
+	if err := s.waitForCache(q.HTTP.Context()); err != nil {
 		return 0, err
 	}
 	// Another server has reached this revision, so it will arrive here soon.
-	if _, err := s.waitForRevision(q.http.Context(), revision); err != nil {
+	if _, err := s.waitForRevision(q.HTTP.Context(), revision); err != nil {
 		return 0, err
 	}
 	return revision, nil
@@ -146,9 +147,9 @@ func watchTimeout(o metav1.ListOptions) time.Duration {
 }
 
 // topic returns the narrowest log that has all events of a selection.
-func (sel *selection) topic(q *request) cache.Topic {
+func (sel *selection) topic(q *request.Request) cache.Topic {
 	switch {
-	case sel.name != "" && (!q.served.Namespaced || sel.prefix != ""):
+	case sel.name != "" && (!q.Served.Namespaced || sel.prefix != ""):
 		return cache.Topic{Key: sel.prefix + sel.name}
 	case sel.fieldIndex > 0:
 		return cache.Topic{Field: sel.fieldIndex, Value: sel.value}
@@ -161,7 +162,7 @@ func (sel *selection) topic(q *request) cache.Topic {
 // sendInitial sends the existing objects.
 func (w *watcher) sendInitial(snapshot *cache.Snapshot, revision int64, mark bool) error {
 	var there []*cache.Entry
-	converts := w.q.needsConversion()
+	converts := w.q.NeedsConversion()
 	var err error
 	selected := w.selection.eachConverted(w.q, snapshot, "", func(e *cache.Entry) bool {
 		if converts {
@@ -172,7 +173,7 @@ func (w *watcher) sendInitial(snapshot *cache.Snapshot, revision int64, mark boo
 		return err == nil
 	})
 	if selected == nil {
-		selected = w.q.convert(there)
+		selected = w.q.Convert(there)
 	}
 	if selected != nil {
 		w.failInitial(selected)
@@ -185,7 +186,7 @@ func (w *watcher) sendInitial(snapshot *cache.Snapshot, revision int64, mark boo
 	}
 	if err == nil && mark && w.wantsBookmarks {
 		before := len(w.buf)
-		w.buf, err = w.q.media.AppendBookmark(w.buf, w.q.served, strconv.FormatInt(revision, 10), true)
+		w.buf, err = w.q.Media.AppendBookmark(w.buf, w.q.Served, strconv.FormatInt(revision, 10), true)
 		w.counts.addOne(len(w.buf) - before)
 	}
 	return err
@@ -193,7 +194,7 @@ func (w *watcher) sendInitial(snapshot *cache.Snapshot, revision int64, mark boo
 
 // needsConversion reports whether events may have to be converted.
 func (w *watcher) needsConversion() bool {
-	return w.q.needsConversion() || w.selection.dependsOnVersion(w.q)
+	return w.q.NeedsConversion() || w.selection.dependsOnVersion(w.q)
 }
 
 func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
@@ -212,7 +213,7 @@ func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
 
 // encode appends an event.
 func (w *watcher) encode(to []byte, t watch.EventType, e *cache.Entry) ([]byte, error) {
-	to, err := w.q.media.AppendEvent(to, t, w.q.served, e, w.rows, !w.hasSentEvent)
+	to, err := w.q.Media.AppendEvent(to, t, w.q.Served, e, w.rows, !w.hasSentEvent)
 	w.hasSentEvent = true
 	return to, err
 }
@@ -242,7 +243,7 @@ func (w *watcher) flush() error {
 // failInitial ends a watch with an error during its initial events.
 func (w *watcher) failInitial(why error) {
 	var err error
-	w.buf, err = w.q.media.AppendStatus(w.buf, statusOf(why))
+	w.buf, err = w.q.Media.AppendStatus(w.buf, request.StatusOf(why))
 	if err == nil {
 		_ = w.flush() // the client also learns of it by the end of the stream
 	}

@@ -17,11 +17,11 @@ import (
 // streamOverSocket streams a watch over a WebSocket, which browsers need. Each event is one message, a text message if
 // events are JSON. Messages from the client are ignored.
 func (w *watcher) streamOverSocket(s *Server, stream func()) error {
-	if w.q.media.Format != wire.JSON && w.q.media.Format != wire.Protobuf {
+	if w.q.Media.Format != wire.JSON && w.q.Media.Format != wire.Protobuf {
 		return apierrors.NewGenericServerResponse(
 			http.StatusNotAcceptable,
 			w.q.Verb,
-			w.q.groupResource(),
+			w.q.GroupResource(),
 			"",
 			"a WebSocket carries events as JSON or protobuf",
 			0,
@@ -29,7 +29,7 @@ func (w *watcher) streamOverSocket(s *Server, stream func()) error {
 		)
 	}
 	header := http.Header{}
-	switch offers := offeredProtocols(w.q.http); len(offers) {
+	switch offers := OfferedProtocols(w.q.HTTP); len(offers) {
 	case 0:
 	case 1: // the client requires its protocol to be selected
 		header.Set("Sec-WebSocket-Protocol", offers[0])
@@ -40,13 +40,13 @@ func (w *watcher) streamOverSocket(s *Server, stream func()) error {
 		HandshakeTimeout: stuckTimeout, WriteBufferSize: chunkSize,
 		CheckOrigin: func(*http.Request) bool { return true }, // users authenticate by more than a cookie
 	}
-	conn, err := upgrader.Upgrade(w.q.w, w.q.http, header)
+	conn, err := upgrader.Upgrade(w.q.Answer, w.q.HTTP, header)
 	if err != nil {
 		s.log.Debug("begin a WebSocket", "path", w.q.Path, "reason", err)
 		return nil // Upgrade has answered
 	}
 	defer func() { _ = conn.Close() }() // the client has received the close message
-	ctx, gone := context.WithCancel(w.q.http.Context())
+	ctx, gone := context.WithCancel(w.q.HTTP.Context())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -58,8 +58,8 @@ func (w *watcher) streamOverSocket(s *Server, stream func()) error {
 			}
 		}
 	}()
-	w.q.http = w.q.http.WithContext(ctx)
-	w.out = &socketWriter{conn: conn, binary: w.q.media.Format == wire.Protobuf}
+	w.q = w.q.WithContext(ctx)
+	w.out = &socketWriter{conn: conn, binary: w.q.Media.Format == wire.Protobuf}
 	w.control = http.NewResponseController(w.out)
 	stream()
 	end := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")

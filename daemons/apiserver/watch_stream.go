@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 )
 
@@ -42,8 +43,8 @@ type watchStream struct {
 func (w *watcher) stream(s *Server, cursor *cache.Cursor, timeout time.Duration) {
 	w.s, w.cursor, w.done = s, cursor, make(chan struct{})
 	w.pump, w.sink = pumpOf(w)
-	w.sharesBytes = w.selection.hasNoSelectors() && w.q.media.Shape != "Table" && !w.needsConversion()
-	w.key = unique.Make(streamKey{w.q.served.Version(), w.q.media.EventMedia(), w.selection.prefix, w.rows})
+	w.sharesBytes = w.selection.hasNoSelectors() && w.q.Media.Shape != "Table" && !w.needsConversion()
+	w.key = unique.Make(streamKey{w.q.Served.Version(), w.q.Media.EventMedia(), w.selection.prefix, w.rows})
 	w.pump.join(w)
 	defer w.pump.leave(w)
 	end := time.NewTimer(timeout)
@@ -66,7 +67,7 @@ func (w *watcher) stream(s *Server, cursor *cache.Cursor, timeout time.Duration)
 		case <-end.C:
 		case <-w.done:
 		case <-s.shutdown:
-		case <-w.q.http.Context().Done():
+		case <-w.q.HTTP.Context().Done():
 		}
 		w.close()
 		return
@@ -80,7 +81,7 @@ func (w *watcher) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.finishLocked()
-	if len(w.unsent) > 0 && w.q.http.Context().Err() == nil {
+	if len(w.unsent) > 0 && w.q.HTTP.Context().Err() == nil {
 		w.buf = w.unsent
 		_ = w.write() // the client also learns of it by the end of the stream
 	}
@@ -151,7 +152,7 @@ func (w *watcher) sendBookmark(reached int64) {
 		return
 	}
 	w.bookmarkDue = false
-	data, err := w.q.media.AppendBookmark(nil, w.q.served, strconv.FormatInt(reached, 10), false)
+	data, err := w.q.Media.AppendBookmark(nil, w.q.Served, strconv.FormatInt(reached, 10), false)
 	if err != nil {
 		w.finishLocked()
 		return
@@ -195,7 +196,7 @@ func (w *watcher) endStuck() {
 
 // endWithError ends the watch with an error.
 func (w *watcher) endWithError(why error) {
-	data, err := w.q.media.AppendStatus(nil, statusOf(why))
+	data, err := w.q.Media.AppendStatus(nil, request.StatusOf(why))
 	if err == nil {
 		w.send(data) // the client also learns of it by the end of the stream
 	}
@@ -242,7 +243,7 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 		}
 		if converts {
 			var err error
-			if e, err = e.ConvertTo(w.q.http.Context(), w.q.served.Kind); err != nil {
+			if e, err = e.ConvertTo(w.q.HTTP.Context(), w.q.Served.Kind); err != nil {
 				return nil, 0, err
 			}
 		}

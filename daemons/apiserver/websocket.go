@@ -23,6 +23,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"clusterctl/daemons/api/header"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // channelProtocols are the WebSocket protocols that this server implements itself. The kubelet implements the older
@@ -35,17 +36,17 @@ const channelIdleTimeout = 4 * time.Hour
 // wantsChannels reports whether a client wants to exec or attach over a WebSocket with one of channelProtocols.
 func wantsChannels(r *http.Request) bool {
 	return wsstream.IsWebSocketRequest(r) &&
-		slices.ContainsFunc(offeredProtocols(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
+		slices.ContainsFunc(OfferedProtocols(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
 }
 
-// offeredProtocols returns the WebSocket protocols that a client offers.
-func offeredProtocols(r *http.Request) []string {
+// OfferedProtocols returns the WebSocket protocols that a client offers.
+func OfferedProtocols(r *http.Request) []string {
 	return slices.Collect(header.Elements(r.Header, wsstream.WebSocketProtocolHeader))
 }
 
 // translate serves exec and attach. It connects the channels of the client's WebSocket with SPDY streams of the
 // kubelet, because kubelets and runtimes support only SPDY.
-func (s *Server) translate(q *request, target *url.URL, transport http.RoundTripper) {
+func (s *Server) translate(q *request.Request, target *url.URL, transport http.RoundTripper) {
 	code, err := s.runTranslation(q, target, transport)
 	if err != nil {
 		s.log.Debug("a stream ended", "path", q.Path, "reason", err)
@@ -53,20 +54,20 @@ func (s *Server) translate(q *request, target *url.URL, transport http.RoundTrip
 	s.metrics.translated.WithLabelValues(strconv.Itoa(code)).Inc()
 }
 
-func (s *Server) runTranslation(q *request, target *url.URL, transport http.RoundTripper) (int, error) {
-	ctx, cancel := context.WithCancel(q.http.Context())
+func (s *Server) runTranslation(q *request.Request, target *url.URL, transport http.RoundTripper) (int, error) {
+	ctx, cancel := context.WithCancel(q.HTTP.Context())
 	defer cancel()
-	in, out, bad, tty := boolParameter(
-		q.query,
+	in, out, bad, tty := request.BoolParameter(
+		q.Query,
 		"stdin",
-	), boolParameter(
-		q.query,
+	), request.BoolParameter(
+		q.Query,
 		"stdout",
-	), boolParameter(
-		q.query,
+	), request.BoolParameter(
+		q.Query,
 		"stderr",
-	), boolParameter(
-		q.query,
+	), request.BoolParameter(
+		q.Query,
 		"tty",
 	)
 	channels := make([]wsstream.ChannelType, 5)
@@ -81,7 +82,7 @@ func (s *Server) runTranslation(q *request, target *url.URL, transport http.Roun
 	}
 	conn := wsstream.NewConn(spoken)
 	conn.SetIdleTimeout(channelIdleTimeout)
-	_, streams, err := conn.Open(&notifyingWriter{ResponseWriter: q.w, onGone: cancel}, q.http)
+	_, streams, err := conn.Open(&notifyingWriter{ResponseWriter: q.Answer, onGone: cancel}, q.HTTP)
 	if err != nil {
 		return http.StatusBadRequest, err
 	}

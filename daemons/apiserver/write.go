@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
@@ -24,7 +26,7 @@ import (
 // write is a write on its way through its stages.
 type write struct {
 	s *Server
-	q *request
+	q *request.Request
 
 	operation      string // CREATE or UPDATE, as admission calls it
 	subresource    string // the subresource whose rules apply; empty for the object itself
@@ -82,14 +84,14 @@ var (
 const partSubresource = "part"
 
 // newWrite parses the options of a write.
-func (s *Server) newWrite(q *request) (*write, error) {
-	w := &write{s: s, q: q, manager: q.query.Get("fieldManager")}
-	if err := q.writeOptions(); err != nil {
+func (s *Server) newWrite(q *request.Request) (*write, error) {
+	w := &write{s: s, q: q, manager: q.Query.Get("fieldManager")}
+	if err := q.WriteOptions(); err != nil {
 		return nil, err
 	}
-	w.dryRun = len(q.query["dryRun"]) > 0
+	w.dryRun = len(q.Query["dryRun"]) > 0
 	if w.manager == "" {
-		w.manager, _, _ = strings.Cut(q.http.UserAgent(), "/")
+		w.manager, _, _ = strings.Cut(q.HTTP.UserAgent(), "/")
 		if w.manager = w.manager[:min(len(w.manager), 128)]; w.manager == "" {
 			w.manager = "unknown"
 		}
@@ -116,8 +118,8 @@ func (w *write) runStages(stages []func(*write) error) error {
 }
 
 func (w *write) setDefaults() error {
-	if w.q.served.Default != nil {
-		w.q.served.Default(w.obj)
+	if w.q.Served.Default != nil {
+		w.q.Served.Default(w.obj)
 	}
 	return nil
 }
@@ -130,10 +132,10 @@ func (w *write) name() string {
 }
 
 func (w *write) encode() error {
-	k := w.q.kind()
+	k := w.q.StoredKind()
 	w.stored = w.obj
-	if u, ok := w.obj.(*unstructured.Unstructured); ok && k != w.q.served.Kind {
-		made, err := k.Untyped.Family.Convert(w.q.http.Context(), []*unstructured.Unstructured{u}, k)
+	if u, ok := w.obj.(*unstructured.Unstructured); ok && k != w.q.Served.Kind {
+		made, err := k.Untyped.Family.Convert(w.q.HTTP.Context(), []*unstructured.Unstructured{u}, k)
 		if err != nil {
 			return err
 		}
@@ -148,9 +150,9 @@ func (w *write) encode() error {
 func (w *write) key() string {
 	m, err := meta.Accessor(w.obj)
 	if w.obj == nil || err != nil {
-		return w.q.key()
+		return w.q.Key()
 	}
-	if w.q.served.Namespaced {
+	if w.q.Served.Namespaced {
 		return m.GetNamespace() + "/" + m.GetName()
 	}
 	return m.GetName()
@@ -161,7 +163,7 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 	w.operation = "CREATE"
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return nil, fmt.Errorf("read the metadata of a new %s: %w", w.q.served.GVK.Kind, err)
+		return nil, fmt.Errorf("read the metadata of a new %s: %w", w.q.Served.GVK.Kind, err)
 	}
 	w.sentVersion = m.GetResourceVersion()
 	generated := m.GetName() == "" && m.GetGenerateName() != ""
@@ -180,13 +182,13 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 			return e, nil
 		case e != nil: // another write got a claimed address first
 			if attempt >= 16 || !repeatable { // a quota was created a moment ago
-				return nil, apierrors.NewServerTimeout(w.q.groupResource(), "create", 1)
+				return nil, apierrors.NewServerTimeout(w.q.GroupResource(), "create", 1)
 			}
 			continue
 		case !generated:
-			return nil, apierrors.NewAlreadyExists(w.q.groupResource(), w.name())
+			return nil, apierrors.NewAlreadyExists(w.q.GroupResource(), w.name())
 		case attempt >= 7:
-			return nil, apierrors.NewGenerateNameConflict(w.q.groupResource(), w.name(), 1)
+			return nil, apierrors.NewGenerateNameConflict(w.q.GroupResource(), w.name(), 1)
 		}
 	}
 }
@@ -228,8 +230,8 @@ func (w *write) modify(
 	next func(live runtime.Object) (runtime.Object, error),
 ) (*cache.Entry, error) {
 	w.operation = "UPDATE"
-	key := w.q.key()
-	live, fresh := w.q.cache.Get(key), false
+	key := w.q.Key()
+	live, fresh := w.q.Cache.Get(key), false
 	if w.dryRun {
 		live = nil // a dry run reads the store, because no guard detects that the cache is behind
 	}
@@ -273,10 +275,10 @@ func (w *write) isNoOp(
 	live *cache.Entry,
 	next func(live runtime.Object) (runtime.Object, error),
 ) bool {
-	if live == nil || live.Stale || w.q.cache.ReadError(live.Key) != nil {
+	if live == nil || live.Stale || w.q.Cache.ReadError(live.Key) != nil {
 		return false
 	}
-	seen, err := live.ConvertTo(ctx, w.q.served.Kind)
+	seen, err := live.ConvertTo(ctx, w.q.Served.Kind)
 	if err != nil {
 		return false
 	}
@@ -304,7 +306,7 @@ func (w *write) tryModify(
 	defer w.releaseQuota()
 	w.live, w.liveConverted, w.old, w.claims, w.hasFieldOwners = live, nil, nil, store.Txn{}, false
 	if live != nil {
-		if w.liveConverted, err = live.ConvertTo(ctx, w.q.served.Kind); err != nil {
+		if w.liveConverted, err = live.ConvertTo(ctx, w.q.Served.Kind); err != nil {
 			return nil, false, err
 		}
 		if w.old, err = w.liveConverted.Object(); err != nil {
@@ -331,4 +333,22 @@ func (w *write) tryModify(
 		return nil, false, err
 	}
 	return w.put(ctx)
+}
+
+// uidMismatch refuses a write whose UID is not that of the object stored under its name, or that has a UID while no
+// object is stored. The message is that of upstream's store.
+func (s *Server) uidMismatch(q *request.Request, meant, is types.UID) error {
+	return apierrors.NewConflict(
+		q.GroupResource(),
+		q.Name,
+		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
+			s.cache.Key(q.StoredKind(), q.Key()), uidConflict(meant, is)),
+	)
+}
+
+// uidConflict returns the reason of a conflict of UIDs, in upstream's words.
+func uidConflict(meant, is types.UID) error {
+	return errors.New(
+		"Precondition failed: UID in precondition: " + string(meant) + ", UID in object meta: " + string(is),
+	)
 }

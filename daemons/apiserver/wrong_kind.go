@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // This file builds the errors for a body that is not an object of the requested kind. The messages are upstream's,
@@ -120,7 +119,7 @@ func checkTypeMeta(is metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte)
 
 // wrongKind returns the error for an object of another kind or version.
 func wrongKind(is, want schema.GroupVersionKind) error {
-	known := builtInKinds()
+	known := request.BuiltInKinds()
 	other := known[is]
 	switch {
 	case is.GroupKind() == want.GroupKind(), other != nil && other == known[want]:
@@ -154,18 +153,6 @@ func wrongVersion(is, want schema.GroupVersionKind) error {
 		),
 	)
 }
-
-// builtInKinds returns all kinds that are not declared by CustomResourceDefinitions.
-var builtInKinds = sync.OnceValue(func() map[schema.GroupVersionKind]*kinds.Kind {
-	all := map[schema.GroupVersionKind]*kinds.Kind{}
-	for _, k := range kinds.All() {
-		all[k.GVK] = k
-		for _, a := range k.Aliases {
-			all[a.GVK] = k
-		}
-	}
-	return all
-})
 
 // internalVersion returns upstream's name of a group's internal version.
 func internalVersion(group string) string {

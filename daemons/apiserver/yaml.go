@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 	nodes "sigs.k8s.io/yaml/goyaml.v3"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // fromYAML converts a client's YAML to JSON. doubts are what strict decoding would refuse. The size after expanding
@@ -17,8 +19,8 @@ func fromYAML(text []byte) (data []byte, doubts []error, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if size > maxBody {
-			return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+		if size > request.MaxBody {
+			return nil, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", request.MaxBody))
 		}
 	}
 	if data, err = yaml.YAMLToJSON(text); err != nil {
@@ -37,7 +39,7 @@ var (
 )
 
 // expandedSize returns about how long a document is with each alias replaced by its anchor's value, at most a little
-// more than maxBody.
+// more than request.MaxBody.
 func expandedSize(text []byte) (int, error) {
 	var document nodes.Node
 	if err := nodes.Unmarshal(text, &document); err != nil {
@@ -55,7 +57,7 @@ func expandedSize(text []byte) (int, error) {
 			s = size(n.Alias)
 		}
 		for _, part := range n.Content {
-			s = min(s+size(part)+1, maxBody+1)
+			s = min(s+size(part)+1, request.MaxBody+1)
 		}
 		known[n] = s
 		return s

@@ -1,4 +1,4 @@
-package apiserver
+package request
 
 import (
 	"mime"
@@ -19,66 +19,66 @@ import (
 // Query parameters are validated as the options object that they represent. The error names that object's kind, and has
 // a cause for each field.
 
-// boolParameter returns a parameter as the API reads booleans. It is false if the parameter is absent, "0" or "false".
+// BoolParameter returns a parameter as the API reads booleans. It is false if the parameter is absent, "0" or "false".
 // Any other value is true, and so is an empty one.
-func boolParameter(query url.Values, name string) bool {
+func BoolParameter(query url.Values, name string) bool {
 	values := query[name]
 	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
-// optionalBool is like truth, but returns nil if the parameter is absent.
-func optionalBool(query url.Values, name string) *bool {
+// OptionalBool is like BoolParameter, but returns nil if the parameter is absent.
+func OptionalBool(query url.Values, name string) *bool {
 	if len(query[name]) == 0 {
 		return nil
 	}
-	v := boolParameter(query, name)
+	v := BoolParameter(query, name)
 	return &v
 }
 
-// invalidOptions returns the error for invalid options of a kind. It returns nil without errs.
-func invalidOptions(kind string, errs field.ErrorList) error {
+// InvalidOptions returns the error for invalid options of a kind. It returns nil without errs.
+func InvalidOptions(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
 	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 }
 
-// writeOptions validates the query parameters of a write.
-func (q *request) writeOptions() error {
-	manager, dry, fields := q.query.Get("fieldManager"), q.query["dryRun"], q.query.Get("fieldValidation")
+// WriteOptions validates the query parameters of a write.
+func (q *Request) WriteOptions() error {
+	manager, dry, fields := q.Query.Get("fieldManager"), q.Query["dryRun"], q.Query.Get("fieldValidation")
 	switch q.Verb {
 	case "create":
-		return invalidOptions(
+		return InvalidOptions(
 			"CreateOptions",
 			validation.ValidateCreateOptions(
 				&metav1.CreateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields},
 			),
 		)
 	case "update":
-		return invalidOptions(
+		return InvalidOptions(
 			"UpdateOptions",
 			validation.ValidateUpdateOptions(
 				&metav1.UpdateOptions{FieldManager: manager, DryRun: dry, FieldValidation: fields},
 			),
 		)
 	case "patch":
-		if !isKnownPatch(q.patchType()) {
+		if !IsKnownPatch(q.PatchType()) {
 			return nil // readPatch reports the unknown type first
 		}
 		o := &metav1.PatchOptions{
 			FieldManager:    manager,
 			DryRun:          dry,
 			FieldValidation: fields,
-			Force:           optionalBool(q.query, "force"),
+			Force:           OptionalBool(q.Query, "force"),
 		}
-		return invalidOptions("PatchOptions", validation.ValidatePatchOptions(o, q.patchType()))
+		return InvalidOptions("PatchOptions", validation.ValidatePatchOptions(o, q.PatchType()))
 	}
 	return nil
 }
 
-// responseTimeout returns how long the client waits for the response: its timeout parameter, but at most most.
-func (q *request) responseTimeout(most time.Duration) (time.Duration, error) {
-	asked := q.query.Get("timeout")
+// ResponseTimeout returns how long the client waits for the response: its timeout parameter, but at most most.
+func (q *Request) ResponseTimeout(most time.Duration) (time.Duration, error) {
+	asked := q.Query.Get("timeout")
 	if asked == "" {
 		return most, nil
 	}
@@ -92,23 +92,23 @@ func (q *request) responseTimeout(most time.Duration) (time.Duration, error) {
 	return min(patience, most), nil
 }
 
-// patchType returns the media type of a patch's body.
-func (q *request) patchType() types.PatchType {
-	kind, _, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
+// PatchType returns the media type of a patch's body.
+func (q *Request) PatchType() types.PatchType {
+	kind, _, err := mime.ParseMediaType(q.HTTP.Header.Get("Content-Type"))
 	if err != nil {
 		return ""
 	}
 	return types.PatchType(kind)
 }
 
-// listOptions parses and validates the query parameters of a list, a watch or a collection deletion. Only the watch
+// ListOptions parses and validates the query parameters of a list, a watch or a collection deletion. Only the watch
 // parameter makes it validate a watch. Like upstream, it treats a path below /watch/ as a list.
-func (q *request) listOptions() (metav1.ListOptions, error) {
+func (q *Request) ListOptions() (metav1.ListOptions, error) {
 	var o metav1.ListOptions
-	if len(q.query) == 0 {
+	if len(q.Query) == 0 {
 		return o, nil
 	}
-	if err := metav1.Convert_url_Values_To_v1_ListOptions(&q.query, &o, nil); err != nil {
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&q.Query, &o, nil); err != nil {
 		return o, apierrors.NewBadRequest(err.Error())
 	}
 	checked := &internalversion.ListOptions{
@@ -117,17 +117,38 @@ func (q *request) listOptions() (metav1.ListOptions, error) {
 	}
 	internalversion.SetListOptionsDefaults(checked, true)
 	o.ResourceVersionMatch, o.SendInitialEvents = checked.ResourceVersionMatch, checked.SendInitialEvents
-	return o, invalidOptions("ListOptions", listvalidation.ValidateListOptions(checked, true))
+	return o, InvalidOptions("ListOptions", listvalidation.ValidateListOptions(checked, true))
 }
 
-// tableOptions validates the query parameters for tables.
-func (q *request) tableOptions() error {
-	if q.media.Shape != "Table" || len(q.query["includeObject"]) == 0 {
+// TableOptions validates the query parameters for tables.
+func (q *Request) TableOptions() error {
+	if q.Media.Shape != "Table" || len(q.Query["includeObject"]) == 0 {
 		return nil
 	}
-	errs := validation.ValidateTableOptions(&metav1.TableOptions{IncludeObject: includeObject(q)})
+	errs := validation.ValidateTableOptions(&metav1.TableOptions{IncludeObject: q.IncludeObject()})
 	if len(errs) == 0 {
 		return nil
 	}
 	return apierrors.NewBadRequest("Unable to convert to Table as requested: " + errs[0].Error())
+}
+
+// IncludeObject returns how much of each object the rows of a table include.
+func (q *Request) IncludeObject() metav1.IncludeObjectPolicy {
+	if p := metav1.IncludeObjectPolicy(q.Query.Get("includeObject")); p != "" {
+		return p
+	}
+	return metav1.IncludeMetadata
+}
+
+// IsKnownPatch reports whether some kinds support a patch type.
+func IsKnownPatch(t types.PatchType) bool {
+	switch t {
+	case types.JSONPatchType,
+		types.MergePatchType,
+		types.ApplyPatchType,
+		types.ApplyCBORPatchType,
+		types.StrategicMergePatchType:
+		return true
+	}
+	return false
 }

@@ -1,4 +1,4 @@
-package apiserver
+package request
 
 import (
 	"strings"
@@ -23,10 +23,10 @@ type warnings struct {
 	isCut bool // whether each warning is cut
 }
 
-// warn adds a Warning header to the response, once for each text. If the limit is exceeded, earlier warnings are cut as
+// Warn adds a Warning header to the response, once for each text. If the limit is exceeded, earlier warnings are cut as
 // well. Once the cut warnings exceed the limit, further ones are dropped.
-func (q *request) warn(text string) {
-	w := &q.warnings
+func (a *Answer) Warn(text string) {
+	w := &a.warnings
 	if text == "" || w.seen[text] || w.isCut && w.size >= maxWarnings {
 		return
 	}
@@ -37,17 +37,17 @@ func (q *request) warn(text string) {
 	w.texts = append(w.texts, text)
 	if !w.isCut && w.size+utf8.RuneCountInString(text) > maxWarnings {
 		w.isCut, w.size = true, 0
-		q.w.Header().Del("Warning")
+		a.Header().Del("Warning")
 		for _, text := range w.texts {
-			q.addWarning(text)
+			a.addWarning(text)
 		}
 		return
 	}
-	q.addWarning(text)
+	a.addWarning(text)
 }
 
-func (q *request) addWarning(text string) {
-	w := &q.warnings
+func (a *Answer) addWarning(text string) {
+	w := &a.warnings
 	n := utf8.RuneCountInString(text)
 	if w.isCut && n > maxCutWarning {
 		text, n = string([]rune(text)[:maxCutWarning]), maxCutWarning
@@ -57,18 +57,18 @@ func (q *request) addWarning(text string) {
 		return // it cannot be part of a header
 	}
 	w.size += n
-	q.w.Header().Add("Warning", header)
+	a.Header().Add("Warning", header)
 }
 
-// warnStrictError warns of an error of strict decoding. YAML reports several duplicates as one error with a line for
+// WarnStrictError warns of an error of strict decoding. YAML reports several duplicates as one error with a line for
 // each.
-func (q *request) warnStrictError(doubt error) {
+func (a *Answer) WarnStrictError(doubt error) {
 	lines, several := strings.CutPrefix(doubt.Error(), "yaml: unmarshal errors:\n")
 	if !several {
-		q.warn(lines)
+		a.Warn(lines)
 		return
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
-		q.warn(strings.TrimSpace(line))
+		a.Warn(strings.TrimSpace(line))
 	}
 }
