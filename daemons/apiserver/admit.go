@@ -49,14 +49,14 @@ func (w *write) admission() *api.Admission {
 
 // runMutators calls the mutating plugins. It calls them a second time if one of them changed an object that earlier
 // plugins had seen.
-func (w *write) runMutators() error {
+func (w *write) runMutators(ctx context.Context) error {
 	a := w.admission()
-	if err := w.s.runMutators(w.q.HTTP.Context(), w.s.options.Mutators, a); err != nil {
+	if err := w.s.runMutators(ctx, w.s.options.Mutators, a); err != nil {
 		return err
 	}
 	w.obj = a.Object
 	if w.q.Subresource == "scale" {
-		return w.mutateScale()
+		return w.mutateScale(ctx)
 	}
 	return nil
 }
@@ -81,9 +81,9 @@ func (s *Server) runMutators(ctx context.Context, plugins []api.Mutator, a *api.
 }
 
 // runValidators calls the validating plugins.
-func (w *write) runValidators() error {
+func (w *write) runValidators(ctx context.Context) error {
 	a := w.admission()
-	if err := w.s.runValidators(w.q.HTTP.Context(), w.s.options.Validators, a); err != nil {
+	if err := w.s.runValidators(ctx, w.s.options.Validators, a); err != nil {
 		return err
 	}
 	if w.q.Subresource == "scale" {
@@ -91,7 +91,7 @@ func (w *write) runValidators() error {
 		if err != nil {
 			return err
 		}
-		return w.s.runValidators(w.q.HTTP.Context(), w.s.options.External.Validators, a)
+		return w.s.runValidators(ctx, w.s.options.External.Validators, a)
 	}
 	return nil
 }
@@ -141,12 +141,12 @@ func (s *Server) admitSubresourceWith(
 }
 
 // mutateScale lets webhooks and policies change a write to the scale subresource.
-func (w *write) mutateScale() error {
+func (w *write) mutateScale(ctx context.Context) error {
 	a, err := w.scaleAdmission()
 	if err != nil {
 		return err
 	}
-	if err := w.s.runMutators(w.q.HTTP.Context(), w.s.options.External.Mutators, a); err != nil {
+	if err := w.s.runMutators(ctx, w.s.options.External.Mutators, a); err != nil {
 		return err
 	}
 	if scale, ok := a.Object.(*autoscalingv1.Scale); ok {

@@ -103,7 +103,7 @@ func (s *Server) ensureService(ctx context.Context) error {
 		return nil
 	}
 	single := corev1.IPFamilyPolicySingleStack
-	_, err := s.ensure(ctx, &corev1.Service{
+	_, err := s.Ensure(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: kubernetesName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
@@ -180,9 +180,10 @@ func (s *Server) replaceEndpoints(
 		if _, ok := s.serving.Load().resources[one.gvr]; !ok {
 			continue
 		}
-		q := s.newInternalRequest(ctx, one.gvr, metav1.NamespaceDefault, kubernetesName)
-		w := &write{s: s, q: q, manager: serverFieldManager, isFrequent: true}
-		_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+		own := ownObject{
+			resource: one.gvr, namespace: metav1.NamespaceDefault, name: kubernetesName, isRepeated: true,
+		}
+		_, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 			if live == nil {
 				return one.obj.DeepCopyObject(), nil
 			}

@@ -293,10 +293,8 @@ func (s *Server) writeAvailable(
 			c.LastTransitionTime = have.LastTransitionTime
 		}
 	}
-	q := s.newInternalRequest(ctx, apiServicesGVR, "", r.Name)
-	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: serverFieldManager, subresource: "status"}
-	_, err := w.modify(ctx, setAvailableCondition(r, c))
+	_, err := s.change(ctx, ownObject{resource: apiServicesGVR, subresource: "status", name: r.Name},
+		setAvailableCondition(r, c))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -3,31 +3,17 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"clusterctl/daemons/api"
-	"clusterctl/daemons/apiserver/request"
-	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/store"
 )
-
-// serverFieldManager is the field manager of the server's own writes.
-const serverFieldManager = "kube-apiserver"
-
-// serverUser is the user of the server's own writes.
-var serverUser = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
 
 // bootstrapNamespaces are created by the server when it starts.
 var bootstrapNamespaces = []string{
@@ -101,7 +87,7 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 			}
 			left = errors.Join(left, why)
 		}
-		revision, err := s.ensureEach(ctx, readable)
+		revision, err := s.EnsureEach(ctx, readable)
 		if err != nil {
 			return left, err
 		}
@@ -156,100 +142,4 @@ func (s *Server) isBootstrapped() bool {
 	default:
 		return false
 	}
-}
-
-// ensureEach ensures independent objects, some of them concurrently, and returns the revision at which all of them
-// exist.
-func (s *Server) ensureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(16)
-	revisions := make([]int64, len(objs))
-	for i, obj := range objs {
-		g.Go(func() (err error) {
-			revisions[i], err = s.ensure(ctx, obj.DeepCopyObject())
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil || len(objs) == 0 {
-		return 0, err
-	}
-	return slices.Max(revisions), nil
-}
-
-// ensure creates an object, or completes the existing one. It returns the revision at which the object is complete.
-func (s *Server) ensure(ctx context.Context, obj runtime.Object) (int64, error) {
-	resource, err := s.resourceOf(obj)
-	if err != nil {
-		return 0, err
-	}
-	if resource.Empty() {
-		return 0, nil // not served
-	}
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return 0, err
-	}
-	q := s.newInternalRequest(ctx, resource, m.GetNamespace(), m.GetName())
-	w := &write{s: s, q: q, manager: serverFieldManager, isFrequent: true}
-	e, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
-		if live == nil {
-			return obj.DeepCopyObject(), nil
-		}
-		return completeDefault(live, obj), nil
-	})
-	switch {
-	case apierrors.IsConflict(err):
-		return s.cache.WaitForCurrent(ctx) // another server wrote the same object
-	case err != nil:
-		return 0, fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
-	}
-	return e.Revision, nil
-}
-
-// discardWriter is a response writer that discards the response.
-type discardWriter struct{}
-
-func (discardWriter) Header() http.Header            { return http.Header{} }
-func (discardWriter) Write(data []byte) (int, error) { return len(data), nil }
-func (discardWriter) WriteHeader(int)                {}
-
-// resourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
-func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
-	gvks, _, err := s.scheme.ObjectKinds(obj)
-	if runtime.IsNotRegisteredError(err) {
-		return schema.GroupVersionResource{}, nil
-	} else if err != nil {
-		return schema.GroupVersionResource{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
-	}
-	for gvr, served := range s.serving.Load().resources {
-		if served.Alias == nil && served.GVK == gvks[0] {
-			return gvr, nil
-		}
-	}
-	return schema.GroupVersionResource{}, nil
-}
-
-// newInternalRequest returns a request of the server to itself. Such a request skips authentication and authorization,
-// and passes all other stages of a write.
-func (s *Server) newInternalRequest(ctx context.Context, resource schema.GroupVersionResource, namespace,
-	name string) *request.Request {
-	return s.newInternalRequestTo(ctx, s.serving.Load().resources[resource], resource, namespace, name)
-}
-
-// newInternalRequestTo is like internal, for a kind that clients may not see in that version.
-func (s *Server) newInternalRequestTo(
-	ctx context.Context,
-	served wire.Served,
-	resource schema.GroupVersionResource,
-	namespace, name string,
-) *request.Request {
-	r := (&http.Request{Method: http.MethodPut, URL: &url.URL{Path: "/"}, Header: http.Header{},
-		Body: http.NoBody}).WithContext(
-		ctx,
-	)
-	q := &request.Request{HTTP: r, Answer: &request.Answer{}, User: serverUser, IsInternal: true}
-	q.Answer.ResponseWriter = discardWriter{}
-	q.Target = request.Target{Served: served, IsServed: true, Cache: s.cache.Resource(served.GR())}
-	q.Resource, q.Verb, q.GroupVersionResource, q.Namespace, q.Name = true, "update", resource, namespace, name
-	return q
 }

@@ -296,10 +296,8 @@ func (s *Server) writeDefinitionStatus(
 	d *apiextensionsv1.CustomResourceDefinition,
 	status apiextensionsv1.CustomResourceDefinitionStatus,
 ) error {
-	q := s.newInternalRequest(ctx, definitionsGVR, "", d.Name)
-	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: serverFieldManager, subresource: "status"}
-	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+	own := ownObject{resource: definitionsGVR, subresource: "status", name: d.Name}
+	_, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
 		switch {
 		case !ok:
@@ -325,17 +323,16 @@ func (s *Server) deleteInstances(
 	k *kinds.Kind,
 ) (left bool, err error) {
 	if k != nil {
-		q := s.newInternalRequestTo(ctx, wire.Served{Kind: k}, k.GVR(), "", "")
 		if _, err := s.cache.WaitForCurrent(ctx); err != nil {
 			return true, err
 		}
 		var all []*cache.Entry
-		q.Cache.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+		s.cache.Resource(k.GR()).Snapshot().Ascend("", "", func(e *cache.Entry) bool {
 			all = append(all, e)
 			return true
 		})
 		for _, e := range all {
-			_, gone, err := s.deleteObject(ctx, q.WithObject(e.Namespace, e.Name), e.Key, &metav1.DeleteOptions{})
+			gone, err := s.deleteOwn(ctx, wire.Served{Kind: k}, e.Namespace, e.Name, &metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return true, fmt.Errorf("delete %s %s for its definition is going: %w", k.GR(), e.Key, err)
 			}
@@ -345,20 +342,19 @@ func (s *Server) deleteInstances(
 	if left {
 		return true, nil
 	}
-	q := s.newInternalRequest(ctx, definitionsGVR, "", d.Name)
-	w := &write{s: s, q: q, manager: serverFieldManager}
-	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
-		now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
-		if !ok || now.UID != d.UID {
-			return nil, apierrors.NewNotFound(definitionsGVR.GroupResource(), d.Name)
-		}
-		next := now.DeepCopy()
-		next.Finalizers = slices.DeleteFunc(
-			next.Finalizers,
-			func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer },
-		)
-		return next, nil
-	})
+	_, err = s.change(ctx, ownObject{resource: definitionsGVR, name: d.Name},
+		func(live runtime.Object) (runtime.Object, error) {
+			now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
+			if !ok || now.UID != d.UID {
+				return nil, apierrors.NewNotFound(definitionsGVR.GroupResource(), d.Name)
+			}
+			next := now.DeepCopy()
+			next.Finalizers = slices.DeleteFunc(
+				next.Finalizers,
+				func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer },
+			)
+			return next, nil
+		})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return true, fmt.Errorf("let the definition %s go: %w", d.Name, err)
 	}

@@ -166,14 +166,14 @@ func (s *Server) deleteEntry(
 	if err := checkPreconditions(q, w.old, o.Preconditions); err != nil {
 		return nil, false, false, err
 	}
-	if err := w.admitDeletion(live.Name); err != nil {
+	if err := w.admitDeletion(ctx, live.Name); err != nil {
 		return nil, false, false, err
 	}
 	w.obj = w.old.DeepCopyObject()
 	if err := w.markDeleting(o); err != nil {
 		return nil, false, false, err
 	}
-	if err := w.encode(); err != nil {
+	if err := w.encode(ctx); err != nil {
 		return nil, false, false, err
 	}
 	gone = w.canRemove()
@@ -182,13 +182,13 @@ func (s *Server) deleteEntry(
 }
 
 // admitDeletion calls all admission plugins for a deletion, which has no new object.
-func (w *write) admitDeletion(name string) error {
+func (w *write) admitDeletion(ctx context.Context, name string) error {
 	a := w.admission()
 	a.Name, a.Subresource = name, ""
-	if err := w.s.runMutators(w.q.HTTP.Context(), w.s.options.Mutators, a); err != nil {
+	if err := w.s.runMutators(ctx, w.s.options.Mutators, a); err != nil {
 		return err
 	}
-	return w.s.runValidators(w.q.HTTP.Context(), w.s.options.Validators, a)
+	return w.s.runValidators(ctx, w.s.options.Validators, a)
 }
 
 func checkPreconditions(q *request.Request, obj runtime.Object, p *metav1.Preconditions) error {

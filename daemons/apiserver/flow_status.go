@@ -32,7 +32,7 @@ func (s *Server) maintainFlowObjects(ctx context.Context, wanted []runtime.Objec
 			s.Objects().
 				Revision(priorityLevelsGVR.GroupResource())
 		if s.isBootstrapped() && (nowSchemas != schemas || nowLevels != levels) {
-			if _, err := s.ensureEach(ctx, wanted); err == nil {
+			if _, err := s.EnsureEach(ctx, wanted); err == nil {
 				schemas, levels = nowSchemas, nowLevels
 			} else if ctx.Err() == nil {
 				s.log.Warn("restore what shares the server's capacity out", "err", err)
@@ -86,10 +86,8 @@ func hasDanglingCondition(schema *flowcontrolv1.FlowSchema, want flowcontrolv1.F
 }
 
 func (s *Server) writeDangling(ctx context.Context, name string) error {
-	q := s.newInternalRequest(ctx, flowSchemasGVR, "", name)
-	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: serverFieldManager, subresource: "status", isFrequent: true}
-	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+	own := ownObject{resource: flowSchemasGVR, subresource: "status", name: name, isRepeated: true}
+	_, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(flowSchemasGVR.GroupResource(), name)
 		}

@@ -14,7 +14,7 @@ import (
 // Stored objects are shared by all readers, so a write without changes must not modify them.
 func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
 	s, _ := fieldServer(t)
-	q := s.newInternalRequest(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
+	q := newOwnRequest(s.serving.Load().Target(corev1.SchemeGroupVersion.WithResource("nodes")), "", "n")
 	entry, err := cache.NewEntry(
 		q.StoredKind(),
 		"n",

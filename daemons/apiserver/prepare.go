@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -32,7 +33,7 @@ const (
 )
 
 // prepareCreate sets the metadata that clients cannot choose for a new object, such as UID, timestamps and generation.
-func (w *write) prepareCreate() error {
+func (w *write) prepareCreate(context.Context) error {
 	k := w.q.Served.Kind
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
@@ -62,7 +63,7 @@ func (w *write) prepareCreate() error {
 }
 
 // prepareUpdate keeps the parts of the stored object that an update cannot change, such as UID, timestamps and status.
-func (w *write) prepareUpdate() error {
+func (w *write) prepareUpdate(context.Context) error {
 	k := w.q.Served.Kind
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
@@ -161,7 +162,7 @@ func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 }
 
 // validate returns all errors of the write together.
-func (w *write) validate() error {
+func (w *write) validate(context.Context) error {
 	k := w.q.Served.Kind
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
@@ -253,7 +254,7 @@ func (w *write) canRemove() bool {
 
 // setFieldOwners sets the owners of the changed fields, unless apply has done so. Like upstream, a binding leaves them
 // unchanged, because the server itself assigns the pod to its node.
-func (w *write) setFieldOwners() error {
+func (w *write) setFieldOwners(context.Context) error {
 	if w.hasFieldOwners || w.q.Subresource == "binding" {
 		return nil
 	}

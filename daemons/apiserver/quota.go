@@ -27,7 +27,7 @@ const ledgerTTL = time.Hour
 
 // enforceQuota is the last stage of a write that a quota bounds. It waits until the cache has all earlier writes, and
 // checks the quota again. The write then fails if another bounded write of the namespace was faster.
-func (w *write) enforceQuota() error {
+func (w *write) enforceQuota(ctx context.Context) error {
 	quota := w.s.options.Quota
 	if quota == nil || w.dryRun || w.q.Namespace == "" {
 		return nil
@@ -36,7 +36,6 @@ func (w *write) enforceQuota() error {
 	if !quota.AffectsQuota(a) {
 		return nil
 	}
-	ctx := w.q.HTTP.Context()
 	end, err := w.s.quotaLocks.lock(ctx, w.q.Namespace)
 	if err != nil {
 		return request.UnavailableError(err)

@@ -126,9 +126,10 @@ func (s *Server) registerAPIServices(ctx context.Context, was registeredRevision
 		remnants = s.staleAPIServices(wanted)
 	}
 	for _, r := range remnants {
-		_, _, err := s.deleteObject(
+		_, err := s.deleteOwn(
 			ctx,
-			s.newInternalRequest(ctx, apiServicesGVR, "", r.Name),
+			s.serving.Load().resources[apiServicesGVR],
+			"",
 			r.Name,
 			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}},
 		)
@@ -141,7 +142,7 @@ func (s *Server) registerAPIServices(ctx context.Context, was registeredRevision
 		if _, there := objects.Get(apiServicesGVR.GroupResource(), "", name); there || services.ReadError(name) != nil {
 			continue // an unreadable object exists
 		}
-		if _, err := s.ensure(ctx, wanted[name]); err != nil {
+		if _, err := s.Ensure(ctx, wanted[name]); err != nil {
 			return was, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // allocate assigns addresses and ports to Services. It does nothing for other kinds.
-func (w *write) allocate() error {
+func (w *write) allocate(context.Context) error {
 	svc, ok := w.obj.(*corev1.Service)
 	if !ok || w.s.services == nil || w.subresource != "" {
 		return nil
@@ -43,13 +43,11 @@ func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 	if why, err := s.readErrorOf(cidr); err != nil || why != nil {
 		return why, err
 	}
-	if _, err := s.ensure(ctx, cidr); err != nil {
+	if _, err := s.Ensure(ctx, cidr); err != nil {
 		return nil, err
 	}
-	q := s.newInternalRequest(ctx, serviceRanges, "", alloc.DefaultRange)
-	q.Subresource = "status"
-	w := &write{s: s, q: q, manager: serverFieldManager, subresource: "status", isFrequent: true}
-	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
+	own := ownObject{resource: serviceRanges, subresource: "status", name: alloc.DefaultRange, isRepeated: true}
+	_, err = s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), alloc.DefaultRange)
 		}

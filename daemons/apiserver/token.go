@@ -14,20 +14,20 @@ import (
 
 // labelSecret sets a label on a Secret, if the Secret exists.
 func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value string) error {
-	q := s.newInternalRequest(ctx, corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
-	w := &write{s: s, q: q, manager: serverFieldManager}
-	_, err := w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
-		stored, ok := live.(*corev1.Secret)
-		if !ok {
-			return nil, apierrors.NewNotFound(q.GroupResource(), name)
-		}
-		next := stored.DeepCopy()
-		if next.Labels == nil {
-			next.Labels = map[string]string{}
-		}
-		next.Labels[key] = value
-		return next, nil
-	})
+	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
+	_, err := s.change(ctx, ownObject{resource: secrets, namespace: namespace, name: name},
+		func(live runtime.Object) (runtime.Object, error) {
+			stored, ok := live.(*corev1.Secret)
+			if !ok {
+				return nil, apierrors.NewNotFound(secrets.GroupResource(), name)
+			}
+			next := stored.DeepCopy()
+			if next.Labels == nil {
+				next.Labels = map[string]string{}
+			}
+			next.Labels[key] = value
+			return next, nil
+		})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -54,7 +54,7 @@ type write struct {
 // creation and change are the stages of writes, in this order. The request has been decoded before, and the store is
 // written after them.
 var (
-	createStages = []func(*write) error{
+	createStages = []func(*write, context.Context) error{
 		(*write).setDefaults,
 		(*write).setFieldOwners,
 		(*write).runMutators,
@@ -66,7 +66,7 @@ var (
 		(*write).encode,
 		(*write).enforceQuota,
 	}
-	updateStages = []func(*write) error{
+	updateStages = []func(*write, context.Context) error{
 		(*write).setDefaults,
 		(*write).setFieldOwners,
 		(*write).runMutators,
@@ -108,16 +108,16 @@ func (s *Server) newWrite(q *request.Request) (*write, error) {
 	return w, nil
 }
 
-func (w *write) runStages(stages []func(*write) error) error {
+func (w *write) runStages(ctx context.Context, stages []func(*write, context.Context) error) error {
 	for _, stage := range stages {
-		if err := stage(w); err != nil {
+		if err := stage(w, ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *write) setDefaults() error {
+func (w *write) setDefaults(context.Context) error {
 	if w.q.Served.Default != nil {
 		w.q.Served.Default(w.obj)
 	}
@@ -131,11 +131,11 @@ func (w *write) name() string {
 	return w.q.Name
 }
 
-func (w *write) encode() error {
+func (w *write) encode(ctx context.Context) error {
 	k := w.q.StoredKind()
 	w.stored = w.obj
 	if u, ok := w.obj.(*unstructured.Unstructured); ok && k != w.q.Served.Kind {
-		made, err := k.Untyped.Family.Convert(w.q.HTTP.Context(), []*unstructured.Unstructured{u}, k)
+		made, err := k.Untyped.Family.Convert(ctx, []*unstructured.Unstructured{u}, k)
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 // entry, that another write got what it claims.
 func (w *write) tryCreate(ctx context.Context) (e *cache.Entry, taken bool, err error) {
 	defer w.releaseQuota() // even if a stage panics: other writes of the namespace wait for the lock
-	if err := w.runStages(createStages); err != nil {
+	if err := w.runStages(ctx, createStages); err != nil {
 		return nil, false, err
 	}
 	if err := w.rejectResourceVersion(); err != nil {
@@ -322,14 +322,14 @@ func (w *write) tryModify(
 	}
 	if live == nil {
 		w.operation = "CREATE"
-		if err := w.runStages(createStages); err != nil {
+		if err := w.runStages(ctx, createStages); err != nil {
 			return nil, false, err
 		}
 		e, lost, err = w.insertNew(ctx)
 		return e, lost, err
 	}
 	w.operation = "UPDATE"
-	if err := w.runStages(updateStages); err != nil {
+	if err := w.runStages(ctx, updateStages); err != nil {
 		return nil, false, err
 	}
 	return w.put(ctx)

@@ -15,7 +15,8 @@ import (
 )
 
 // Answer is the answer to a request while it is being built, and what the request holds until it is answered. It is an
-// http.ResponseWriter. The copies of a request share its answer.
+// http.ResponseWriter. The copies of a request share its answer. The answer to a write of the server's own has no
+// ResponseWriter, and drops warnings.
 type Answer struct {
 	Recorder
 	warnings warnings

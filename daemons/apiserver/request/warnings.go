@@ -27,7 +27,7 @@ type warnings struct {
 // well. Once the cut warnings exceed the limit, further ones are dropped.
 func (a *Answer) Warn(text string) {
 	w := &a.warnings
-	if text == "" || w.seen[text] || w.isCut && w.size >= maxWarnings {
+	if a.ResponseWriter == nil || text == "" || w.seen[text] || w.isCut && w.size >= maxWarnings {
 		return
 	}
 	if w.seen == nil {

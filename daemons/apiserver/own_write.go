@@ -1,0 +1,134 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/apiserver/wire"
+)
+
+// The server's own writes skip authentication and authorization, and pass all other stages of a write. All of them are
+// made by the functions of this file.
+
+// serverFieldManager is the field manager of the server's own writes.
+const serverFieldManager = "kube-apiserver"
+
+// serverUser is the user of the server's own writes.
+var serverUser = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
+
+// EnsureEach ensures independent objects, some of them concurrently, and returns the revision at which all of them
+// exist.
+func (s *Server) EnsureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	revisions := make([]int64, len(objs))
+	for i, obj := range objs {
+		g.Go(func() (err error) {
+			revisions[i], err = s.Ensure(ctx, obj.DeepCopyObject())
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil || len(objs) == 0 {
+		return 0, err
+	}
+	return slices.Max(revisions), nil
+}
+
+// Ensure creates an object, or completes the existing one. It returns the revision at which the object is complete.
+func (s *Server) Ensure(ctx context.Context, obj runtime.Object) (int64, error) {
+	resource, err := s.resourceOf(obj)
+	if err != nil {
+		return 0, err
+	}
+	if resource.Empty() {
+		return 0, nil // not served
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return 0, err
+	}
+	own := ownObject{resource: resource, namespace: m.GetNamespace(), name: m.GetName(), isRepeated: true}
+	e, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+		if live == nil {
+			return obj.DeepCopyObject(), nil
+		}
+		return completeDefault(live, obj), nil
+	})
+	switch {
+	case apierrors.IsConflict(err):
+		return s.cache.WaitForCurrent(ctx) // another server wrote the same object
+	case err != nil:
+		return 0, fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
+	}
+	return e.Revision, nil
+}
+
+// ownObject names an object that the server writes itself.
+type ownObject struct {
+	resource        schema.GroupVersionResource
+	subresource     string // status, or empty for the object itself
+	namespace, name string
+	isRepeated      bool // whether the write is repeated often, so the cache may decide that it is not needed
+}
+
+// change changes an object of the server. next returns the new object for the stored one, which it must not change. The
+// stored one is nil if the object does not exist.
+func (s *Server) change(
+	ctx context.Context,
+	o ownObject,
+	next func(live runtime.Object) (runtime.Object, error),
+) (*cache.Entry, error) {
+	q := newOwnRequest(s.serving.Load().Target(o.resource), o.namespace, o.name)
+	q.GroupVersionResource, q.Subresource = o.resource, o.subresource
+	w := &write{s: s, q: q, manager: serverFieldManager, subresource: o.subresource, isFrequent: o.isRepeated}
+	return w.modify(ctx, next)
+}
+
+// deleteOwn deletes an object of the server, of a kind that clients may not see. gone reports whether nothing delays
+// its removal.
+func (s *Server) deleteOwn(
+	ctx context.Context,
+	served wire.Served,
+	namespace, name string,
+	o *metav1.DeleteOptions,
+) (gone bool, err error) {
+	target := request.Target{Served: served, IsServed: true, Cache: s.cache.Resource(served.GR())}
+	q := newOwnRequest(target, namespace, name)
+	_, gone, err = s.deleteObject(ctx, q, q.Key(), o)
+	return gone, err
+}
+
+// newOwnRequest returns a request of the server to itself.
+func newOwnRequest(target request.Target, namespace, name string) *request.Request {
+	q := &request.Request{User: serverUser, Target: target, Answer: &request.Answer{}, IsInternal: true}
+	q.Resource, q.Verb, q.GroupVersionResource = true, "update", target.Served.Name()
+	q.Namespace, q.Name = namespace, name
+	return q
+}
+
+// resourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
+func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
+	gvks, _, err := s.scheme.ObjectKinds(obj)
+	if runtime.IsNotRegisteredError(err) {
+		return schema.GroupVersionResource{}, nil
+	} else if err != nil {
+		return schema.GroupVersionResource{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
+	}
+	for gvr, served := range s.serving.Load().resources {
+		if served.Alias == nil && served.GVK == gvks[0] {
+			return gvr, nil
+		}
+	}
+	return schema.GroupVersionResource{}, nil
+}
