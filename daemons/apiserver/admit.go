@@ -16,23 +16,52 @@ import (
 	"clusterctl/daemons/apiserver/webhook"
 )
 
-// AddExternalAdmission adds the policies and webhooks that the cluster's objects configure to the admission plugins.
-// They run after all other mutating plugins. Of the validating plugins they run before the last, the quota plugin, so
-// that a refused write consumes no quota. Call AddExternalAdmission before Run, and after the other plugins are set.
-func (s *Server) AddExternalAdmission(may api.Authorizer) {
+// plugins are the admission plugins, in the order in which they run.
+type plugins struct {
+	mutators   []api.Mutator
+	validators []api.Validator
+	external   externalPlugins
+}
+
+// externalPlugins are the plugins that evaluate policies or call webhooks. They also see what is sent to subresources,
+// and connect requests.
+type externalPlugins struct {
+	mutators   []api.Mutator
+	validators []api.Validator
+}
+
+// newPlugins returns the admission plugins of the options and, if the options select them, those that the cluster's
+// objects configure. The quota is last: what it has counted is not refused afterwards.
+func (s *Server) newPlugins() plugins {
+	o := &s.options
+	var quota []api.Validator
+	if o.Quota != nil {
+		quota = []api.Validator{o.Quota}
+	}
+	if o.External == nil {
+		return plugins{mutators: o.Mutators, validators: slices.Concat(o.Validators, quota)}
+	}
+	may := o.External.Authorizer
 	hooks := webhook.Options{Objects: s.Objects(), May: may, Connector: s.backends, Log: s.log,
 		Counts: s.metrics.webhooks}
 	policies := policy.Options{
 		Objects: s.Objects(), May: may, Params: policyParams{s}, Log: s.log,
 		Interfaces: admission.NewObjectInterfacesFromScheme(s.scheme), Types: s.typeConverterOf,
 	}
-	s.options.External.Mutators = []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)}
-	s.options.External.Validators = []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)}
-	s.options.Mutators = append(s.options.Mutators, s.options.External.Mutators...)
-	s.options.Validators = slices.Insert(
-		s.options.Validators,
-		max(0, len(s.options.Validators)-1),
-		append([]api.Validator{policy.NewAccess(policies)}, s.options.External.Validators...)...)
+	external := externalPlugins{
+		mutators:   []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)},
+		validators: []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)},
+	}
+	return plugins{
+		mutators: slices.Concat(o.Mutators, external.mutators),
+		validators: slices.Concat(
+			o.Validators,
+			[]api.Validator{policy.NewAccess(policies)},
+			external.validators,
+			quota,
+		),
+		external: external,
+	}
 }
 
 // admission returns the write in the form that admission plugins read. The value is valid until the next call.
@@ -51,7 +80,7 @@ func (w *write) admission() *api.Admission {
 // plugins had seen.
 func (w *write) runMutators(ctx context.Context) error {
 	a := w.admission()
-	if err := w.s.runMutators(ctx, w.s.options.Mutators, a); err != nil {
+	if err := w.s.runMutators(ctx, w.s.plugins.mutators, a); err != nil {
 		return err
 	}
 	w.obj = a.Object
@@ -83,7 +112,7 @@ func (s *Server) runMutators(ctx context.Context, plugins []api.Mutator, a *api.
 // runValidators calls the validating plugins.
 func (w *write) runValidators(ctx context.Context) error {
 	a := w.admission()
-	if err := w.s.runValidators(ctx, w.s.options.Validators, a); err != nil {
+	if err := w.s.runValidators(ctx, w.s.plugins.validators, a); err != nil {
 		return err
 	}
 	if w.q.Subresource == "scale" {
@@ -91,7 +120,7 @@ func (w *write) runValidators(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return w.s.runValidators(ctx, w.s.options.External.Validators, a)
+		return w.s.runValidators(ctx, w.s.plugins.external.validators, a)
 	}
 	return nil
 }
@@ -116,7 +145,7 @@ func (s *Server) admitSubresource(
 	obj runtime.Object,
 	dryRun bool,
 ) error {
-	return s.admitSubresourceWith(s.options.External.Validators, q, operation, kind, obj, dryRun)
+	return s.admitSubresourceWith(s.plugins.external.validators, q, operation, kind, obj, dryRun)
 }
 
 // admitSubresourceWith does what present does, with the given validating plugins.
@@ -133,7 +162,7 @@ func (s *Server) admitSubresourceWith(
 		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.Answer.Warn,
 		Origin: &write{q: q, operation: operation, dryRun: dryRun},
 	}
-	if err := s.runMutators(q.HTTP.Context(), s.options.External.Mutators, a); err != nil {
+	if err := s.runMutators(q.HTTP.Context(), s.plugins.external.mutators, a); err != nil {
 		return err
 	}
 	q.Answer.IsAdmitted = true
@@ -146,7 +175,7 @@ func (w *write) mutateScale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.s.runMutators(ctx, w.s.options.External.Mutators, a); err != nil {
+	if err := w.s.runMutators(ctx, w.s.plugins.external.mutators, a); err != nil {
 		return err
 	}
 	if scale, ok := a.Object.(*autoscalingv1.Scale); ok {

@@ -64,7 +64,7 @@ func (s *Server) advertise(ctx context.Context) error {
 const leaseKeyPrefix = "masterleases"
 
 func (s *Server) leaseKey() string {
-	return s.options.Prefix + "/" + leaseKeyPrefix + "/" + s.options.AdvertiseAddress
+	return s.options.Storage.prefix + "/" + leaseKeyPrefix + "/" + s.options.AdvertiseAddress
 }
 
 func (s *Server) renewLeaseKey(ctx context.Context) error {

@@ -25,7 +25,7 @@ func (s *Server) compact(ctx context.Context) error {
 		}
 		if before > 0 {
 			call, cancel := context.WithTimeout(ctx, 30*time.Second)
-			err := s.options.Store.Compact(call, before)
+			err := s.options.Storage.raw.Compact(call, before)
 			cancel()
 			if err != nil && !errors.Is(err, store.ErrCompacted) && ctx.Err() == nil {
 				s.log.Warn("compact the store", "revision", before, "err", err)

@@ -11,7 +11,7 @@ import (
 
 // admitConnect passes a connect request to webhooks and policies, as the options object of its subresource.
 func (s *Server) admitConnect(q *request.Request) error {
-	if len(s.options.External.Validators) == 0 && len(s.options.External.Mutators) == 0 {
+	if len(s.plugins.external.validators) == 0 && len(s.plugins.external.mutators) == 0 {
 		return nil
 	}
 	kind, options := connectOptions(q)

@@ -263,7 +263,7 @@ func (s *Server) serveDefinition(
 	if err != nil {
 		return err
 	}
-	for _, builtin := range s.options.Kinds {
+	for _, builtin := range s.options.Storage.kinds {
 		if builtin.GR() == k.GR() {
 			return fmt.Errorf("the definition %s declares what is served already", d.Name)
 		}

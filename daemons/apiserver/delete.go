@@ -185,10 +185,10 @@ func (s *Server) deleteEntry(
 func (w *write) admitDeletion(ctx context.Context, name string) error {
 	a := w.admission()
 	a.Name, a.Subresource = name, ""
-	if err := w.s.runMutators(ctx, w.s.options.Mutators, a); err != nil {
+	if err := w.s.runMutators(ctx, w.s.plugins.mutators, a); err != nil {
 		return err
 	}
-	return w.s.runValidators(ctx, w.s.options.Validators, a)
+	return w.s.runValidators(ctx, w.s.plugins.validators, a)
 }
 
 func checkPreconditions(q *request.Request, obj runtime.Object, p *metav1.Preconditions) error {

@@ -103,5 +103,5 @@ func (s *Server) admitUnreadableDeletion(ctx context.Context, q *request.Request
 	w.old.GetObjectKind().SetGroupVersionKind(q.Served.GVK)
 	a := w.admission()
 	a.Name, a.Subresource = q.Name, ""
-	return s.runValidators(ctx, s.options.Validators, a)
+	return s.runValidators(ctx, s.plugins.validators, a)
 }

@@ -60,7 +60,7 @@ func (s *Server) evict(q *request.Request) error {
 	}
 	// All admission plugins run before the budget is spent, since a refusal does not give it back. Otherwise a node
 	// could use up the budgets of other nodes' pods.
-	if err := s.admitSubresourceWith(s.options.Validators, q, "CREATE", evictionKind, e,
+	if err := s.admitSubresourceWith(s.plugins.validators, q, "CREATE", evictionKind, e,
 		len(o.DryRun) > 0); err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ import (
 func fieldServer(t testing.TB) (*Server, wire.Served) {
 	s := memory.New()
 	t.Cleanup(s.Close)
-	server, err := New(Options{Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler))})
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	server, err := New(Options{Storage: OpenStorage(s, "", kinds.All(), env.Log), Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}

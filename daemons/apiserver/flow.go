@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/config"
@@ -19,14 +21,14 @@ const maxListBytes = 512 << 20
 
 // newFlow returns the flow controller that shares the server's capacity among requests. It is nil if cfg disables
 // priority and fairness.
-func newFlow(cfg config.APIServer, s *Server, env run.Env) (*flow.Controller, error) {
+func newFlow(cfg config.APIServer, objects api.Objects, env run.Env) (*flow.Controller, error) {
 	if !cfg.EnablePriorityAndFairness {
 		return nil, nil
 	}
 	return flow.New(flow.Config{
-		Objects: s.Objects(), Seats: max(1, cfg.MaxRequestsInflight+cfg.MaxMutatingRequestsInflight),
+		Objects: objects, Seats: max(1, cfg.MaxRequestsInflight+cfg.MaxMutatingRequestsInflight),
 		Bytes: maxListBytes,
-		Wait:  max(s.options.RequestTimeout/4, time.Second), Env: env,
+		Wait:  max(cmp.Or(cfg.RequestTimeout, defaultRequestTimeout)/4, time.Second), Env: env,
 	})
 }
 

@@ -191,7 +191,7 @@ func newObserved(s *Server) (*serverMetrics, error) {
 				},
 			),
 			s.options.Env.Metrics.Register(newObjectCounts(s)),
-			s.options.Env.Metrics.Register(newStorageSize(s.options.Store)),
+			s.options.Env.Metrics.Register(newStorageSize(s.options.Storage.raw)),
 		)...)
 }
 

@@ -76,7 +76,7 @@ func (s *Server) localAPIServices() map[string]*apiregistrationv1.APIService {
 			},
 		}
 	}
-	for _, k := range s.options.Kinds {
+	for _, k := range s.options.Storage.kinds {
 		of := func(gv schema.GroupVersion) {
 			rank, known := priorities[gv]
 			if !known {

@@ -79,7 +79,7 @@ func (s *Server) updateServedKinds() {
 	for _, k := range s.kindSources.declared {
 		declared = append(declared, k.Untyped.Family.Served...)
 	}
-	all := slices.Concat(s.options.Kinds, declared)
+	all := slices.Concat(s.options.Storage.kinds, declared)
 	next := &servedKinds{
 		cache:      s.cache,
 		resources:  make(map[schema.GroupVersionResource]wire.Served, 2*len(all)),

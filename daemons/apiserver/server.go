@@ -52,6 +52,7 @@ type Server struct {
 	kubelets         kubeletTransports
 	podTransport     *http.Transport    // to pods and services
 	backends         *backend.Connector // to webhooks
+	plugins          plugins            // of admission
 	shutdownOnce     sync.Once
 	bootstrapDone    chan struct{} // closed when the default objects of a cluster exist
 	definitionsReady atomic.Bool   // whether custom resources have been served once
@@ -60,16 +61,16 @@ type Server struct {
 	shutdown         chan struct{} // closed when watches must end
 }
 
+// defaultRequestTimeout is the time limit of requests that are neither watches nor streams.
+const defaultRequestTimeout = time.Minute
+
 // New returns a server. Nothing runs until Run is called.
 func New(o Options) (*Server, error) {
-	if o.Store == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
+	if o.Storage == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
 		return nil, errors.New("an API server needs a store, a log, metrics and health")
 	}
-	if o.Prefix == "" {
-		o.Prefix = "/registry"
-	}
 	if o.RequestTimeout == 0 {
-		o.RequestTimeout = time.Minute
+		o.RequestTimeout = defaultRequestTimeout
 	}
 	if o.EventTTL == 0 {
 		o.EventTTL = time.Hour
@@ -80,11 +81,10 @@ func New(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	counted := newCountedStore(o.Store)
 	s := &Server{
 		options: o, log: o.Env.Log,
-		store: counted, cache: cache.New(counted, o.Prefix, o.Kinds, o.Env.Log),
-		scheme:        newScheme(o.Kinds),
+		store: o.Storage.counted, cache: o.Storage.cache,
+		scheme:        newScheme(o.Storage.kinds),
 		statusHandler: o.Env.Handler(),
 		infoHandler:   o.Env.Pages(false),
 		pastSlots:     make(chan struct{}, maxPastLists),
@@ -92,7 +92,6 @@ func New(o Options) (*Server, error) {
 		inFlight:      make(chan struct{}, o.MaxInFlight),
 		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}), podTransport: newPodTransport(),
 	}
-	counted.resource = resourceByKey(s.cache)
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
 		if err != nil {
@@ -104,12 +103,13 @@ func New(o Options) (*Server, error) {
 	s.kindSources.changed = make(chan struct{}, 1)
 	s.backends = backend.New(s.Objects())
 	s.fieldManagers.init(s)
-	s.builtInOpenAPI = openapi.New(o.Kinds)
+	s.builtInOpenAPI = openapi.New(o.Storage.kinds)
 	s.serveKinds(nil)
 	var err error
 	if s.metrics, err = newObserved(s); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
 	}
+	s.plugins = s.newPlugins()
 	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
 	o.Env.Health.AddReady("poststarthook/bootstrap", s.checkBootstrapped)
 	o.Env.Health.AddReady("etcd", s.checkStore)
@@ -123,10 +123,6 @@ func New(o Options) (*Server, error) {
 // Objects returns a view of the stored objects, for authorizers and admission plugins. It is empty until Run has filled
 // the cache.
 func (s *Server) Objects() api.Objects { return s.cache.Objects() }
-
-// Configure lets f complete the options of a server whose authorizers and plugins need Objects. It must be called
-// before Run.
-func (s *Server) Configure(f func(o *Options)) { f(&s.options) }
 
 // Run keeps the cache current and runs the server's own tasks, until ctx ends.
 func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }

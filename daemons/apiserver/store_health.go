@@ -35,7 +35,7 @@ func (s *Server) monitorStore(ctx context.Context) error {
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := s.options.Store.CheckHealth(call)
+		err := s.options.Storage.raw.CheckHealth(call)
 		cancel()
 		if pause = silence; err != nil {
 			s.metrics.storeError.Store(&err)
