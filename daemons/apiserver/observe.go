@@ -24,21 +24,20 @@ type serverMetrics struct {
 	requests, terminations *prometheus.CounterVec
 	duration, sli          *prometheus.HistogramVec
 	longRunning            *prometheus.GaugeVec
-	series                 sync.Map        // *series by about
-	inFlight               [2]atomic.Int64 // requests that read, and that write; neither counts watches and streams
-	// Streams over WebSockets, by their outcome.
-	translated, tunnelled *prometheus.CounterVec
-	certificates          prometheus.Histogram // remaining lifetime of client certificates
-	webhooks              *webhook.Counts
-	admissions            admissionMetrics
-	watches               watchMetrics
-	reads                 readMetrics
-	handshakes            prometheus.Counter // failed TLS handshakes
-	deprecated            *prometheus.GaugeVec
-	sizes                 *prometheus.HistogramVec // sizes of responses to reads
-	unavailable           *prometheus.CounterVec   // how often aggregated servers were found unavailable
-	storeError            atomic.Pointer[error]
-	storeAnsweredAt       atomic.Pointer[time.Time] // time of the last recorded success of the store
+	series                 sync.Map // *series by about
+	// requests that read, and that write; neither counts watches and streams
+	inFlight        [2]atomic.Int64
+	certificates    prometheus.Histogram // remaining lifetime of client certificates
+	webhooks        *webhook.Counts
+	admissions      admissionMetrics
+	watches         watchMetrics
+	reads           readMetrics
+	handshakes      prometheus.Counter // failed TLS handshakes
+	deprecated      *prometheus.GaugeVec
+	sizes           *prometheus.HistogramVec // sizes of responses to reads
+	unavailable     *prometheus.CounterVec   // how often aggregated servers were found unavailable
+	storeError      atomic.Pointer[error]
+	storeAnsweredAt atomic.Pointer[time.Time] // time of the last recorded success of the store
 }
 
 // requestLabels holds the labels of a request's metrics.
@@ -89,7 +88,8 @@ func (a requestLabels) valuesWithoutDryRun() []string {
 // componentName is the value of the component label.
 const componentName = "apiserver"
 
-func newObserved(s *Server) (*serverMetrics, error) {
+// newServerMetrics returns the metrics of requests. They are not registered yet.
+func newServerMetrics() *serverMetrics {
 	o := &serverMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Requests by verb, resource and answer.",
@@ -109,14 +109,6 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests", Help: "Watches and streams that are open.",
 		}, labelNamesWithoutDryRun),
-		translated: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_stream_translator_requests_total", Help: "Requests to exec and attach over a " +
-				"WebSocket's channels.",
-		}, []string{"code"}),
-		tunnelled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a " +
-				"WebSocket.",
-		}, []string{"code"}),
 		sizes: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_response_sizes", Help: "Bytes of answers to " +
 				"reads.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
@@ -138,61 +130,53 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found " +
 			"unavailable.",
 	}, []string{"name", "reason"})
+	return o
+}
+
+// newObserved returns the server's metrics, registered.
+func newObserved(s *Server) (*serverMetrics, error) {
+	o := newServerMetrics()
+	metrics := s.options.Env.Metrics
 	var err error
-	if s.backends.WrapTransport, err = client.RequestCounter(s.options.Env.Metrics); err != nil {
+	if s.backends.WrapTransport, err = client.RequestCounter(metrics); err != nil {
 		return nil, err
 	}
-	if o.webhooks, err = webhook.NewCounts(s.options.Env.Metrics); err != nil {
+	if o.webhooks, err = webhook.NewCounts(metrics); err != nil {
 		return nil, err
 	}
-	return o, errors.Join(
-		append(
-			registerAll(
-				s.options.Env.Metrics,
-				o.requests,
-				o.terminations,
-				o.duration,
-				o.sli,
-				o.longRunning,
-				o.translated,
-				o.tunnelled,
-				o.certificates,
-				o.admissions.steps,
-				o.admissions.plugins,
-				o.unavailable,
-				o.sizes,
-				o.deprecated,
-				o.handshakes,
-				&o.watches,
-				&o.reads,
-				cacheCounts{s},
-				s.store.(*countedStore),
-			),
-			s.options.Env.Metrics.Register(
-				unavailableCollector{
-					s,
-					prometheus.NewDesc(
-						"aggregator_unavailable_apiservice",
-						"1 while the server of an APIService is unavailable.",
-						[]string{"name"},
-						nil,
-					),
-				},
-			),
-			s.options.Env.Metrics.Register(
-				inFlightCollector{
-					prometheus.NewDesc(
-						"apiserver_current_inflight_requests",
-						"Requests being worked on.",
-						[]string{"request_kind"},
-						nil,
-					),
-					o,
-				},
-			),
-			s.options.Env.Metrics.Register(newObjectCounts(s)),
-			s.options.Env.Metrics.Register(newStorageSize(s.options.Storage.raw)),
-		)...)
+	all := []prometheus.Collector{
+		o.requests,
+		o.terminations,
+		o.duration,
+		o.sli,
+		o.longRunning,
+		o.certificates,
+		o.admissions.steps,
+		o.admissions.plugins,
+		o.unavailable,
+		o.sizes,
+		o.deprecated,
+		o.handshakes,
+		&o.watches,
+		&o.reads,
+		cacheCounts{s},
+		s.store.(*countedStore),
+		unavailableCollector{s, prometheus.NewDesc(
+			"aggregator_unavailable_apiservice",
+			"1 while the server of an APIService is unavailable.",
+			[]string{"name"},
+			nil,
+		)},
+		inFlightCollector{prometheus.NewDesc(
+			"apiserver_current_inflight_requests",
+			"Requests being worked on.",
+			[]string{"request_kind"},
+			nil,
+		), o},
+		newObjectCounts(s),
+		newStorageSize(s.options.Storage.raw),
+	}
+	return o, errors.Join(registerAll(metrics, append(all, s.streams.Metrics()...)...)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {

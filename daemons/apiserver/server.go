@@ -23,6 +23,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/stream"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
@@ -49,8 +50,7 @@ type Server struct {
 	quotaLocks           namedLocks // locks for quota checks, by namespace
 
 	fieldManagers    fieldManagers
-	kubelets         kubeletTransports
-	podTransport     *http.Transport    // to pods and services
+	streams          *stream.Streams
 	backends         *backend.Connector // to webhooks
 	plugins          plugins            // of admission
 	shutdownOnce     sync.Once
@@ -90,7 +90,7 @@ func New(o Options) (*Server, error) {
 		pastSlots:     make(chan struct{}, maxPastLists),
 		bodyBudget:    flow.NewBudget(maxBodyParts, reservedBodyParts),
 		inFlight:      make(chan struct{}, o.MaxInFlight),
-		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}), podTransport: newPodTransport(),
+		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}),
 	}
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
@@ -105,6 +105,9 @@ func New(o Options) (*Server, error) {
 	s.fieldManagers.init(s)
 	s.builtInOpenAPI = openapi.New(o.Storage.kinds)
 	s.serveKinds(nil)
+	s.streams = stream.New(stream.Config{
+		Objects: s.Objects(), Log: s.log, KubeletTLS: o.KubeletTLS, KubeletRoots: o.KubeletRoots,
+	}, streamServer{s})
 	var err error
 	if s.metrics, err = newObserved(s); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)

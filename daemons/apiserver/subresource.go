@@ -24,11 +24,11 @@ func (s *Server) subresources() map[string]func(*request.Request) error {
 		"finalize":            s.finalize,
 		"ephemeralcontainers": s.servePartSubresource(copyEphemeralContainers),
 		"resize":              s.servePartSubresource(copyResize),
-		"log":                 s.kubeletStream,
-		"exec":                s.kubeletStream,
-		"attach":              s.kubeletStream,
-		"portforward":         s.kubeletStream,
-		"proxy":               s.serveProxy,
+		"log":                 s.streams.ServeKubelet,
+		"exec":                s.streams.ServeKubelet,
+		"attach":              s.streams.ServeKubelet,
+		"portforward":         s.streams.ServeKubelet,
+		"proxy":               s.streams.ServeProxy,
 	}
 }
 

@@ -6,11 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gorilla/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 
+	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/wire"
 )
 
@@ -28,11 +31,11 @@ func (w *watcher) streamOverSocket(s *Server, stream func()) error {
 			false,
 		)
 	}
-	header := http.Header{}
-	switch offers := OfferedProtocols(w.q.HTTP); len(offers) {
+	answered := http.Header{}
+	switch offers := slices.Collect(header.Elements(w.q.HTTP.Header, wsstream.WebSocketProtocolHeader)); len(offers) {
 	case 0:
 	case 1: // the client requires its protocol to be selected
-		header.Set("Sec-WebSocket-Protocol", offers[0])
+		answered.Set("Sec-WebSocket-Protocol", offers[0])
 	default:
 		return apierrors.NewBadRequest("a watch has no protocols to choose from: offer one, or none")
 	}
@@ -40,7 +43,7 @@ func (w *watcher) streamOverSocket(s *Server, stream func()) error {
 		HandshakeTimeout: stuckTimeout, WriteBufferSize: chunkSize,
 		CheckOrigin: func(*http.Request) bool { return true }, // users authenticate by more than a cookie
 	}
-	conn, err := upgrader.Upgrade(w.q.Answer, w.q.HTTP, header)
+	conn, err := upgrader.Upgrade(w.q.Answer, w.q.HTTP, answered)
 	if err != nil {
 		s.log.Debug("begin a WebSocket", "path", w.q.Path, "reason", err)
 		return nil // Upgrade has answered

@@ -1,4 +1,4 @@
-package apiserver
+package stream
 
 import (
 	"crypto/tls"
@@ -21,9 +21,9 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
-// serveProxy forwards a request to a node, a pod or a service.
-func (s *Server) serveProxy(q *request.Request) error {
-	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
+// ServeProxy forwards a request to a node, a pod or a service.
+func (s *Streams) ServeProxy(q *request.Request) error {
+	if err := s.server.WaitForCurrent(q.HTTP.Context()); err != nil {
 		return err
 	}
 	if q.ProxyPath == "" && (q.HTTP.Method == http.MethodGet || q.HTTP.Method == http.MethodHead) &&
@@ -66,14 +66,14 @@ func (s *Server) serveProxy(q *request.Request) error {
 
 // authorizeRun requires the verb create on nodes/proxy for kubelet paths that run a command in a container. The kubelet
 // cannot check this, because it sees only this server's identity, which is allowed everything.
-func (s *Server) authorizeRun(q *request.Request) error {
+func (s *Streams) authorizeRun(q *request.Request) error {
 	if q.Served.Resource != "nodes" {
 		return nil
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+q.ProxyPath), "/"), "/")
 	switch first {
 	case "exec", "attach", "portForward", "run":
-		return s.requireCreate(q)
+		return s.server.AuthorizeCreate(q)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func splitName(text string) (scheme, name, port string, err error) {
 	return "", "", "", apierrors.NewBadRequest(fmt.Sprintf("invalid proxy request %q", text))
 }
 
-func (s *Server) nodeTarget(q *request.Request, scheme, name, port string) (*url.URL, http.RoundTripper, error) {
+func (s *Streams) nodeTarget(q *request.Request, scheme, name, port string) (*url.URL, http.RoundTripper, error) {
 	target, transport, err := s.kubeletEndpoint(name)
 	if err != nil {
 		return nil, nil, err
@@ -136,9 +136,9 @@ func (s *Server) nodeTarget(q *request.Request, scheme, name, port string) (*url
 	return target, transport, nil
 }
 
-func (s *Server) podTarget(q *request.Request, scheme, name, port string) (*url.URL, error) {
-	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "pods"}, q.Namespace, name)
-	if err := s.cache.Resource(schema.GroupResource{Resource: "pods"}).ReadError(q.Namespace + "/" + name); err != nil {
+func (s *Streams) podTarget(q *request.Request, scheme, name, port string) (*url.URL, error) {
+	obj, ok := s.config.Objects.Get(schema.GroupResource{Resource: "pods"}, q.Namespace, name)
+	if err := q.Cache.ReadError(q.Namespace + "/" + name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	pod, is := obj.(*corev1.Pod)
@@ -190,9 +190,9 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 }
 
 // serviceTarget returns the URL of one of a service's ready endpoints.
-func (s *Server) serviceTarget(q *request.Request, scheme, name, port string) (*url.URL, error) {
-	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
-	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).ReadError(q.Namespace + "/" +
+func (s *Streams) serviceTarget(q *request.Request, scheme, name, port string) (*url.URL, error) {
+	obj, ok := s.config.Objects.Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
+	if err := q.Cache.ReadError(q.Namespace + "/" +
 		name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -214,7 +214,8 @@ func (s *Server) serviceTarget(q *request.Request, scheme, name, port string) (*
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", port, name))
 	}
 	var targets []*url.URL
-	for _, obj := range s.Objects().List(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"},
+	for _, obj := range s.config.Objects.List(schema.GroupResource{Group: "discovery.k8s.io",
+		Resource: "endpointslices"},
 		q.Namespace) {
 		slice, ok := obj.(*discoveryv1.EndpointSlice)
 		if !ok || slice.Labels[discoveryv1.LabelServiceName] != name {

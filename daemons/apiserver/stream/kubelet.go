@@ -1,4 +1,4 @@
-package apiserver
+package stream
 
 import (
 	"bytes"
@@ -34,19 +34,19 @@ var kubeletPaths = map[string]string{
 // kubeletParameters maps the query parameters of exec and attach to the kubelet's.
 var kubeletParameters = map[string]string{"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 
-// kubeletStream forwards logs, exec, attach and port-forward to the pod's kubelet. The bytes after an upgrade are
+// ServeKubelet forwards logs, exec, attach and port-forward to the pod's kubelet. The bytes after an upgrade are
 // copied unchanged.
-func (s *Server) kubeletStream(q *request.Request) error {
+func (s *Streams) ServeKubelet(q *request.Request) error {
 	if q.Verb != "get" && (q.Verb != "create" || q.Subresource == "log") {
 		return request.MethodNotAllowed(q)
 	}
 	// Exec, attach and port-forward change a pod, whichever protocol or method opens the stream.
 	if q.Subresource != "log" {
-		if err := s.requireCreate(q); err != nil {
+		if err := s.server.AuthorizeCreate(q); err != nil {
 			return err
 		}
 	}
-	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
+	if err := s.server.WaitForCurrent(q.HTTP.Context()); err != nil {
 		return err
 	}
 	e, err := q.LiveEntry()
@@ -64,15 +64,9 @@ func (s *Server) kubeletStream(q *request.Request) error {
 	if err := s.admitConnect(q); err != nil {
 		return err
 	}
-	path := "/" + kubeletPaths[q.Subresource] + "/" + url.PathEscape(pod.Namespace) + "/" + url.PathEscape(pod.Name)
-	query := q.HTTP.URL.Query()
-	if q.Subresource != "portforward" {
-		container, err := containerOf(pod, query.Get("container"))
-		if err != nil {
-			return err
-		}
-		path += "/" + url.PathEscape(container)
-		query.Del("container")
+	path, query, err := kubeletPath(q, pod)
+	if err != nil {
+		return err
 	}
 	if pod.Spec.NodeName == "" {
 		if q.Subresource == "log" {
@@ -82,22 +76,23 @@ func (s *Server) kubeletStream(q *request.Request) error {
 		}
 		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
-	if q.Subresource == "exec" || q.Subresource == "attach" {
-		query = kubeletQuery(query)
-	}
 	target, transport, err := s.kubeletEndpoint(pod.Spec.NodeName)
 	if err != nil {
 		return err
 	}
 	target.Path, target.RawQuery = path, query.Encode()
+	return s.connect(q, target, transport)
+}
+
+// connect forwards a request to a kubelet in the protocol that the client chose.
+func (s *Streams) connect(q *request.Request, target *url.URL, transport http.RoundTripper) error {
 	switch {
 	case q.Subresource == "portforward" && wantsTunnel(q.HTTP):
 		return s.tunnel(q, target, transport)
 	case (q.Subresource == "exec" || q.Subresource == "attach") && wantsChannels(q.HTTP):
 		s.translate(q, target, transport)
 		return nil
-	}
-	if q.Subresource == "log" && wsstream.IsWebSocketRequest(q.HTTP) {
+	case q.Subresource == "log" && wsstream.IsWebSocketRequest(q.HTTP):
 		return s.streamLog(q, target, transport)
 	}
 	var change func(*http.Response) error
@@ -108,15 +103,22 @@ func (s *Server) kubeletStream(q *request.Request) error {
 	return nil
 }
 
-// requireCreate returns an error if the user may not create the resource that the request names. The authorize stage
-// checked only the verb of the HTTP method, and a stream to a container can start with a GET.
-func (s *Server) requireCreate(q *request.Request) error {
-	if q.Verb == "create" || len(s.options.Authorizers) == 0 {
-		return nil
+// kubeletPath returns the kubelet's path and query for a request to a pod.
+func kubeletPath(q *request.Request, pod *corev1.Pod) (string, url.Values, error) {
+	path := "/" + kubeletPaths[q.Subresource] + "/" + url.PathEscape(pod.Namespace) + "/" + url.PathEscape(pod.Name)
+	query := q.HTTP.URL.Query()
+	if q.Subresource != "portforward" {
+		container, err := containerOf(pod, query.Get("container"))
+		if err != nil {
+			return "", nil, err
+		}
+		path += "/" + url.PathEscape(container)
+		query.Del("container")
 	}
-	create := q.Request
-	create.Verb = "create"
-	return s.authorizeUser(q.HTTP.Context(), q.User, create)
+	if q.Subresource == "exec" || q.Subresource == "attach" {
+		query = kubeletQuery(query)
+	}
+	return path, query, nil
 }
 
 func kubeletQuery(query url.Values) url.Values {
@@ -160,11 +162,11 @@ func containerOf(pod *corev1.Pod, name string) (string, error) {
 
 // kubeletEndpoint returns the URL of a node's kubelet, and the transport to reach it. The kubelet's certificate must be
 // valid for the node's name.
-func (s *Server) kubeletEndpoint(node string) (*url.URL, http.RoundTripper, error) {
-	if s.options.KubeletTLS == nil {
+func (s *Streams) kubeletEndpoint(node string) (*url.URL, http.RoundTripper, error) {
+	if s.config.KubeletTLS == nil {
 		return nil, nil, apierrors.NewServiceUnavailable("this server has no credentials towards kubelets")
 	}
-	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "nodes"}, "", node)
+	obj, ok := s.config.Objects.Get(schema.GroupResource{Resource: "nodes"}, "", node)
 	n, is := obj.(*corev1.Node)
 	if !ok || !is {
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, node)
@@ -184,8 +186,8 @@ func (s *Server) kubeletEndpoint(node string) (*url.URL, http.RoundTripper, erro
 			Scheme: "https",
 			Host:   net.JoinHostPort(host, strconv.Itoa(port)),
 		}, s.kubelets.transportOf(
-			s.options.KubeletTLS,
-			s.options.KubeletRoots,
+			s.config.KubeletTLS,
+			s.config.KubeletRoots,
 			node,
 		), nil
 }
@@ -205,7 +207,7 @@ func nodeAddress(n *corev1.Node) (string, error) {
 
 // forward passes a request on and copies the response back. An upgraded connection becomes a tunnel. change may modify
 // the response first; it may be nil.
-func (s *Server) forward(q *request.Request, target *url.URL, transport http.RoundTripper,
+func (s *Streams) forward(q *request.Request, target *url.URL, transport http.RoundTripper,
 	change func(*http.Response) error) {
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: nil, ModifyResponse: change,
@@ -225,7 +227,7 @@ func (s *Server) forward(q *request.Request, target *url.URL, transport http.Rou
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
 			if q.HTTP.Context().Err() == nil {
-				q.WriteError(s.log, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
+				q.WriteError(s.config.Log, apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err)))
 			}
 		},
 	}

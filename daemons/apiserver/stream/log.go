@@ -1,4 +1,4 @@
-package apiserver
+package stream
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // streamLog sends a pod's log over a WebSocket, as binary messages. With the subprotocol base64.binary.k8s.io it sends
 // base64 text. If the kubelet refuses, streamLog returns the error before the connection is upgraded.
-func (s *Server) streamLog(q *request.Request, target *url.URL, transport http.RoundTripper) error {
+func (s *Streams) streamLog(q *request.Request, target *url.URL, transport http.RoundTripper) error {
 	ctx, cancel := context.WithCancel(q.HTTP.Context())
 	defer cancel()
 	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
@@ -48,7 +48,7 @@ func (s *Server) streamLog(q *request.Request, target *url.URL, transport http.R
 	reader.SetIdleTimeout(channelIdleTimeout)
 	if err := reader.Copy(&notifyingWriter{ResponseWriter: q.Answer, onGone: cancel}, q.HTTP); err != nil &&
 		!errors.Is(err, context.Canceled) {
-		s.log.Debug("a log ended", "path", q.Path, "reason", err)
+		s.config.Log.Debug("a log ended", "path", q.Path, "reason", err)
 	}
 	return nil
 }

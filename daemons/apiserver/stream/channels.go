@@ -1,4 +1,4 @@
-package apiserver
+package stream
 
 import (
 	"context"
@@ -36,51 +36,29 @@ const channelIdleTimeout = 4 * time.Hour
 // wantsChannels reports whether a client wants to exec or attach over a WebSocket with one of channelProtocols.
 func wantsChannels(r *http.Request) bool {
 	return wsstream.IsWebSocketRequest(r) &&
-		slices.ContainsFunc(OfferedProtocols(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
+		slices.ContainsFunc(offeredProtocols(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
 }
 
-// OfferedProtocols returns the WebSocket protocols that a client offers.
-func OfferedProtocols(r *http.Request) []string {
+// offeredProtocols returns the WebSocket protocols that a client offers.
+func offeredProtocols(r *http.Request) []string {
 	return slices.Collect(header.Elements(r.Header, wsstream.WebSocketProtocolHeader))
 }
 
 // translate serves exec and attach. It connects the channels of the client's WebSocket with SPDY streams of the
 // kubelet, because kubelets and runtimes support only SPDY.
-func (s *Server) translate(q *request.Request, target *url.URL, transport http.RoundTripper) {
+func (s *Streams) translate(q *request.Request, target *url.URL, transport http.RoundTripper) {
 	code, err := s.runTranslation(q, target, transport)
 	if err != nil {
-		s.log.Debug("a stream ended", "path", q.Path, "reason", err)
+		s.config.Log.Debug("a stream ended", "path", q.Path, "reason", err)
 	}
-	s.metrics.translated.WithLabelValues(strconv.Itoa(code)).Inc()
+	s.translated.WithLabelValues(strconv.Itoa(code)).Inc()
 }
 
-func (s *Server) runTranslation(q *request.Request, target *url.URL, transport http.RoundTripper) (int, error) {
+func (s *Streams) runTranslation(q *request.Request, target *url.URL, transport http.RoundTripper) (int, error) {
 	ctx, cancel := context.WithCancel(q.HTTP.Context())
 	defer cancel()
-	in, out, bad, tty := request.BoolParameter(
-		q.Query,
-		"stdin",
-	), request.BoolParameter(
-		q.Query,
-		"stdout",
-	), request.BoolParameter(
-		q.Query,
-		"stderr",
-	), request.BoolParameter(
-		q.Query,
-		"tty",
-	)
-	channels := make([]wsstream.ChannelType, 5)
-	channels[protocol.StreamStdIn] = channelOrIgnore(in, wsstream.ReadChannel)
-	channels[protocol.StreamStdOut] = channelOrIgnore(out, wsstream.WriteChannel)
-	channels[protocol.StreamStdErr] = channelOrIgnore(bad && !tty, wsstream.WriteChannel)
-	channels[protocol.StreamErr] = wsstream.WriteChannel
-	channels[protocol.StreamResize] = wsstream.ReadChannel
-	spoken := map[string]wsstream.ChannelProtocolConfig{}
-	for _, p := range channelProtocols {
-		spoken[p] = wsstream.ChannelProtocolConfig{Binary: true, Channels: channels}
-	}
-	conn := wsstream.NewConn(spoken)
+	want := wantedStreams(q.Query)
+	conn := wsstream.NewConn(want.protocols())
 	conn.SetIdleTimeout(channelIdleTimeout)
 	_, streams, err := conn.Open(&notifyingWriter{ResponseWriter: q.Answer, onGone: cancel}, q.HTTP)
 	if err != nil {
@@ -93,33 +71,13 @@ func (s *Server) runTranslation(q *request.Request, target *url.URL, transport h
 	defer conn.Close()
 	resizing.Go(func() { sizes.read(streams[protocol.StreamResize]) })
 	// Clients take a first message, which may be empty, as the sign of success.
-	first := protocol.StreamErr
-	switch {
-	case out:
-		first = protocol.StreamStdOut
-	case bad && !tty:
-		first = protocol.StreamStdErr
-	}
-	if _, err := streams[first].Write(nil); err != nil {
+	if _, err := streams[want.first()].Write(nil); err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("greet the client: %w", err)
-	}
-	options := remotecommand.StreamOptions{Tty: tty}
-	if in {
-		options.Stdin = streams[protocol.StreamStdIn]
-	}
-	if out {
-		options.Stdout = streams[protocol.StreamStdOut]
-	}
-	if bad && !tty {
-		options.Stderr = streams[protocol.StreamStdErr]
-	}
-	if tty {
-		options.TerminalSizeQueue = sizes
 	}
 	// Opening a stream waits even if the kubelet has gone. So cancel it some time after the kubelet's connection has
 	// ended.
 	transport = notifyingTransport(transport, func() { time.AfterFunc(closeTimeout, cancel) })
-	code, status := streamOutcome(streamOverSPDY(ctx, target, transport, options))
+	code, status := streamOutcome(streamOverSPDY(ctx, target, transport, want.options(streams, sizes)))
 	data, err := json.Marshal(status)
 	if err != nil {
 		return code, err
@@ -127,6 +85,62 @@ func (s *Server) runTranslation(q *request.Request, target *url.URL, transport h
 	conn.SetWriteDeadline(closeTimeout)
 	_, err = streams[protocol.StreamErr].Write(data)
 	return code, err
+}
+
+// streamSet is the set of streams of a command that a client wants. With a terminal, stderr has no stream of its own.
+type streamSet struct{ stdin, stdout, stderr, tty bool }
+
+func wantedStreams(query url.Values) streamSet {
+	w := streamSet{
+		stdin: request.BoolParameter(query, "stdin"), stdout: request.BoolParameter(query, "stdout"),
+		stderr: request.BoolParameter(query, "stderr"), tty: request.BoolParameter(query, "tty"),
+	}
+	w.stderr = w.stderr && !w.tty
+	return w
+}
+
+// protocols returns the channels of the streams, for each of channelProtocols.
+func (w streamSet) protocols() map[string]wsstream.ChannelProtocolConfig {
+	channels := make([]wsstream.ChannelType, 5)
+	channels[protocol.StreamStdIn] = channelOrIgnore(w.stdin, wsstream.ReadChannel)
+	channels[protocol.StreamStdOut] = channelOrIgnore(w.stdout, wsstream.WriteChannel)
+	channels[protocol.StreamStdErr] = channelOrIgnore(w.stderr, wsstream.WriteChannel)
+	channels[protocol.StreamErr] = wsstream.WriteChannel
+	channels[protocol.StreamResize] = wsstream.ReadChannel
+	all := map[string]wsstream.ChannelProtocolConfig{}
+	for _, p := range channelProtocols {
+		all[p] = wsstream.ChannelProtocolConfig{Binary: true, Channels: channels}
+	}
+	return all
+}
+
+// first returns the channel that gets the first message.
+func (w streamSet) first() int {
+	switch {
+	case w.stdout:
+		return protocol.StreamStdOut
+	case w.stderr:
+		return protocol.StreamStdErr
+	}
+	return protocol.StreamErr
+}
+
+// options returns the streams as client-go takes them.
+func (w streamSet) options(streams []io.ReadWriteCloser, sizes *sizeQueue) remotecommand.StreamOptions {
+	o := remotecommand.StreamOptions{Tty: w.tty}
+	if w.stdin {
+		o.Stdin = streams[protocol.StreamStdIn]
+	}
+	if w.stdout {
+		o.Stdout = streams[protocol.StreamStdOut]
+	}
+	if w.stderr {
+		o.Stderr = streams[protocol.StreamStdErr]
+	}
+	if w.tty {
+		o.TerminalSizeQueue = sizes
+	}
+	return o
 }
 
 func channelOrIgnore(wanted bool, kind wsstream.ChannelType) wsstream.ChannelType {

@@ -1,4 +1,4 @@
-package apiserver
+package stream
 
 import (
 	"strconv"
@@ -10,15 +10,15 @@ import (
 )
 
 // admitConnect passes a connect request to webhooks and policies, as the options object of its subresource.
-func (s *Server) admitConnect(q *request.Request) error {
-	if len(s.plugins.external.validators) == 0 && len(s.plugins.external.mutators) == 0 {
+func (s *Streams) admitConnect(q *request.Request) error {
+	if !s.server.AdmitsConnect() {
 		return nil
 	}
 	kind, options := connectOptions(q)
 	if options == nil {
 		return nil
 	}
-	return s.admitSubresource(q, "CONNECT", corev1.SchemeGroupVersion.WithKind(kind), options, false)
+	return s.server.AdmitConnect(q, corev1.SchemeGroupVersion.WithKind(kind), options)
 }
 
 func connectOptions(q *request.Request) (kind string, options runtime.Object) {

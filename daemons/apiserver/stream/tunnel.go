@@ -1,4 +1,4 @@
-package apiserver
+package stream
 
 import (
 	"context"
@@ -27,17 +27,17 @@ import (
 // wantsTunnel reports whether a client wants to forward ports over SPDY inside a WebSocket.
 func wantsTunnel(r *http.Request) bool {
 	return wsstream.IsWebSocketRequest(r) &&
-		slices.Contains(OfferedProtocols(r), protocol.WebsocketsSPDYTunnelingPortForwardV1)
+		slices.Contains(offeredProtocols(r), protocol.WebsocketsSPDYTunnelingPortForwardV1)
 }
 
 // tunnel connects a client's SPDY inside a WebSocket with the kubelet's plain SPDY.
-func (s *Server) tunnel(q *request.Request, target *url.URL, transport http.RoundTripper) error {
+func (s *Streams) tunnel(q *request.Request, target *url.URL, transport http.RoundTripper) error {
 	code, err := s.runTunnel(q, target, transport)
-	s.metrics.tunnelled.WithLabelValues(strconv.Itoa(code)).Inc()
+	s.tunnelled.WithLabelValues(strconv.Itoa(code)).Inc()
 	return err
 }
 
-func (s *Server) runTunnel(q *request.Request, target *url.URL, transport http.RoundTripper) (int, error) {
+func (s *Streams) runTunnel(q *request.Request, target *url.URL, transport http.RoundTripper) (int, error) {
 	out, err := http.NewRequestWithContext(q.HTTP.Context(), http.MethodPost, target.String(), nil)
 	if err != nil {
 		return http.StatusInternalServerError, apierrors.NewInternalError(err)

@@ -1,4 +1,4 @@
-package apiserver
+package stream
 
 import (
 	"bufio"
@@ -64,7 +64,7 @@ func FuzzChannels(f *testing.F) {
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
 		q, transport, end := newUpgrade(t, "v5.channel.k8s.io", client, kubelet)
 		defer end()
-		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).runTranslation(
+		_, _ = New(Config{Log: slog.New(slog.DiscardHandler)}, nil).runTranslation(
 			q,
 			&url.URL{Scheme: "http", Host: "kubelet", Path: "/exec"},
 			transport,
@@ -89,7 +89,7 @@ func FuzzTunnel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
 		q, transport, end := newUpgrade(t, "SPDY/3.1+portforward.k8s.io", client, kubelet)
 		defer end()
-		_, _ = (&Server{log: slog.New(slog.DiscardHandler)}).runTunnel(
+		_, _ = New(Config{Log: slog.New(slog.DiscardHandler)}, nil).runTunnel(
 			q,
 			&url.URL{Scheme: "http", Host: "kubelet", Path: "/portForward"},
 			transport,
