@@ -17,7 +17,7 @@ import (
 // serveComponentStatuses answers requests for componentstatuses, which old runbooks use. It does not call the daemons:
 // a daemon counts as healthy while it holds its lease.
 func (s *Server) serveComponentStatuses(q *request.Request) error {
-	if _, err := s.waitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
+	if _, err := s.reads.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
 		return err
 	}
 	var all []corev1.ComponentStatus

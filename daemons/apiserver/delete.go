@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
@@ -298,11 +298,7 @@ func deletionFinalizers(finalizers []string, o *metav1.DeleteOptions, usual kind
 
 // deleteCollection deletes the selected objects.
 func (s *Server) deleteCollection(q *request.Request) error {
-	which, err := q.ListOptions()
-	if err != nil {
-		return err
-	}
-	sel, err := selectionOf(q)
+	page, err := read.ParsePage(q)
 	if err != nil {
 		return err
 	}
@@ -315,24 +311,7 @@ func (s *Server) deleteCollection(q *request.Request) error {
 			field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
 				"is not allowed with DELETECOLLECTION, try again after removing the option")})
 	}
-	limit := pageLimit(which)
-	snapshot, revision, from, err := s.snapshot(q, &sel, which)
-	if err != nil {
-		return err
-	}
-	if err := sel.checkReadable(q); err != nil {
-		return err
-	}
-	var chosen []*cache.Entry
-	next := continueToken{Version: tokenVersion, Revision: revision}
-	err = sel.eachConverted(q, snapshot, from.Start, func(e *cache.Entry) bool {
-		if limit > 0 && len(chosen) == limit {
-			next.Start = chosen[limit-1].Key
-			return false
-		}
-		chosen = append(chosen, e)
-		return true
-	})
+	chosen, list, err := s.reads.Choose(page)
 	if err != nil {
 		return err
 	}
@@ -342,7 +321,7 @@ func (s *Server) deleteCollection(q *request.Request) error {
 			return err
 		}
 	}
-	return s.writeDeleted(q, chosen, next)
+	return writeDeleted(q, chosen, list)
 }
 
 // releaseAddresses gives back the addresses that a deleted service had claimed.
@@ -353,14 +332,9 @@ func (w *write) releaseAddresses(txn *store.Txn) {
 }
 
 // writeDeleted answers with the list of deleted objects. If more are selected, the list has a token to continue with.
-func (s *Server) writeDeleted(q *request.Request, deleted []*cache.Entry, next continueToken) error {
+func writeDeleted(q *request.Request, deleted []*cache.Entry, list metav1.ListMeta) error {
 	if err := q.Convert(deleted); err != nil {
 		return err
 	}
-	l := wire.List{Entries: deleted, Rows: q.IncludeObject()}
-	l.Meta.ResourceVersion = strconv.FormatInt(next.Revision, 10)
-	if next.Start != "" {
-		l.Meta.Continue = next.String()
-	}
-	return q.Media.WriteList(q.Answer, q.Served, l)
+	return q.Media.WriteList(q.Answer, q.Served, wire.List{Entries: deleted, Rows: q.IncludeObject(), Meta: list})
 }

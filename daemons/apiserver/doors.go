@@ -16,7 +16,7 @@ type streamServer struct{ s *Server }
 
 // WaitForCurrent implements stream.Server.
 func (d streamServer) WaitForCurrent(ctx context.Context) error {
-	_, err := d.s.waitForVersion(ctx, "")
+	_, err := d.s.reads.WaitForVersion(ctx, "")
 	return err
 }
 

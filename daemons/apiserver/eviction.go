@@ -82,7 +82,7 @@ func (s *Server) evict(q *request.Request) error {
 
 // evictablePod returns the pod that is to be evicted.
 func (s *Server) evictablePod(q *request.Request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
-	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
+	if _, err := s.reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
 		return nil, err
 	}
 	entry, err := q.LiveEntry()

@@ -199,7 +199,7 @@ func (p *fastRequest) OnCurrent(why error) {
 	}()
 	err := request.UnavailableError(why)
 	if err == nil {
-		err = s.serveCached(q)
+		err = s.reads.GetCached(q)
 	}
 	if err != nil {
 		q.WriteError(s.log, err)

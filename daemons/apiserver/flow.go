@@ -11,6 +11,7 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
@@ -129,7 +130,7 @@ func estimateWork(q *request.Request) flow.Work {
 		count = min(count, limit)
 	}
 	if q.FieldSelector != "" && len(q.Served.IndexedFields) > 0 {
-		if sel, err := selectionOf(q); err == nil && sel.fieldIndex > 0 {
+		if sel, err := read.Select(q); err == nil && sel.UsesIndex() {
 			count = min(count, expectedIndexMatches)
 		}
 	}

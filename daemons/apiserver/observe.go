@@ -3,6 +3,7 @@ package apiserver
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,8 +31,6 @@ type serverMetrics struct {
 	certificates    prometheus.Histogram // remaining lifetime of client certificates
 	webhooks        *webhook.Counts
 	admissions      admissionMetrics
-	watches         watchMetrics
-	reads           readMetrics
 	handshakes      prometheus.Counter // failed TLS handshakes
 	deprecated      *prometheus.GaugeVec
 	sizes           *prometheus.HistogramVec // sizes of responses to reads
@@ -157,9 +156,6 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		o.sizes,
 		o.deprecated,
 		o.handshakes,
-		&o.watches,
-		&o.reads,
-		cacheCounts{s},
 		s.store.(*countedStore),
 		unavailableCollector{s, prometheus.NewDesc(
 			"aggregator_unavailable_apiservice",
@@ -176,7 +172,7 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		newObjectCounts(s),
 		newStorageSize(s.options.Storage.raw),
 	}
-	return o, errors.Join(registerAll(metrics, append(all, s.streams.Metrics()...)...)...)
+	return o, errors.Join(registerAll(metrics, slices.Concat(all, s.reads.Metrics(), s.streams.Metrics())...)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {

@@ -30,11 +30,11 @@ func (s *Server) serveResource(q *request.Request) error {
 	}
 	switch q.Verb {
 	case "get":
-		return s.get(q)
+		return s.reads.Get(q)
 	case "list":
-		return s.list(q)
+		return s.reads.List(q)
 	case "watch":
-		return s.watch(q)
+		return s.reads.Watch(q)
 	case "create":
 		return s.create(q)
 	case "update":

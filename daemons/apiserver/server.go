@@ -23,6 +23,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/stream"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
@@ -50,13 +51,13 @@ type Server struct {
 	quotaLocks           namedLocks // locks for quota checks, by namespace
 
 	fieldManagers    fieldManagers
+	reads            *read.Reads
 	streams          *stream.Streams
 	backends         *backend.Connector // to webhooks
 	plugins          plugins            // of admission
 	shutdownOnce     sync.Once
 	bootstrapDone    chan struct{} // closed when the default objects of a cluster exist
 	definitionsReady atomic.Bool   // whether custom resources have been served once
-	pastSlots        chan struct{} // holds a token for each list that reads an old revision from the store
 	bodyBudget       *flow.Budget  // limits the parts of request bodies
 	shutdown         chan struct{} // closed when watches must end
 }
@@ -87,7 +88,6 @@ func New(o Options) (*Server, error) {
 		scheme:        newScheme(o.Storage.kinds),
 		statusHandler: o.Env.Handler(),
 		infoHandler:   o.Env.Pages(false),
-		pastSlots:     make(chan struct{}, maxPastLists),
 		bodyBudget:    flow.NewBudget(maxBodyParts, reservedBodyParts),
 		inFlight:      make(chan struct{}, o.MaxInFlight),
 		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}),
@@ -105,6 +105,7 @@ func New(o Options) (*Server, error) {
 	s.fieldManagers.init(s)
 	s.builtInOpenAPI = openapi.New(o.Storage.kinds)
 	s.serveKinds(nil)
+	s.reads = read.New(s.cache, s.log, s.shutdown)
 	s.streams = stream.New(stream.Config{
 		Objects: s.Objects(), Log: s.log, KubeletTLS: o.KubeletTLS, KubeletRoots: o.KubeletRoots,
 	}, streamServer{s})

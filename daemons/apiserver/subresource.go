@@ -53,7 +53,7 @@ func (s *Server) serveSubresource(q *request.Request) error {
 func (s *Server) serveObjectSubresource(q *request.Request) error {
 	switch q.Verb {
 	case "get":
-		return s.get(q)
+		return s.reads.Get(q)
 	case "update":
 		return s.update(q)
 	case "patch":
@@ -76,7 +76,7 @@ func addSubresourceTypes(scheme *runtime.Scheme) {
 func (s *Server) servePartSubresource(take func(to, from runtime.Object)) func(*request.Request) error {
 	return func(q *request.Request) error {
 		if q.Verb == "get" {
-			return s.get(q)
+			return s.reads.Get(q)
 		}
 		if q.Verb != "update" && q.Verb != "patch" {
 			return request.MethodNotAllowed(q)

@@ -47,7 +47,7 @@ func (s *Server) issueToken(q *request.Request) error {
 	if err := setNamespace(q, t); err != nil {
 		return err
 	}
-	if _, err := s.waitForVersion(q.HTTP.Context(), ""); err != nil {
+	if _, err := s.reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
 		return err
 	}
 	if err := s.admitSubresource(q, "CREATE", kind, t, false); err != nil {

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"context"
@@ -17,16 +17,16 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
-// get answers with one object.
-func (s *Server) get(q *request.Request) error {
-	if _, err := s.waitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
+// Get answers with one object.
+func (s *Reads) Get(q *request.Request) error {
+	if _, err := s.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
 		return err
 	}
-	return s.serveCached(q)
+	return s.GetCached(q)
 }
 
-// serveCached answers with one object from the cache. It does not wait for the cache.
-func (s *Server) serveCached(q *request.Request) error {
+// GetCached answers with one object from the cache. It does not wait for the cache.
+func (s *Reads) GetCached(q *request.Request) error {
 	e, err := q.LiveEntry()
 	if err != nil {
 		return err
@@ -34,10 +34,10 @@ func (s *Server) serveCached(q *request.Request) error {
 	return q.WriteEntry(http.StatusOK, e)
 }
 
-// waitForVersion waits until the cache may answer a read at a resource version. For an empty version, the cache must
+// WaitForVersion waits until the cache may answer a read at a resource version. For an empty version, the cache must
 // hold all writes so far. For "0", any state of the cache is acceptable, but a cache that is not ready fails the
 // request. Otherwise the cache must have reached that revision. fresh returns a revision that the cache has reached.
-func (s *Server) waitForVersion(ctx context.Context, version string) (int64, error) {
+func (s *Reads) WaitForVersion(ctx context.Context, version string) (int64, error) {
 	if err := s.cache.CheckReady(); err != nil {
 		if version == "0" {
 			return 0, apierrors.NewServiceUnavailable(err.Error())
@@ -64,7 +64,7 @@ func (s *Server) waitForVersion(ctx context.Context, version string) (int64, err
 const revisionTimeout = 3 * time.Second
 
 // waitForRevision waits for a revision that a client names.
-func (s *Server) waitForRevision(ctx context.Context, revision int64) (int64, error) {
+func (s *Reads) waitForRevision(ctx context.Context, revision int64) (int64, error) {
 	short, cancel := context.WithTimeout(ctx, revisionTimeout)
 	defer cancel()
 	if err := s.cache.WaitFor(short, revision); err != nil {
@@ -77,7 +77,7 @@ func (s *Server) waitForRevision(ctx context.Context, revision int64) (int64, er
 }
 
 // waitForCache waits until the cache has been loaded.
-func (s *Server) waitForCache(ctx context.Context) error {
+func (s *Reads) waitForCache(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := s.cache.WaitFor(short, 1); err != nil {

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"sync"
@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/run/measure"
 )
@@ -66,7 +67,7 @@ func (c *readCounts) recordWait(began time.Time, consistent bool, err error) {
 }
 
 // recordList records a list: how many objects were examined, and how many are in the response.
-func (c *readCounts) recordList(sel *selection, returned int) {
+func (c *readCounts) recordList(sel *Selection, returned int) {
 	if sel.fieldIndex >= len(c.lists) {
 		return
 	}
@@ -156,7 +157,7 @@ func (r *readMetrics) Collect(to chan<- prometheus.Metric) {
 }
 
 // cacheCounts collects the metrics that the cache counts itself.
-type cacheCounts struct{ s *Server }
+type cacheCounts struct{ cache *cache.Cache }
 
 var (
 	receivedDesc   = newResourceDesc("watch_cache_events_received_total", "Changes that the store has told of.")
@@ -180,7 +181,7 @@ func (cacheCounts) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c cacheCounts) Collect(to chan<- prometheus.Metric) {
-	for _, r := range c.s.cache.Resources() {
+	for _, r := range c.cache.Resources() {
 		group, resource := r.Kind.GVK.Group, r.Kind.Resource
 		n := r.Counts()
 		for d, count := range map[*prometheus.Desc]int64{receivedDesc: n.Received, dispatchedDesc: n.Dispatched,

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 // watchStream is the state of a watch after its initial events. The pump of its connection advances it, while the
 // watch's handler waits for the end.
 type watchStream struct {
-	s           *Server
+	s           *Reads
 	pump        *pump
 	sink        sink
 	isQueued    bool // in the pump's list; the pump's mutex guards queued and group
@@ -40,7 +40,7 @@ type watchStream struct {
 }
 
 // stream sends events as they arrive, until the client leaves, the timeout ends, or the log has dropped unread events.
-func (w *watcher) stream(s *Server, cursor *cache.Cursor, timeout time.Duration) {
+func (w *watcher) stream(s *Reads, cursor *cache.Cursor, timeout time.Duration) {
 	w.s, w.cursor, w.done = s, cursor, make(chan struct{})
 	w.pump, w.sink = pumpOf(w)
 	w.sharesBytes = w.selection.hasNoSelectors() && w.q.Media.Shape != "Table" && !w.needsConversion()
@@ -190,7 +190,7 @@ func (w *watcher) send(data []byte) bool {
 
 // endStuck ends the watch of a client that takes no data.
 func (w *watcher) endStuck() {
-	w.s.metrics.reads.countsOf(w.q).stuck.Add(1)
+	w.s.reads.countsOf(w.q).stuck.Add(1)
 	w.finish()
 }
 

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"errors"
@@ -23,9 +23,9 @@ const (
 
 // snapshotAt returns the state at a revision. The snapshot may be limited to the page that follows the key after. In
 // this case rest is the number of objects from there on.
-func (s *Server) snapshotAt(
+func (s *Reads) snapshotAt(
 	q *request.Request,
-	sel *selection,
+	sel *Selection,
 	revision int64,
 	after string,
 	limit int,
@@ -43,9 +43,9 @@ func (s *Server) snapshotAt(
 }
 
 // readPast reads the page from the store.
-func (s *Server) readPast(
+func (s *Reads) readPast(
 	q *request.Request,
-	sel *selection,
+	sel *Selection,
 	revision int64,
 	after string,
 	limit int,
@@ -55,8 +55,8 @@ func (s *Server) readPast(
 		return nil, 0, cache.ErrExpired // all objects would have to be converted for one page
 	}
 	select {
-	case s.pastSlots <- struct{}{}:
-		defer func() { <-s.pastSlots }()
+	case s.past <- struct{}{}:
+		defer func() { <-s.past }()
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}

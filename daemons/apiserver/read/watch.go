@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"math"
@@ -27,7 +27,7 @@ const (
 // watcher is one watch: a cursor over the kind's log, and how its events are sent.
 type watcher struct {
 	q              *request.Request
-	selection      selection
+	selection      Selection
 	rows           metav1.IncludeObjectPolicy
 	wantsBookmarks bool
 	out            http.ResponseWriter // of the response, or a WebSocket
@@ -39,8 +39,8 @@ type watcher struct {
 	watchStream
 }
 
-// watch sends events until the client leaves, the timeout ends, or the log has dropped unread events.
-func (s *Server) watch(q *request.Request) error {
+// Watch sends events until the client leaves, the timeout ends, or the log has dropped unread events.
+func (s *Reads) Watch(q *request.Request) error {
 	if err := q.Media.CheckStreamable(); err != nil {
 		return err
 	}
@@ -51,13 +51,13 @@ func (s *Server) watch(q *request.Request) error {
 	if q, err = q.WithWatchSelectors(); err != nil {
 		return err
 	}
-	sel, err := selectionOf(q)
+	sel, err := Select(q)
 	if err != nil {
 		return err
 	}
 	w := &watcher{
 		q: q, selection: sel, rows: q.IncludeObject(), out: q.Answer, control: http.NewResponseController(q.Answer),
-		wantsBookmarks: o.AllowWatchBookmarks, counts: s.metrics.watches.countsOf(q),
+		wantsBookmarks: o.AllowWatchBookmarks, counts: s.watches.countsOf(q),
 	}
 	initial := wantsInitialEvents(o)
 	start, err := s.watchFrom(q, o.ResourceVersion, initial)
@@ -82,7 +82,7 @@ func (s *Server) watch(q *request.Request) error {
 		defer w.counts.watchers.Add(-1)
 		if snapshot != nil {
 			err := w.sendInitial(snapshot, start, o.SendInitialEvents != nil)
-			s.metrics.reads.countsOf(q).initial.Add(int64(w.initialCount))
+			s.reads.countsOf(q).initial.Add(int64(w.initialCount))
 			if err != nil {
 				return
 			}
@@ -106,16 +106,16 @@ func (s *Server) watch(q *request.Request) error {
 }
 
 // watchFrom returns the revision from which the watch starts.
-func (s *Server) watchFrom(q *request.Request, version string, initial bool) (int64, error) {
+func (s *Reads) watchFrom(q *request.Request, version string, initial bool) (int64, error) {
 	if version == "" || version == "0" {
-		return s.waitForVersion(q.HTTP.Context(), version)
+		return s.WaitForVersion(q.HTTP.Context(), version)
 	}
 	revision, err := parseVersion(version)
 	if err != nil {
 		return 0, request.AsInternalError(err)
 	}
 	if initial {
-		return s.waitForVersion(q.HTTP.Context(), version)
+		return s.WaitForVersion(q.HTTP.Context(), version)
 	}
 	if err := s.waitForCache(q.HTTP.Context()); err != nil {
 		return 0, err
@@ -147,7 +147,7 @@ func watchTimeout(o metav1.ListOptions) time.Duration {
 }
 
 // topic returns the narrowest log that has all events of a selection.
-func (sel *selection) topic(q *request.Request) cache.Topic {
+func (sel *Selection) topic(q *request.Request) cache.Topic {
 	switch {
 	case sel.name != "" && (!q.Served.Namespaced || sel.prefix != ""):
 		return cache.Topic{Key: sel.prefix + sel.name}

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"math/bits"

@@ -1,4 +1,4 @@
-package apiserver
+package read
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 
 // streamOverSocket streams a watch over a WebSocket, which browsers need. Each event is one message, a text message if
 // events are JSON. Messages from the client are ignored.
-func (w *watcher) streamOverSocket(s *Server, stream func()) error {
+func (w *watcher) streamOverSocket(s *Reads, stream func()) error {
 	if w.q.Media.Format != wire.JSON && w.q.Media.Format != wire.Protobuf {
 		return apierrors.NewGenericServerResponse(
 			http.StatusNotAcceptable,
