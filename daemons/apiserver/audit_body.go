@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/audit"
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -51,7 +52,7 @@ func (s *Server) bodyJSON(record *audit.Record, kind string, data []byte) *runti
 	case kind == runtime.ContentTypeProtobuf:
 		data = s.protobufAsJSON(data)
 	case strings.Contains(kind, "yaml"):
-		text, _, err := fromYAML(data)
+		text, _, err := body.FromYAML(data)
 		if err != nil {
 			return nil
 		}

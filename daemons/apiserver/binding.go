@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -22,7 +23,7 @@ func (s *Server) createPodBinding(q *request.Request) error {
 		return request.MethodNotAllowed(q)
 	}
 	b := &corev1.Binding{}
-	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
+	if err := body.Decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
 		return err
 	}
 	if b.Name != "" && b.Name != q.Name {
@@ -34,7 +35,7 @@ func (s *Server) createPodBinding(q *request.Request) error {
 // createBinding answers the creation of a Binding as an object of its own, which upstream still supports.
 func (s *Server) createBinding(q *request.Request) error {
 	b := &corev1.Binding{}
-	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
+	if err := body.Decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
 		return err
 	}
 	pods := s.serving.Load().Target(corev1.SchemeGroupVersion.WithResource("pods"))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -35,7 +36,7 @@ func (s *Server) create(q *request.Request) error {
 // namespace against the URL.
 func (s *Server) decodeSent(q *request.Request) (runtime.Object, error) {
 	obj := q.Served.NewObject()
-	if err := s.decode(q, q.Served.Version(), obj); err != nil {
+	if err := body.Decode(q, q.Served.Version(), obj); err != nil {
 		return nil, err
 	}
 	obj, err := q.Served.ToStored(obj)
@@ -126,7 +127,7 @@ func (s *Server) serveReview(q *request.Request) error {
 		return err
 	}
 	obj := q.Served.NewObject()
-	if err := s.decode(q, q.Served.Version(), obj); err != nil {
+	if err := body.Decode(q, q.Served.Version(), obj); err != nil {
 		return err
 	}
 	if m, err := meta.Accessor(obj); err == nil && q.Served.Namespaced {

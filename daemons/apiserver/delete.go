@@ -20,6 +20,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/request"
@@ -31,7 +32,7 @@ import (
 // deleteOptions reads the options of a deletion from the body, or from the query if the body is empty.
 func (s *Server) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
-	data, protobuf, _, err := readObjectBody(q)
+	data, protobuf, _, err := body.ReadObject(q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -40,7 +41,7 @@ func (s *Server) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	case protobuf:
-		if err := decodeProtobuf(data, schema.GroupVersionKind{}, o); err != nil {
+		if err := body.DecodeProtobuf(data, schema.GroupVersionKind{}, o); err != nil {
 			return nil, err
 		}
 	default:

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -35,7 +36,7 @@ func (s *Server) evict(q *request.Request) error {
 		return err
 	}
 	e := &policyv1.Eviction{}
-	if err := s.decode(q, evictionKind, e); err != nil {
+	if err := body.Decode(q, evictionKind, e); err != nil {
 		return err
 	}
 	if err := setNamespace(q, e); err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
@@ -134,7 +135,6 @@ func fuzzDecoder(f *testing.F, contentType string, samples ...[]byte) {
 			}
 		}
 	}
-	s := &Server{}
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
 		k := typedKinds[int(kind)%len(typedKinds)]
 		q := requestFor(k, url.Values{}, contentType)
@@ -143,18 +143,18 @@ func fuzzDecoder(f *testing.F, contentType string, samples ...[]byte) {
 		obj := k.New()
 		switch contentType {
 		case runtime.ContentTypeProtobuf:
-			err = decodeProtobuf(data, k.GVK, obj)
+			err = body.DecodeProtobuf(data, k.GVK, obj)
 		case runtime.ContentTypeYAML:
 			var doubts []error
-			if data, doubts, err = fromYAML(data); err == nil {
-				err = s.decodeJSON(q, data, k.GVK, obj, doubts)
+			if data, doubts, err = body.FromYAML(data); err == nil {
+				err = body.DecodeJSON(q, data, k.GVK, obj, doubts)
 			}
 		case runtime.ContentTypeCBOR:
-			if data, err = convertCBOR(data); err == nil {
-				err = s.decodeJSON(q, data, k.GVK, obj, nil)
+			if data, err = body.FromCBOR(data); err == nil {
+				err = body.DecodeJSON(q, data, k.GVK, obj, nil)
 			}
 		default:
-			err = s.decodeJSON(q, data, k.GVK, obj, nil)
+			err = body.DecodeJSON(q, data, k.GVK, obj, nil)
 		}
 		mustBeClientError(t, err)
 		if err == nil {
@@ -221,7 +221,6 @@ func FuzzPatch(f *testing.F) {
 			pods = k
 		}
 	}
-	s := &Server{}
 	f.Fuzz(func(t *testing.T, kind uint8, patch []byte) {
 		q := requestFor(pods, url.Values{}, "")
 		patchType := patchTypes[int(kind)%len(patchTypes)]
@@ -241,7 +240,7 @@ func FuzzPatch(f *testing.F) {
 			return
 		}
 		pod := &corev1.Pod{}
-		err = s.decodeJSON(q, after, pods.GVK, pod, doubts)
+		err = body.DecodeJSON(q, after, pods.GVK, pod, doubts)
 		mustBeClientError(t, err)
 		if err == nil {
 			checkWriteSteps(t, pods, pod)

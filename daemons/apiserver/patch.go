@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/jsonpatch"
 	"clusterctl/daemons/apiserver/request"
 )
@@ -55,30 +56,30 @@ func readPatch(q *request.Request) (types.PatchType, []byte, []error, error) {
 	default:
 		return "", nil, nil, unsupportedPatch(q, patchTypes)
 	}
-	data, err := readBody(q.HTTP, nil)
+	data, err := body.Read(q.HTTP, nil)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("read the patch: %w", err)
 	}
 	var doubts []error
 	switch patchType {
 	case types.ApplyPatchType:
-		if err = reserveConvertedParts(q, data); err != nil {
+		if err = body.ReserveConvertedParts(q, data); err != nil {
 			return "", nil, nil, err
 		}
-		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
+		if data, doubts, err = body.FromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error encoding patch: %v", err))
 		}
 	case types.ApplyCBORPatchType:
 		patchType = types.ApplyPatchType
-		if err = reserveConvertedParts(q, data); err != nil {
+		if err = body.ReserveConvertedParts(q, data); err != nil {
 			return "", nil, nil, err
 		}
-		data, err = convertCBOR(data)
+		data, err = body.FromCBOR(data)
 	}
 	if err != nil {
 		return "", nil, nil, err
 	}
-	return patchType, data, doubts, reserveParts(q, countJSONParts(data))
+	return patchType, data, doubts, body.ReserveParts(q, body.CountJSONParts(data))
 }
 
 // patch changes an object, or its status, as the patch in the request describes.
@@ -170,9 +171,9 @@ func (s *Server) decodePatched(
 	doubts []error,
 ) error {
 	if patchType != types.StrategicMergePatchType {
-		return invalidPatch(string(after), s.decodeJSON(q, after, gvk, obj, doubts))
+		return invalidPatch(string(after), body.DecodeJSON(q, after, gvk, obj, doubts))
 	}
-	if err := s.decodeJSON(q, after, schema.GroupVersionKind{}, obj, doubts); err != nil {
+	if err := body.DecodeJSON(q, after, schema.GroupVersionKind{}, obj, doubts); err != nil {
 		return invalidStrategicPatch(patch, after, obj, err)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
@@ -212,13 +213,13 @@ func patchStrictErrors(q *request.Request, patch []byte, patchType types.PatchTy
 
 // invalidPatch returns the error for a patch whose result is not a valid object.
 func invalidPatch(what string, err error) error {
-	var bad *decodeError
+	var bad *body.Error
 	if !errors.As(err, &bad) {
 		return err
 	}
 	const shown = 1 << 10
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
-		field.Invalid(field.NewPath("patch"), what[:min(len(what), shown)], bad.cause.Error())})
+		field.Invalid(field.NewPath("patch"), what[:min(len(what), shown)], bad.Cause.Error())})
 }
 
 // invalidStrategicPatch is invalidPatch for a strategic merge patch. The error shows only the patch. Its cause is the
@@ -230,7 +231,7 @@ func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error)
 		return err
 	}
 	if convertErr := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); convertErr != nil {
-		err = &decodeError{cause: convertErr}
+		err = &body.Error{Cause: convertErr}
 	}
 	return invalidPatch(fmt.Sprintf("%+v", change), err)
 }
@@ -301,5 +302,5 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		}
 		return after, request.AsInternalError(err)
 	}
-	return nil, unsupportedMediaType()
+	return nil, body.UnsupportedMediaType()
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
 )
@@ -142,7 +143,7 @@ func scaleOf(q *request.Request, obj runtime.Object) (*autoscalingv1.Scale, erro
 // sentScale returns a function that applies the Scale in the request to an object.
 func (w *write) sentScale() (func(live runtime.Object) (runtime.Object, error), error) {
 	sent := &autoscalingv1.Scale{}
-	if err := w.s.decode(w.q, scaleKind, sent); err != nil {
+	if err := body.Decode(w.q, scaleKind, sent); err != nil {
 		return nil, err
 	}
 	if err := setNameAndNamespace(w.q, sent); err != nil {

@@ -20,6 +20,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/alloc"
 	"clusterctl/daemons/apiserver/backend"
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/openapi"
@@ -88,7 +89,7 @@ func New(o Options) (*Server, error) {
 		scheme:        newScheme(o.Storage.kinds),
 		statusHandler: o.Env.Handler(),
 		infoHandler:   o.Env.Pages(false),
-		bodyBudget:    flow.NewBudget(maxBodyParts, reservedBodyParts),
+		bodyBudget:    body.NewBudget(),
 		inFlight:      make(chan struct{}, o.MaxInFlight),
 		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}),
 	}

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) issueToken(q *request.Request) error {
 	}
 	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 	t := &authenticationv1.TokenRequest{}
-	if err := s.decode(q, kind, t); err != nil {
+	if err := body.Decode(q, kind, t); err != nil {
 		return err
 	}
 	if err := setNamespace(q, t); err != nil {

@@ -1,4 +1,4 @@
-package apiserver
+package body
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func TestExpandedYAMLIsLimited(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _, err := fromYAML([]byte(text))
+		_, _, err := FromYAML([]byte(text))
 		runtime.ReadMemStats(&after)
 		if !apierrors.IsRequestEntityTooLargeError(err) {
 			t.Errorf("%s: %.200v", name, err)
@@ -45,11 +45,11 @@ func TestExpandedYAMLIsLimited(t *testing.T) {
 		"a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}": `{"a":{"b":1},"c":{"b":1},"d":{"b":1,"e":2}}`,
 		"command: 'a &x; b *y'":                  `{"command":"a \u0026x; b *y"}`,
 	} {
-		if data, doubts, err := fromYAML([]byte(text)); string(data) != want || err != nil || len(doubts) > 0 {
+		if data, doubts, err := FromYAML([]byte(text)); string(data) != want || err != nil || len(doubts) > 0 {
 			t.Errorf("%s: %s %v %v", text, data, doubts, err)
 		}
 	}
-	if _, _, err := fromYAML([]byte("a: &x [*x]")); err == nil {
+	if _, _, err := FromYAML([]byte("a: &x [*x]")); err == nil {
 		t.Error("what contains itself was read")
 	}
 }

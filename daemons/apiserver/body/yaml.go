@@ -1,4 +1,4 @@
-package apiserver
+package body
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
-// fromYAML converts a client's YAML to JSON. doubts are what strict decoding would refuse. The size after expanding
+// FromYAML converts a client's YAML to JSON. doubts are what strict decoding would refuse. The size after expanding
 // aliases is limited as JSON bodies are, because a document can repeat a long text by aliases.
-func fromYAML(text []byte) (data []byte, doubts []error, err error) {
+func FromYAML(text []byte) (data []byte, doubts []error, err error) {
 	if anchorPattern.Match(text) && aliasPattern.Match(text) {
 		size, err := expandedSize(text)
 		if err != nil {

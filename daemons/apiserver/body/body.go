@@ -1,4 +1,5 @@
-package apiserver
+// Package body reads the bodies of requests, and decodes the objects that clients send.
+package body
 
 import (
 	"bytes"
@@ -20,9 +21,9 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// readBody reads a request's body. If the length is known it reads into buffer, or into one allocation if buffer is too
+// Read reads a request's body. If the length is known it reads into buffer, or into one allocation if buffer is too
 // small.
-func readBody(r *http.Request, buffer []byte) ([]byte, error) {
+func Read(r *http.Request, buffer []byte) ([]byte, error) {
 	if r.ContentLength <= 0 || r.ContentLength > request.MaxBody {
 		return io.ReadAll(r.Body)
 	}
@@ -49,10 +50,10 @@ func readBody(r *http.Request, buffer []byte) ([]byte, error) {
 // initialBodySize is how many bytes of a body are allocated before any of it arrives.
 const initialBodySize = 32 << 10
 
-// readObjectBody reads the request body as JSON or protobuf; YAML is converted to JSON. doubts are the errors that
+// ReadObject reads the request body as JSON or protobuf; YAML is converted to JSON. doubts are the errors that
 // strict decoding would report.
-func readObjectBody(q *request.Request) (data []byte, protobuf bool, doubts []error, err error) {
-	if data, err = readBody(q.HTTP, nil); err != nil {
+func ReadObject(q *request.Request) (data []byte, protobuf bool, doubts []error, err error) {
+	if data, err = Read(q.HTTP, nil); err != nil {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
 	if len(data) == 0 && q.HTTP.Method == http.MethodDelete {
@@ -60,39 +61,40 @@ func readObjectBody(q *request.Request) (data []byte, protobuf bool, doubts []er
 	}
 	kind := runtime.ContentTypeJSON
 	if header := q.HTTP.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
-		return data, true, nil, reserveParts(q, countProtobufParts(data))
+		return data, true, nil, ReserveParts(q, countProtobufParts(data))
 	} else if header != "" && header != kind {
 		if kind, _, err = mime.ParseMediaType(header); err != nil {
-			return nil, false, nil, unsupportedMediaType()
+			return nil, false, nil, UnsupportedMediaType()
 		}
 	}
 	switch kind {
 	case runtime.ContentTypeJSON:
-		return data, false, nil, reserveParts(q, countJSONParts(data))
+		return data, false, nil, ReserveParts(q, CountJSONParts(data))
 	case runtime.ContentTypeProtobuf:
-		return data, true, nil, reserveParts(q, countProtobufParts(data))
+		return data, true, nil, ReserveParts(q, countProtobufParts(data))
 	case runtime.ContentTypeYAML, "text/yaml", "application/x-yaml":
-		if err = reserveConvertedParts(q, data); err != nil {
+		if err = ReserveConvertedParts(q, data); err != nil {
 			return nil, false, nil, err
 		}
-		if data, doubts, err = fromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
+		if data, doubts, err = FromYAML(data); err != nil && !apierrors.IsRequestEntityTooLargeError(err) {
 			err = apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 		}
 	case runtime.ContentTypeCBOR:
-		if err = reserveConvertedParts(q, data); err != nil {
+		if err = ReserveConvertedParts(q, data); err != nil {
 			return nil, false, nil, err
 		}
-		data, err = convertCBOR(data)
+		data, err = FromCBOR(data)
 	default:
-		return nil, false, nil, unsupportedMediaType()
+		return nil, false, nil, UnsupportedMediaType()
 	}
 	if err != nil {
 		return nil, false, nil, err
 	}
-	return data, false, doubts, reserveParts(q, countJSONParts(data))
+	return data, false, doubts, ReserveParts(q, CountJSONParts(data))
 }
 
-func convertCBOR(data []byte) ([]byte, error) {
+// FromCBOR converts CBOR to JSON.
+func FromCBOR(data []byte) ([]byte, error) {
 	out, err := wire.FromCBOR(data)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -100,7 +102,8 @@ func convertCBOR(data []byte) ([]byte, error) {
 	return out, nil
 }
 
-func unsupportedMediaType() error {
+// UnsupportedMediaType returns the error for a body whose media type is not supported.
+func UnsupportedMediaType() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
 		Reason: metav1.StatusReasonUnsupportedMediaType,
@@ -109,23 +112,23 @@ func unsupportedMediaType() error {
 	}}
 }
 
-// decode reads the body into obj, as an object of the given kind.
-func (s *Server) decode(q *request.Request, gvk schema.GroupVersionKind, obj runtime.Object) error {
+// Decode reads the body into obj, as an object of the given kind.
+func Decode(q *request.Request, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	if q.HTTP.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
 		return decodeMessage(q, gvk, obj)
 	}
-	data, protobuf, doubts, err := readObjectBody(q)
+	data, protobuf, doubts, err := ReadObject(q)
 	if err != nil {
 		return err
 	}
 	if protobuf {
-		return decodeProtobuf(data, gvk, obj)
+		return DecodeProtobuf(data, gvk, obj)
 	}
-	return s.decodeJSON(q, data, gvk, obj, doubts)
+	return DecodeJSON(q, data, gvk, obj, doubts)
 }
 
-// decodeJSON decodes strictly, and handles doubts as the fieldValidation parameter asks.
-func (s *Server) decodeJSON(
+// DecodeJSON decodes strictly, and handles doubts as the fieldValidation parameter asks.
+func DecodeJSON(
 	q *request.Request,
 	data []byte,
 	gvk schema.GroupVersionKind,
@@ -171,11 +174,11 @@ func reportStrictErrors(q *request.Request, gvk schema.GroupVersionKind, doubts 
 	return nil
 }
 
-// decodeProtobuf decodes a protobuf message with its envelope.
-func decodeProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) error {
+// DecodeProtobuf decodes a protobuf message with its envelope.
+func DecodeProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	message, ok := obj.(interface{ Unmarshal([]byte) error })
 	if !ok {
-		return unsupportedMediaType()
+		return UnsupportedMediaType()
 	}
 	raw, found := bytes.CutPrefix(data, []byte("k8s\x00"))
 	if !found {
@@ -203,15 +206,15 @@ const maxPooledBody = 64 << 10
 func decodeMessage(q *request.Request, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	pooled := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(pooled)
-	data, err := readBody(q.HTTP, *pooled)
+	data, err := Read(q.HTTP, *pooled)
 	if cap(data) <= maxPooledBody {
 		*pooled = data[:0]
 	}
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	if err := reserveParts(q, countProtobufParts(data)); err != nil {
+	if err := ReserveParts(q, countProtobufParts(data)); err != nil {
 		return err
 	}
-	return decodeProtobuf(data, gvk, obj)
+	return DecodeProtobuf(data, gvk, obj)
 }

@@ -1,4 +1,4 @@
-package apiserver
+package body
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -20,9 +21,12 @@ const (
 	freeBodyParts     = 500     // a body with at most this many parts never waits
 )
 
-// reserveParts waits until a body with that many parts may be decoded. It reserves the parts until the end of the
+// NewBudget returns the budget of the parts of all bodies in progress.
+func NewBudget() *flow.Budget { return flow.NewBudget(maxBodyParts, reservedBodyParts) }
+
+// ReserveParts waits until a body with that many parts may be decoded. It reserves the parts until the end of the
 // request.
-func reserveParts(q *request.Request, parts int) error {
+func ReserveParts(q *request.Request, parts int) error {
 	switch {
 	case parts > maxBodyParts:
 		return apierrors.NewRequestEntityTooLargeError(
@@ -40,15 +44,15 @@ func reserveParts(q *request.Request, parts int) error {
 	return nil
 }
 
-// reserveConvertedParts is reserveParts for a body that must be converted to JSON first. It estimates the parts from
+// ReserveConvertedParts is ReserveParts for a body that must be converted to JSON first. It estimates the parts from
 // the length.
-func reserveConvertedParts(q *request.Request, data []byte) error {
+func ReserveConvertedParts(q *request.Request, data []byte) error {
 	const bytesOfPart = 16
-	return reserveParts(q, min(len(data)/bytesOfPart, maxBodyParts))
+	return ReserveParts(q, min(len(data)/bytesOfPart, maxBodyParts))
 }
 
-// countJSONParts returns the number of objects and lists.
-func countJSONParts(data []byte) (parts int) {
+// CountJSONParts returns the number of objects and lists.
+func CountJSONParts(data []byte) (parts int) {
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '{', '[':

@@ -1,10 +1,11 @@
-package apiserver
+package body
 
 import (
 	"encoding/hex"
 	"fmt"
 	"strings"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,31 +18,31 @@ import (
 // This file builds the errors for a body that is not an object of the requested kind. The messages are upstream's,
 // without the position in upstream's code.
 
-// decodeError is the error for bytes that cannot be decoded as a kind.
-type decodeError struct {
+// Error is the error for bytes that cannot be decoded as a kind.
+type Error struct {
 	actual   schema.GroupVersionKind // the kind that the bytes name
 	expected string                  // the expected kind
 	data     []byte                  // the bytes, if they name no kind
-	cause    error
+	Cause    error                   // why the bytes cannot be decoded
 }
 
 func newDecodeError(gvk schema.GroupVersionKind, err error) error {
-	return &decodeError{actual: gvk, expected: gvk.Kind, cause: err}
+	return &Error{actual: gvk, expected: gvk.Kind, Cause: err}
 }
 
 // unrecognizedKind returns the error for data that name no kind.
 func unrecognizedKind(data []byte, gvk schema.GroupVersionKind, err error) error {
-	return &decodeError{expected: gvk.Kind, data: data, cause: err}
+	return &Error{expected: gvk.Kind, data: data, Cause: err}
 }
 
 // Error implements error.
-func (u *decodeError) Error() string {
+func (u *Error) Error() string {
 	if u.actual.Kind != "" {
 		return fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", u.actual.Kind, u.actual.Version,
-			u.expected, u.cause)
+			u.expected, u.Cause)
 	}
 	if u.expected == "" { // delete options and the like
-		return u.cause.Error()
+		return u.Cause.Error()
 	}
 	const shown = 30
 	begin, more := u.data, ""
@@ -58,14 +59,14 @@ func (u *decodeError) Error() string {
 	return fmt.Sprintf(
 		"the object provided is unrecognized (must be of type %s): %v (%s%s)",
 		u.expected,
-		u.cause,
+		u.Cause,
 		text,
 		more,
 	)
 }
 
 // Status implements APIStatus.
-func (u *decodeError) Status() metav1.Status { return apierrors.NewBadRequest(u.Error()).ErrStatus }
+func (u *Error) Status() metav1.Status { return apierrors.NewBadRequest(u.Error()).ErrStatus }
 
 // checkKind returns an error if the decoded object is of another kind, or if decoding failed. Another kind takes
 // precedence.
@@ -90,7 +91,9 @@ func checkKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, fai
 
 // acceptedOldVersions maps kinds to an older version that clients still send, with the same fields. kubectl sends
 // evictions in the version that it was built with.
-var acceptedOldVersions = map[schema.GroupVersionKind]string{evictionKind: "policy/v1beta1"}
+var acceptedOldVersions = map[schema.GroupVersionKind]string{
+	policyv1.SchemeGroupVersion.WithKind("Eviction"): "policy/v1beta1",
+}
 
 // checkTypeMeta returns an error unless an object's kind and version are the expected ones. An empty gvk accepts
 // everything, because options have a kind in every group.
@@ -125,10 +128,10 @@ func wrongKind(is, want schema.GroupVersionKind) error {
 	case is.GroupKind() == want.GroupKind(), other != nil && other == known[want]:
 		return wrongVersion(is, want)
 	case other != nil:
-		return &decodeError{
+		return &Error{
 			actual:   is,
 			expected: want.Kind,
-			cause: fmt.Errorf(
+			Cause: fmt.Errorf(
 				"converting (%s.%s) to (%s.%s): unknown conversion",
 				is.Version,
 				is.Kind,
@@ -137,10 +140,10 @@ func wrongKind(is, want schema.GroupVersionKind) error {
 			),
 		}
 	}
-	return &decodeError{
+	return &Error{
 		actual:   is,
 		expected: want.Kind,
-		cause:    fmt.Errorf("no kind %q is registered for version %q", is.Kind, is.GroupVersion()),
+		Cause:    fmt.Errorf("no kind %q is registered for version %q", is.Kind, is.GroupVersion()),
 	}
 }
 
