@@ -48,7 +48,7 @@ func (w *write) mergeDeclared(
 		}
 		live = q.Served.New()
 	}
-	fields, err := w.s.fieldManagers.mergeManager(q.Served, q.Subresource, live, declared)
+	fields, err := w.s.owners.MergeManager(q.Served, q.Subresource, live, declared)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -154,4 +155,14 @@ func (s *Server) serveReview(q *request.Request) error {
 		return errors.New("a review has no answer")
 	}
 	return q.Media.WriteObject(q.Answer, http.StatusCreated, q.Served.Version(), answer)
+}
+
+// terminatingError returns the error for creating an object whose definition is being deleted.
+func terminatingError(q *request.Request) error {
+	err := apierrors.NewMethodNotSupported(q.GroupResource(), q.Verb)
+	err.ErrStatus.Message = fmt.Sprintf(
+		"create not allowed while custom resource definition is terminating: %s",
+		q.GroupResource(),
+	)
+	return err
 }

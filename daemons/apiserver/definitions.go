@@ -221,7 +221,7 @@ func (s *Server) syncDefinitions(
 			continue // a definition that cannot be read is served as before
 		}
 		s.cache.Remove(was.kind)
-		s.fieldManagers.removeKind(was.kind)
+		s.owners.RemoveKind(was.kind)
 		delete(serving, name)
 		changed = true
 	}
@@ -272,7 +272,7 @@ func (s *Server) serveDefinition(
 		return err
 	}
 	if was.kind != nil {
-		s.fieldManagers.removeKind(was.kind)
+		s.owners.RemoveKind(was.kind)
 	}
 	serving[d.Name] = extension{d, k}
 	return nil

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,11 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
+	"clusterctl/daemons/store/memory"
 )
 
 // Stored objects are shared by all readers, so a write without changes must not modify them.
 func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
-	s, _ := fieldServer(t)
+	store := memory.New()
+	t.Cleanup(store.Close)
+	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	s, err := New(Options{Storage: OpenStorage(store, "", kinds.All(), env.Log), Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
 	q := newOwnRequest(s.serving.Load().Target(corev1.SchemeGroupVersion.WithResource("nodes")), "", "n")
 	entry, err := cache.NewEntry(
 		q.StoredKind(),

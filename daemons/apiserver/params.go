@@ -119,7 +119,7 @@ func (p policyParams) find(
 // typeConverterOf returns the type converter for the object of a write, which defines how its fields merge.
 func (s *Server) typeConverterOf(a *api.Admission) (managedfields.TypeConverter, error) {
 	if w, ok := a.Versions.(*write); ok {
-		return s.fieldManagers.typeConverter(w.q.Served.Kind)
+		return s.owners.TypeConverter(w.q.Served.Kind)
 	}
-	return s.fieldManagers.converter(), nil
+	return s.owners.Converter(), nil
 }

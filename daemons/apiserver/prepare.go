@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 )
@@ -144,7 +145,7 @@ func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 
 // specChanged reports whether anything but metadata and status differs.
 func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
-	a, b := shallowCopy(obj), shallowCopy(old)
+	a, b := ownership.ShallowCopy(obj), ownership.ShallowCopy(old)
 	if k.Status != nil {
 		k.Status.Copy(a, b)
 	}
@@ -267,7 +268,7 @@ func (w *write) setFieldOwners(context.Context) error {
 			m.SetDeletionGracePeriodSeconds(nil)
 		}
 	}
-	obj, err := w.s.fieldManagers.update(w.q.Served, w.q.Subresource, w.liveConverted, live, w.obj, w.manager)
+	obj, err := w.s.owners.Update(w.q.Served, w.q.Subresource, w.liveConverted, live, w.obj, w.manager)
 	if err != nil {
 		return err
 	}

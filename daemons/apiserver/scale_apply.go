@@ -41,7 +41,7 @@ func (w *write) mergedScale(
 	if was.ManagedFields, err = account.ToSubresource(); err != nil {
 		return nil, fmt.Errorf("read who manages the replicas: %w", err)
 	}
-	fields, err := w.s.fieldManagers.scale()
+	fields, err := w.s.owners.Scale()
 	if err != nil {
 		return nil, err
 	}

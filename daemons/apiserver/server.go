@@ -24,6 +24,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/stream"
 	"clusterctl/daemons/kinds"
@@ -51,7 +52,7 @@ type Server struct {
 	inFlight             chan struct{}
 	quotaLocks           namedLocks // locks for quota checks, by namespace
 
-	fieldManagers    fieldManagers
+	owners           *ownership.Managers // of fields
 	reads            *read.Reads
 	streams          *stream.Streams
 	backends         *backend.Connector // to webhooks
@@ -103,7 +104,7 @@ func New(o Options) (*Server, error) {
 	s.serverKeys = s.cache.KeySet(leaseKeyPrefix)
 	s.kindSources.changed = make(chan struct{}, 1)
 	s.backends = backend.New(s.Objects())
-	s.fieldManagers.init(s)
+	s.owners = ownership.New(s.scheme, o.Now)
 	s.builtInOpenAPI = openapi.New(o.Storage.kinds)
 	s.serveKinds(nil)
 	s.reads = read.New(s.cache, s.log, s.shutdown)
@@ -146,7 +147,7 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	g.Go(func() error {
 		select {
 		case <-s.bootstrapDone: // until then the processors have more urgent work
-			s.fieldManagers.loadSchemas()
+			s.owners.LoadSchemas()
 		case <-ctx.Done():
 		}
 		return nil

@@ -1,10 +1,12 @@
-package apiserver
+// Package ownership tracks which manager owns which fields of an object, for apply and for managedFields.
+package ownership
 
 import (
 	"fmt"
 	"maps"
 	"reflect"
 	"sync"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,13 +28,18 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// fieldManagers track which manager owns which fields. There is one field manager for each kind and subresource,
-// created at its first use.
-type fieldManagers struct {
-	s         *Server
-	converter func() managedfields.TypeConverter
+// scaleKind is the kind of scale subresources.
+var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-	scale func() (*managedfields.FieldManager, error) // for Scale objects of any resource
+// Managers track which manager owns which fields. There is one field manager for each kind and subresource, created at
+// its first use.
+type Managers struct {
+	scheme *runtime.Scheme
+	now    func() time.Time
+	// Converter returns the type converter of the kinds that client-go knows.
+	Converter func() managedfields.TypeConverter
+	// Scale returns the field manager for Scale objects of any resource.
+	Scale func() (*managedfields.FieldManager, error)
 
 	keys func() managed.Keys
 	memo managed.Memo
@@ -49,27 +56,30 @@ type managerKey struct {
 	ordersFields bool // the converter orders the fields of all objects
 }
 
-func (f *fieldManagers) init(s *Server) {
-	f.s = s
-	f.managers, f.converters = map[managerKey]*managedfields.FieldManager{},
-		map[*kinds.Kind]managedfields.TypeConverter{}
-	f.converter = sync.OnceValue(func() managedfields.TypeConverter {
+// New returns the field managers of the kinds in a scheme.
+func New(scheme *runtime.Scheme, now func() time.Time) *Managers {
+	f := &Managers{
+		scheme: scheme, now: now, managers: map[managerKey]*managedfields.FieldManager{},
+		converters: map[*kinds.Kind]managedfields.TypeConverter{},
+	}
+	f.Converter = sync.OnceValue(func() managedfields.TypeConverter {
 		parser, err := managed.Schema()
 		if err != nil {
 			panic(err) // the schema is compiled in
 		}
-		return orderedConverter{TypeConverter: managedfields.NewSchemeTypeConverter(s.scheme, parser)}
+		return orderedConverter{TypeConverter: managedfields.NewSchemeTypeConverter(scheme, parser)}
 	})
-	f.scale = sync.OnceValues(f.newScaleManager)
+	f.Scale = sync.OnceValues(f.newScaleManager)
 	f.keys = sync.OnceValue(f.listKeys)
+	return f
 }
 
-// loadSchemas loads the types' schemas, so that the first write does not have to wait for it.
-func (f *fieldManagers) loadSchemas() { f.keys() }
+// LoadSchemas loads the types' schemas, so that the first write does not have to wait for it.
+func (f *Managers) LoadSchemas() { f.keys() }
 
 // listKeys returns the field names that identify the items of lists, over all kinds.
-func (f *fieldManagers) listKeys() managed.Keys {
-	typed, err := f.converter().
+func (f *Managers) listKeys() managed.Keys {
+	typed, err := f.Converter().
 		ObjectToTyped(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}})
 	if err != nil {
 		return nil // without schemas there are no managers either
@@ -77,18 +87,18 @@ func (f *fieldManagers) listKeys() managed.Keys {
 	return managed.KeysOf(typed.Schema())
 }
 
-func (f *fieldManagers) managerOf(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
+func (f *Managers) managerOf(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
 	return f.cachedManager(s, managerKey{s.Kind, s.Alias, subresource, false})
 }
 
-// mergeManager returns the field manager that merges a declared object into a live object.
-func (f *fieldManagers) mergeManager(
+// MergeManager returns the field manager that merges a declared object into a live object.
+func (f *Managers) MergeManager(
 	s wire.Served, subresource string, live, declared runtime.Object,
 ) (*managedfields.FieldManager, error) {
 	return f.cachedManager(s, managerKey{s.Kind, s.Alias, subresource, hasLargeMaps(declared) || hasLargeMaps(live)})
 }
 
-func (f *fieldManagers) cachedManager(s wire.Served, key managerKey) (*managedfields.FieldManager, error) {
+func (f *Managers) cachedManager(s wire.Served, key managerKey) (*managedfields.FieldManager, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m := f.managers[key]; m != nil {
@@ -102,7 +112,7 @@ func (f *fieldManagers) cachedManager(s wire.Served, key managerKey) (*managedfi
 	return m, nil
 }
 
-func (f *fieldManagers) newManager(s wire.Served, subresource string, large bool) (*managedfields.FieldManager, error) {
+func (f *Managers) newManager(s wire.Served, subresource string, large bool) (*managedfields.FieldManager, error) {
 	k := s.Kind
 	converter, err := f.typeConverterLocked(k)
 	if large {
@@ -116,35 +126,35 @@ func (f *fieldManagers) newManager(s wire.Served, subresource string, large bool
 		return managedfields.NewDefaultCRDFieldManager(converter, family, defaulter{k}, family,
 			k.GVK, k.GVK.GroupVersion(), subresource, resetFields(k, k.GVK.GroupVersion(), subresource))
 	case !isClientGoKind(k):
-		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
+		return managedfields.NewDefaultFieldManager(converter, f.scheme, defaulter{k}, f.scheme,
 			k.GVK, k.GVK.GroupVersion(), subresource, resetFields(k, k.GVK.GroupVersion(), subresource))
 	}
 	// Fields are owned under the version that the client writes in.
-	return managedfields.NewDefaultFieldManager(converter, kindConverter{f.s.scheme, k}, defaulter{k}, f.s.scheme,
+	return managedfields.NewDefaultFieldManager(converter, kindConverter{f.scheme, k}, defaulter{k}, f.scheme,
 		s.Version(), k.GVK.GroupVersion(), subresource, resetFields(k, s.Version().GroupVersion(), subresource))
 }
 
-func (f *fieldManagers) newScaleManager() (*managedfields.FieldManager, error) {
-	converter, err := f.typeConverter(&kinds.Kind{GVK: scaleKind,
+func (f *Managers) newScaleManager() (*managedfields.FieldManager, error) {
+	converter, err := f.TypeConverter(&kinds.Kind{GVK: scaleKind,
 		New: func() runtime.Object { return &autoscalingv1.Scale{} }})
 	if err != nil {
 		return nil, err
 	}
-	return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{&kinds.Kind{}}, f.s.scheme,
+	return managedfields.NewDefaultFieldManager(converter, f.scheme, defaulter{&kinds.Kind{}}, f.scheme,
 		scaleKind, scaleKind.GroupVersion(), "scale", nil)
 }
 
-// typeConverter returns the type converter of a kind, which defines how its fields merge.
-func (f *fieldManagers) typeConverter(k *kinds.Kind) (managedfields.TypeConverter, error) {
+// TypeConverter returns the type converter of a kind, which defines how its fields merge.
+func (f *Managers) TypeConverter(k *kinds.Kind) (managedfields.TypeConverter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.typeConverterLocked(k)
 }
 
 // typeConverterLocked is like types; the caller holds f.mu.
-func (f *fieldManagers) typeConverterLocked(k *kinds.Kind) (managedfields.TypeConverter, error) {
+func (f *Managers) typeConverterLocked(k *kinds.Kind) (managedfields.TypeConverter, error) {
 	if k.Untyped == nil && isClientGoKind(k) {
-		return f.converter(), nil
+		return f.Converter(), nil
 	}
 	if known := f.converters[k]; known != nil {
 		return known, nil
@@ -167,8 +177,8 @@ func isClientGoKind(k *kinds.Kind) bool {
 	return k.GVK != scaleKind && k.GVK.Group != apiextensionsv1.GroupName && k.GVK.Group != apiregistrationv1.GroupName
 }
 
-// removeKind removes the field managers of a kind that is not served any more.
-func (f *fieldManagers) removeKind(k *kinds.Kind) {
+// RemoveKind removes the field managers of a kind that is not served any more.
+func (f *Managers) RemoveKind(k *kinds.Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.managers, func(key managerKey, _ *managedfields.FieldManager) bool {
@@ -216,9 +226,9 @@ func (d defaulter) Default(obj runtime.Object) {
 	}
 }
 
-// update returns obj, with manager as the owner of the fields in which it differs from live. before is the cache entry
+// Update returns obj, with manager as the owner of the fields in which it differs from live. before is the cache entry
 // of live; nil if there is none.
-func (f *fieldManagers) update(
+func (f *Managers) Update(
 	s wire.Served,
 	subresource string,
 	before *cache.Entry,
@@ -231,7 +241,7 @@ func (f *fieldManagers) update(
 	}
 	key, account, remembered := f.memoKey(s, subresource, before, live, obj, manager)
 	if remembered {
-		if after, ok := f.memo.Get(key, account, f.s.options.Now()); ok {
+		if after, ok := f.memo.Get(key, account, f.now()); ok {
 			acc, err := meta.Accessor(obj)
 			if err == nil {
 				acc.SetManagedFields(after)
@@ -240,7 +250,7 @@ func (f *fieldManagers) update(
 		}
 	}
 	// The field manager removes managedFields from its input, and changes nothing below that.
-	live = shallowCopy(live)
+	live = ShallowCopy(live)
 	for _, o := range []runtime.Object{live, obj} {
 		o.GetObjectKind().SetGroupVersionKind(s.GVK)
 	}
@@ -256,7 +266,7 @@ const maxMemoSize = 32 << 10
 
 // memoKey returns the memo key of a write and the managed fields before it. ok is false if the result of the write
 // must not be remembered.
-func (f *fieldManagers) memoKey(
+func (f *Managers) memoKey(
 	s wire.Served,
 	subresource string,
 	before *cache.Entry,
@@ -301,9 +311,9 @@ func (f *fieldManagers) memoKey(
 	return key, w.Before, ok && err == nil
 }
 
-// shallowCopy returns a shallow copy of an object. The fields of its type and metadata may be set, but not what they
+// ShallowCopy returns a shallow copy of an object. The fields of its type and metadata may be set, but not what they
 // refer to.
-func shallowCopy(obj runtime.Object) runtime.Object {
+func ShallowCopy(obj runtime.Object) runtime.Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		to := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
 		if metadata, ok := to.Object["metadata"].(map[string]any); ok {

@@ -1,27 +1,15 @@
-package apiserver
+package ownership
 
 import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
 )
-
-// terminatingError returns the error for creating an object whose definition is being deleted.
-func terminatingError(q *request.Request) error {
-	err := apierrors.NewMethodNotSupported(q.GroupResource(), q.Verb)
-	err.ErrStatus.Message = fmt.Sprintf(
-		"create not allowed while custom resource definition is terminating: %s",
-		q.GroupResource(),
-	)
-	return err
-}
 
 // customConverter converts between the versions of a custom resource, for field managers.
 type customConverter struct{ family *kinds.Family }
@@ -62,7 +50,7 @@ func (m customConverter) ConvertToVersion(in runtime.Object, to runtime.GroupVer
 		return nil, fmt.Errorf("a %s cannot be converted to %s", in.GetObjectKind().GroupVersionKind(), to.Identifier())
 	}
 	if gvk == u.GroupVersionKind() {
-		return shallowCopy(in), nil
+		return ShallowCopy(in), nil
 	}
 	return m.convertTo(u, gvk)
 }

@@ -1,9 +1,8 @@
-package apiserver
+package ownership
 
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -19,21 +18,18 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
-	"clusterctl/daemons/run"
-	"clusterctl/daemons/store/memory"
 )
 
-func fieldServer(t testing.TB) (*Server, wire.Served) {
-	s := memory.New()
-	t.Cleanup(s.Close)
-	env := run.NewEnv(slog.New(slog.DiscardHandler))
-	server, err := New(Options{Storage: OpenStorage(s, "", kinds.All(), env.Log), Env: env})
-	if err != nil {
-		t.Fatal(err)
+// newPodManagers returns field managers, and the kind of pods.
+func newPodManagers(t testing.TB) (*Managers, wire.Served) {
+	scheme := runtime.NewScheme()
+	for _, k := range kinds.All() {
+		scheme.AddKnownTypeWithName(k.GVK, k.New())
+		metav1.AddToGroupVersion(scheme, k.GVK.GroupVersion())
 	}
 	for _, k := range kinds.All() {
 		if k.Resource == "pods" && k.GVK.Group == "" {
-			return server, wire.Served{Kind: k}
+			return New(scheme, time.Now), wire.Served{Kind: k}
 		}
 	}
 	t.Fatal("there are no pods")
@@ -129,7 +125,7 @@ func updateFields(t interface{ Fatal(...any) }, obj runtime.Object) string {
 // Cached field owners are the same as newly computed ones.
 // Proves S12.
 func TestCachedFieldOwnersEqualComputedOnes(t *testing.T) {
-	server, served := fieldServer(t)
+	f, served := newPodManagers(t)
 	hits := 0
 	rapid.Check(t, func(t *rapid.T) {
 		live := runtime.Object(&corev1.Pod{})
@@ -144,20 +140,20 @@ func TestCachedFieldOwnersEqualComputedOnes(t *testing.T) {
 			if before != nil && rapid.Bool().Draw(t, "sends the account") {
 				next.ManagedFields = slices.Clone(live.(*corev1.Pod).ManagedFields)
 			}
-			m, err := server.fieldManagers.managerOf(served, subresource)
+			m, err := f.managerOf(served, subresource)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, obj := range []runtime.Object{live, next} {
 				obj.GetObjectKind().SetGroupVersionKind(served.GVK)
 			}
-			want := m.UpdateNoErrors(shallowCopy(live), next.DeepCopy(), manager)
-			if key, account, ok := server.fieldManagers.memoKey(served, subresource, before, live, next, manager); ok {
-				if _, ok := server.fieldManagers.memo.Get(key, account, time.Now()); ok {
+			want := m.UpdateNoErrors(ShallowCopy(live), next.DeepCopy(), manager)
+			if key, account, ok := f.memoKey(served, subresource, before, live, next, manager); ok {
+				if _, ok := f.memo.Get(key, account, time.Now()); ok {
 					hits++
 				}
 			}
-			got, err := server.fieldManagers.update(served, subresource, before, live, next, manager)
+			got, err := f.Update(served, subresource, before, live, next, manager)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,12 +186,12 @@ func mustJSON(t interface{ Fatal(...any) }, v any) string {
 }
 
 func BenchmarkUpdateFields(b *testing.B) {
-	server, served := fieldServer(b)
+	f, served := newPodManagers(b)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "u", Labels: map[string]string{"app": "x"}},
 	}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "e", Value: "v"}}}}
-	made, err := server.fieldManagers.update(served, "", nil, &corev1.Pod{}, p, "m")
+	made, err := f.Update(served, "", nil, &corev1.Pod{}, p, "m")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -210,7 +206,7 @@ func BenchmarkUpdateFields(b *testing.B) {
 	for _, remembered := range []bool{false, true} {
 		b.Run(fmt.Sprint("remembered=", remembered), func(b *testing.B) {
 			b.ReportAllocs()
-			m, err := server.fieldManagers.managerOf(served, "")
+			m, err := f.managerOf(served, "")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -222,9 +218,9 @@ func BenchmarkUpdateFields(b *testing.B) {
 				next := is.(*corev1.Pod).DeepCopy()
 				next.Annotations = map[string]string{"stamp": fmt.Sprint(i)}
 				if remembered {
-					_, err = server.fieldManagers.update(served, "", e, is, next, "m")
+					_, err = f.Update(served, "", e, is, next, "m")
 				} else {
-					m.UpdateNoErrors(shallowCopy(is), next, "m")
+					m.UpdateNoErrors(ShallowCopy(is), next, "m")
 				}
 				if err != nil {
 					b.Fatal(err)
