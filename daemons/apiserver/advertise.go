@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/store"
 )
 
@@ -103,7 +104,7 @@ func (s *Server) ensureService(ctx context.Context) error {
 		return nil
 	}
 	single := corev1.IPFamilyPolicySingleStack
-	_, err := s.Ensure(ctx, &corev1.Service{
+	_, err := s.writes.Ensure(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: kubernetesName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
@@ -180,10 +181,10 @@ func (s *Server) replaceEndpoints(
 		if _, ok := s.serving.Load().resources[one.gvr]; !ok {
 			continue
 		}
-		own := ownObject{
-			resource: one.gvr, namespace: metav1.NamespaceDefault, name: kubernetesName, isRepeated: true,
+		own := write.Own{
+			Resource: one.gvr, Namespace: metav1.NamespaceDefault, Name: kubernetesName, IsRepeated: true,
 		}
-		_, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+		_, err := s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 			if live == nil {
 				return one.obj.DeepCopyObject(), nil
 			}

@@ -24,6 +24,7 @@ import (
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
 )
 
@@ -293,7 +294,7 @@ func (s *Server) writeAvailable(
 			c.LastTransitionTime = have.LastTransitionTime
 		}
 	}
-	_, err := s.change(ctx, ownObject{resource: apiServicesGVR, subresource: "status", name: r.Name},
+	_, err := s.writes.Change(ctx, write.Own{Resource: apiServicesGVR, Subresource: "status", Name: r.Name},
 		setAvailableCondition(r, c))
 	if apierrors.IsNotFound(err) {
 		return nil

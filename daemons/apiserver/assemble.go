@@ -16,6 +16,7 @@ import (
 	"clusterctl/daemons/apiserver/authn"
 	"clusterctl/daemons/apiserver/authz"
 	"clusterctl/daemons/apiserver/review"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
@@ -157,8 +158,8 @@ func (a *assembly) addUsers() error {
 		a.addFile("authorization", rules)
 	}
 	o.Authenticators, o.UntilRevoked, o.Anonymous = []api.Authenticator{who}, who.UntilRevoked, who.Anonymous
-	o.Authorizers, o.External = []api.Authorizer{may}, &External{Authorizer: may}
-	o.Reviews = map[schema.GroupResource]Review{}
+	o.Authorizers, o.External = []api.Authorizer{may}, &write.External{Authorizer: may}
+	o.Reviews = map[schema.GroupResource]write.Review{}
 	for gr, handle := range review.All(may, authz.NewRBAC(objects), who) {
 		o.Reviews[gr] = handle
 	}

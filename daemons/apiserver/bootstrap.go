@@ -87,7 +87,7 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 			}
 			left = errors.Join(left, why)
 		}
-		revision, err := s.EnsureEach(ctx, readable)
+		revision, err := s.writes.EnsureEach(ctx, readable)
 		if err != nil {
 			return left, err
 		}
@@ -101,7 +101,7 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 
 // readErrorOf returns why an object, or its namespace, cannot be read. why is nil if it can be read or does not exist.
 func (s *Server) readErrorOf(obj runtime.Object) (why, err error) {
-	resource, err := s.resourceOf(obj)
+	resource, err := s.writes.ResourceOf(obj)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"clusterctl/daemons/apiserver/custom"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
 )
 
@@ -296,8 +297,8 @@ func (s *Server) writeDefinitionStatus(
 	d *apiextensionsv1.CustomResourceDefinition,
 	status apiextensionsv1.CustomResourceDefinitionStatus,
 ) error {
-	own := ownObject{resource: definitionsGVR, subresource: "status", name: d.Name}
-	_, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	own := write.Own{Resource: definitionsGVR, Subresource: "status", Name: d.Name}
+	_, err := s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
 		switch {
 		case !ok:
@@ -332,7 +333,7 @@ func (s *Server) deleteInstances(
 			return true
 		})
 		for _, e := range all {
-			gone, err := s.deleteOwn(ctx, wire.Served{Kind: k}, e.Namespace, e.Name, &metav1.DeleteOptions{})
+			gone, err := s.writes.Remove(ctx, wire.Served{Kind: k}, e.Namespace, e.Name, &metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return true, fmt.Errorf("delete %s %s for its definition is going: %w", k.GR(), e.Key, err)
 			}
@@ -342,7 +343,7 @@ func (s *Server) deleteInstances(
 	if left {
 		return true, nil
 	}
-	_, err = s.change(ctx, ownObject{resource: definitionsGVR, name: d.Name},
+	_, err = s.writes.Change(ctx, write.Own{Resource: definitionsGVR, Name: d.Name},
 		func(live runtime.Object) (runtime.Object, error) {
 			now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
 			if !ok || now.UID != d.UID {

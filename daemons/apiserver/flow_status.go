@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/write"
 )
 
 // danglingInterval is the interval at which the references of flow schemas to priority levels are checked.
@@ -32,7 +34,7 @@ func (s *Server) maintainFlowObjects(ctx context.Context, wanted []runtime.Objec
 			s.Objects().
 				Revision(priorityLevelsGVR.GroupResource())
 		if s.isBootstrapped() && (nowSchemas != schemas || nowLevels != levels) {
-			if _, err := s.EnsureEach(ctx, wanted); err == nil {
+			if _, err := s.writes.EnsureEach(ctx, wanted); err == nil {
 				schemas, levels = nowSchemas, nowLevels
 			} else if ctx.Err() == nil {
 				s.log.Warn("restore what shares the server's capacity out", "err", err)
@@ -86,8 +88,8 @@ func hasDanglingCondition(schema *flowcontrolv1.FlowSchema, want flowcontrolv1.F
 }
 
 func (s *Server) writeDangling(ctx context.Context, name string) error {
-	own := ownObject{resource: flowSchemasGVR, subresource: "status", name: name, isRepeated: true}
-	_, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	own := write.Own{Resource: flowSchemasGVR, Subresource: "status", Name: name, IsRepeated: true}
+	_, err := s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(flowSchemasGVR.GroupResource(), name)
 		}

@@ -95,7 +95,7 @@ func (s *Server) syncTrustConfigMaps(ctx context.Context, cfg config.APIServer, 
 		case equality.Semantic.DeepEqual(now, was) || !s.isBootstrapped():
 			continue
 		}
-		if _, err := s.EnsureEach(ctx, now); err != nil {
+		if _, err := s.writes.EnsureEach(ctx, now); err != nil {
 			s.log.Warn("write what aggregated servers shall trust", "err", err)
 			continue // retried at the next tick
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"clusterctl/daemons/apiserver/request"
-	"clusterctl/daemons/apiserver/webhook"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/run/measure"
@@ -29,9 +28,7 @@ type serverMetrics struct {
 	// requests that read, and that write; neither counts watches and streams
 	inFlight        [2]atomic.Int64
 	certificates    prometheus.Histogram // remaining lifetime of client certificates
-	webhooks        *webhook.Counts
-	admissions      admissionMetrics
-	handshakes      prometheus.Counter // failed TLS handshakes
+	handshakes      prometheus.Counter   // failed TLS handshakes
 	deprecated      *prometheus.GaugeVec
 	sizes           *prometheus.HistogramVec // sizes of responses to reads
 	unavailable     *prometheus.CounterVec   // how often aggregated servers were found unavailable
@@ -124,7 +121,6 @@ func newServerMetrics() *serverMetrics {
 				"are still valid.", Buckets: certificateLifetimes,
 		}),
 	}
-	o.admissions.init()
 	o.unavailable = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found " +
 			"unavailable.",
@@ -140,9 +136,6 @@ func newObserved(s *Server) (*serverMetrics, error) {
 	if s.backends.WrapTransport, err = client.RequestCounter(metrics); err != nil {
 		return nil, err
 	}
-	if o.webhooks, err = webhook.NewCounts(metrics); err != nil {
-		return nil, err
-	}
 	all := []prometheus.Collector{
 		o.requests,
 		o.terminations,
@@ -150,8 +143,6 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		o.sli,
 		o.longRunning,
 		o.certificates,
-		o.admissions.steps,
-		o.admissions.plugins,
 		o.unavailable,
 		o.sizes,
 		o.deprecated,
@@ -172,7 +163,8 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		newObjectCounts(s),
 		newStorageSize(s.options.Storage.raw),
 	}
-	return o, errors.Join(registerAll(metrics, slices.Concat(all, s.reads.Metrics(), s.streams.Metrics())...)...)
+	return o, errors.Join(registerAll(metrics,
+		slices.Concat(all, s.reads.Metrics(), s.writes.Metrics(), s.streams.Metrics())...)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {

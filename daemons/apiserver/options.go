@@ -13,21 +13,9 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/audit"
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/run"
 )
-
-// Review answers the creation of a kind that is not stored (a review), or of a subresource that has a type of its own
-// (a token). obj is the object that the client sent, decoded and defaulted. The returned object is the response.
-type Review func(ctx context.Context, user api.User, obj runtime.Object) (runtime.Object, error)
-
-// TokenReview answers serviceaccounts/token for the named service account.
-type TokenReview func(ctx context.Context, user api.User, namespace, name string,
-	obj runtime.Object) (runtime.Object, error)
-
-// External configures policies and webhooks.
-type External struct {
-	Authorizer api.Authorizer // answers the authorization checks of policies and webhooks
-}
 
 // Options configures a Server.
 type Options struct {
@@ -49,13 +37,13 @@ type Options struct {
 	Validators []api.Validator
 	// Quota is the last validator. It is checked a second time for the writes that it bounds, one write per namespace
 	// at a time. It may be nil.
-	Quota QuotaValidator
+	Quota write.QuotaValidator
 	// External selects the policies and webhooks that the cluster's objects configure; nil runs none.
-	External *External
+	External *write.External
 
 	// Reviews holds the handlers of virtual kinds, by resource. Token is the handler of serviceaccounts/token.
-	Reviews map[schema.GroupResource]Review
-	Token   TokenReview
+	Reviews map[schema.GroupResource]write.Review
+	Token   write.TokenReview
 
 	// TokenKeys answers /.well-known/openid-configuration and /openid/v1/jwks; nil serves neither.
 	TokenKeys http.Handler

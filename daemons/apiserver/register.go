@@ -126,7 +126,7 @@ func (s *Server) registerAPIServices(ctx context.Context, was registeredRevision
 		remnants = s.staleAPIServices(wanted)
 	}
 	for _, r := range remnants {
-		_, err := s.deleteOwn(
+		_, err := s.writes.Remove(
 			ctx,
 			s.serving.Load().resources[apiServicesGVR],
 			"",
@@ -142,7 +142,7 @@ func (s *Server) registerAPIServices(ctx context.Context, was registeredRevision
 		if _, there := objects.Get(apiServicesGVR.GroupResource(), "", name); there || services.ReadError(name) != nil {
 			continue // an unreadable object exists
 		}
-		if _, err := s.Ensure(ctx, wanted[name]); err != nil {
+		if _, err := s.writes.Ensure(ctx, wanted[name]); err != nil {
 			return was, err
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
 			"message",
 			t.Message,
 		)
-		if _, err := s.Ensure(ctx, problemEvent(t, now)); err != nil {
+		if _, err := s.writes.Ensure(ctx, problemEvent(t, now)); err != nil {
 			return fmt.Errorf("say what is wrong with the service %s/%s: %w", t.Service.Namespace, t.Service.Name, err)
 		}
 	}

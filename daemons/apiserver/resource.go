@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/apiserver/write"
 )
 
 // serveResource answers a request for a served resource.
@@ -23,10 +24,10 @@ func (s *Server) serveResource(q *request.Request) error {
 		if q.Served.Resource == "componentstatuses" {
 			return s.serveComponentStatuses(q)
 		}
-		return s.serveReview(q)
+		return s.writes.Review(q)
 	}
 	if q.Verb == "create" && q.Served.Untyped != nil && q.Served.Untyped.Family.IsClosed.Load() {
-		return terminatingError(q)
+		return write.TerminatingError(q)
 	}
 	switch q.Verb {
 	case "get":
@@ -36,15 +37,15 @@ func (s *Server) serveResource(q *request.Request) error {
 	case "watch":
 		return s.reads.Watch(q)
 	case "create":
-		return s.create(q)
+		return s.writes.Create(q)
 	case "update":
-		return s.update(q)
+		return s.writes.Update(q)
 	case "patch":
-		return s.patch(q)
+		return s.writes.Patch(q)
 	case "delete":
-		return s.delete(q)
+		return s.writes.Delete(q)
 	case "deletecollection":
-		return s.deleteCollection(q)
+		return s.writes.DeleteCollection(q)
 	}
 	return request.MethodNotAllowed(q)
 }

@@ -10,6 +10,7 @@ import (
 
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
@@ -29,7 +30,7 @@ func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (
 	t.Helper()
 	o := apiserver.Options{
 		Storage: apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
-		Env:     run.NewEnv(slog.New(slog.DiscardHandler)), External: &apiserver.External{},
+		Env:     run.NewEnv(slog.New(slog.DiscardHandler)), External: &write.External{},
 		ServiceClusterIPRange: []string{"10.96.0.0/16"},
 	}
 	if change != nil {

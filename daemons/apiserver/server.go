@@ -27,6 +27,8 @@ import (
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/stream"
+	"clusterctl/daemons/apiserver/webhook"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
@@ -50,13 +52,12 @@ type Server struct {
 	processedDefinitions definitionProgress // like followed, but includes definitions that could not be served
 	kindSources          kindSources
 	inFlight             chan struct{}
-	quotaLocks           namedLocks // locks for quota checks, by namespace
 
 	owners           *ownership.Managers // of fields
 	reads            *read.Reads
+	writes           *write.Writes
 	streams          *stream.Streams
 	backends         *backend.Connector // to webhooks
-	plugins          plugins            // of admission
 	shutdownOnce     sync.Once
 	bootstrapDone    chan struct{} // closed when the default objects of a cluster exist
 	definitionsReady atomic.Bool   // whether custom resources have been served once
@@ -110,12 +111,22 @@ func New(o Options) (*Server, error) {
 	s.reads = read.New(s.cache, s.log, s.shutdown)
 	s.streams = stream.New(stream.Config{
 		Objects: s.Objects(), Log: s.log, KubeletTLS: o.KubeletTLS, KubeletRoots: o.KubeletRoots,
-	}, streamServer{s})
-	var err error
+	}, doors{s})
+	webhooks, err := webhook.NewCounts(o.Env.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	s.writes = write.New(write.Config{
+		Cache: s.cache, Store: s.store, Scheme: s.scheme, Reads: s.reads, Owners: s.owners, Services: s.services,
+		Now: o.Now, EventTTL: o.EventTTL, Log: s.log, Complete: completeDefault, Reviews: o.Reviews, Token: o.Token,
+		Admission: write.Admission{
+			Mutators: o.Mutators, Validators: o.Validators, Quota: o.Quota, External: o.External,
+			Backends: s.backends, Webhooks: webhooks,
+		},
+	}, doors{s})
 	if s.metrics, err = newObserved(s); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
 	}
-	s.plugins = s.newPlugins()
 	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
 	o.Env.Health.AddReady("poststarthook/bootstrap", s.checkBootstrapped)
 	o.Env.Health.AddReady("etcd", s.checkStore)

@@ -30,7 +30,7 @@ type stage struct {
 }
 
 // stages run for every request, in this order, until one of them answers it or fails. Writes have further stages, see
-// write.go. The fast path in prompt.go uses this list, too.
+// write/stages.go. The fast path in fastpath.go uses this list, too.
 var stages = []stage{
 	{run: (*Server).authenticate, runFast: (*Server).authenticateFast},
 	{run: (*Server).startAudit, runFast: (*Server).auditFast, commit: (*Server).recordReceived},

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -44,4 +45,20 @@ func (s *Server) monitorStore(ctx context.Context) error {
 			s.metrics.recordStoreAnswer(time.Now())
 		}
 	}
+}
+
+// maxReportedUnreadable is how many objects of a resource the health check names.
+const maxReportedUnreadable = 10
+
+// checkStoredReadable is a health check that fails and names the objects that cannot be read. It does not affect
+// readiness, because the other servers cannot read them either.
+func (s *Server) checkStoredReadable() error {
+	var found []error
+	for _, r := range s.cache.Resources() {
+		if some := r.ReadErrors("", maxReportedUnreadable); len(some) > 0 {
+			n, _ := r.CountUnreadable()
+			found = append(found, fmt.Errorf("%d %s cannot be read: %w", n, r.Kind.GR(), errors.Join(some...)))
+		}
+	}
+	return errors.Join(found...)
 }

@@ -22,6 +22,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/apiserver/admission"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
 	"clusterctl/daemons/kinds"
@@ -65,7 +66,7 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 	server, err := apiserver.New(apiserver.Options{
 		Storage: storage, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"}, Now: w.clock.Now,
 		MaxInFlight: 5000, Authorizers: []api.Authorizer{allowAll{}}, Mutators: mutators, Validators: validators,
-		Quota: admission.NewQuota(storage.Objects()), External: &apiserver.External{Authorizer: allowAll{}},
+		Quota: admission.NewQuota(storage.Objects()), External: &write.External{Authorizer: allowAll{}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func (w *write) prepareCreate(context.Context) error {
 	if m.GetUID() == "" || !w.hasFieldOwners || w.live == nil {
 		m.SetUID(uuid.NewUUID())
 	}
-	m.SetCreationTimestamp(metav1.Time{Time: w.s.options.Now().UTC().Truncate(time.Second)})
+	m.SetCreationTimestamp(metav1.Time{Time: w.s.config.Now().UTC().Truncate(time.Second)})
 	m.SetDeletionTimestamp(nil)
 	m.SetDeletionGracePeriodSeconds(nil)
 	m.SetSelfLink("")
@@ -233,7 +233,7 @@ func (w *write) validate(context.Context) error {
 // ttl returns the time to live of the object. Only events expire.
 func (w *write) ttl() time.Duration {
 	if k := w.q.Served.Kind; k.Resource == "events" {
-		return w.s.options.EventTTL
+		return w.s.config.EventTTL
 	}
 	return 0
 }
@@ -268,7 +268,7 @@ func (w *write) setFieldOwners(context.Context) error {
 			m.SetDeletionGracePeriodSeconds(nil)
 		}
 	}
-	obj, err := w.s.owners.Update(w.q.Served, w.q.Subresource, w.liveConverted, live, w.obj, w.manager)
+	obj, err := w.s.config.Owners.Update(w.q.Served, w.q.Subresource, w.liveConverted, live, w.obj, w.manager)
 	if err != nil {
 		return err
 	}

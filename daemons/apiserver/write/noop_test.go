@@ -1,30 +1,28 @@
-package apiserver
+package write
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
-	"clusterctl/daemons/run"
-	"clusterctl/daemons/store/memory"
 )
 
 // Stored objects are shared by all readers, so a write without changes must not modify them.
 func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
-	store := memory.New()
-	t.Cleanup(store.Close)
-	env := run.NewEnv(slog.New(slog.DiscardHandler))
-	s, err := New(Options{Storage: OpenStorage(store, "", kinds.All(), env.Log), Env: env})
-	if err != nil {
-		t.Fatal(err)
+	var nodes *kinds.Kind
+	for _, k := range kinds.All() {
+		if k.Resource == "nodes" {
+			nodes = k
+		}
 	}
-	q := newOwnRequest(s.serving.Load().Target(corev1.SchemeGroupVersion.WithResource("nodes")), "", "n")
+	s := New(Config{}, nil)
+	q := newOwnRequest(request.Target{Served: wire.Served{Kind: nodes}, IsServed: true}, "", "n")
 	entry, err := cache.NewEntry(
 		q.StoredKind(),
 		"n",

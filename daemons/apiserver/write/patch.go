@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"bytes"
@@ -82,8 +82,8 @@ func readPatch(q *request.Request) (types.PatchType, []byte, []error, error) {
 	return patchType, data, doubts, body.ReserveParts(q, body.CountJSONParts(data))
 }
 
-// patch changes an object, or its status, as the patch in the request describes.
-func (s *Server) patch(q *request.Request) error {
+// Patch changes an object, or its status, as the patch in the request describes.
+func (s *Writes) Patch(q *request.Request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patc
 
 // decodePatched decodes an object after a patch. A strategic merge works on typed values, so the kind in its result is
 // not checked.
-func (s *Server) decodePatched(
+func (s *Writes) decodePatched(
 	q *request.Request,
 	patchType types.PatchType,
 	patch, after []byte,

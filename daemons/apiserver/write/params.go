@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 )
 
 // policyParams finds the objects from which policies take parameters.
-type policyParams struct{ s *Server }
+type policyParams struct{ s *Writes }
 
 func (p policyParams) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
-	for _, served := range p.s.serving.Load().resources {
+	for _, served := range p.s.server.Resources() {
 		if served.Version() == gvk && !served.Virtual {
 			return served, true
 		}
@@ -93,7 +93,7 @@ func (p policyParams) find(
 	if !known {
 		return nil, fmt.Errorf("%s is not served", gvk)
 	}
-	r := p.s.cache.Resource(served.GR())
+	r := p.s.config.Cache.Resource(served.GR())
 	if r == nil {
 		return nil, nil
 	}
@@ -117,9 +117,9 @@ func (p policyParams) find(
 }
 
 // typeConverterOf returns the type converter for the object of a write, which defines how its fields merge.
-func (s *Server) typeConverterOf(a *api.Admission) (managedfields.TypeConverter, error) {
+func (s *Writes) typeConverterOf(a *api.Admission) (managedfields.TypeConverter, error) {
 	if w, ok := a.Versions.(*write); ok {
-		return s.owners.TypeConverter(w.q.Served.Kind)
+		return s.config.Owners.TypeConverter(w.q.Served.Kind)
 	}
-	return s.owners.Converter(), nil
+	return s.config.Owners.Converter(), nil
 }

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 // This file writes to the store. Each transaction is guarded by the state that the write was checked against.
 
 // readStored reads an object directly from the store, not from the cache.
-func (s *Server) readStored(ctx context.Context, q *request.Request, key string) (*cache.Entry, error) {
-	kv, err := s.store.Get(ctx, s.cache.Key(q.StoredKind(), key))
+func (s *Writes) readStored(ctx context.Context, q *request.Request, key string) (*cache.Entry, error) {
+	kv, err := s.config.Store.Get(ctx, s.config.Cache.Key(q.StoredKind(), key))
 	if err != nil || kv == nil {
 		return nil, request.UnavailableError(err)
 	}
@@ -47,7 +47,7 @@ func (w *write) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err 
 		e, err = cache.NewEntry(k, key, w.data, 0, w.stored)
 		return e, false, err
 	}
-	full := w.s.cache.Key(k, key)
+	full := w.s.config.Cache.Key(k, key)
 	txn := w.claims
 	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
 	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
@@ -61,8 +61,8 @@ func (w *write) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err 
 // commit writes the encoded object to the store under a key. If it returns neither an entry nor an error, a guard
 // failed.
 func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
-	writing := w.s.cache.BeginWrite(w.q.StoredKind(), key, w.data, w.stored)
-	r, err := w.s.store.Commit(ctx, txn)
+	writing := w.s.config.Cache.BeginWrite(w.q.StoredKind(), key, w.data, w.stored)
+	r, err := w.s.config.Store.Commit(ctx, txn)
 	if err != nil {
 		writing.Failed()
 		return nil, r, &uncertainError{request.UnavailableError(err)}
@@ -85,7 +85,7 @@ func (u *uncertainError) Unwrap() error { return u.err }
 // put writes the encoded object over the live one. It deletes the object if its last finalizer is gone.
 func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
 	k := w.q.StoredKind()
-	full := w.s.cache.Key(k, w.live.Key)
+	full := w.s.config.Cache.Key(k, w.live.Key)
 	txn := w.claims
 	txn.Guards = append([]store.Guard{{Key: full, Revision: w.live.Revision}}, txn.Guards...)
 	switch {
@@ -110,7 +110,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 
 // commitDeletion commits the deletion of the live object, and returns the object's last state.
 func (w *write) commitDeletion(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
-	r, err := w.s.store.Commit(ctx, txn)
+	r, err := w.s.config.Store.Commit(ctx, txn)
 	if err != nil {
 		return nil, false, &uncertainError{request.UnavailableError(err)}
 	}

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -30,7 +30,7 @@ import (
 )
 
 // deleteOptions reads the options of a deletion from the body, or from the query if the body is empty.
-func (s *Server) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
+func (s *Writes) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	data, protobuf, _, err := body.ReadObject(q)
 	switch {
@@ -63,8 +63,8 @@ func (s *Server) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error
 	return o, nil
 }
 
-// delete removes an object, or begins its deletion.
-func (s *Server) delete(q *request.Request) error {
+// Delete removes an object, or begins its deletion.
+func (s *Writes) Delete(q *request.Request) error {
 	o, err := s.deleteOptions(q)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ var deletionReturnsObject = map[string]bool{
 
 // deleteObject deletes the object at a key. If something delays that, such as a finalizer, remove marks the object as
 // being deleted. It returns the object's last state and whether it is gone.
-func (s *Server) deleteObject(
+func (s *Writes) deleteObject(
 	ctx context.Context,
 	q *request.Request,
 	key string,
@@ -143,7 +143,7 @@ func (s *Server) deleteObject(
 	return nil, false, ctx.Err()
 }
 
-func (s *Server) deleteEntry(
+func (s *Writes) deleteEntry(
 	ctx context.Context,
 	q *request.Request,
 	live *cache.Entry,
@@ -243,7 +243,7 @@ func (w *write) markDeleting(o *metav1.DeleteOptions) error {
 			}
 		}
 	}
-	now := w.s.options.Now().UTC().Truncate(time.Second)
+	now := w.s.config.Now().UTC().Truncate(time.Second)
 	grace := int64(0)
 	if period := w.q.Served.GracePeriod; period != nil {
 		grace = max(0, period(w.obj, o.GracePeriodSeconds))
@@ -297,8 +297,8 @@ func deletionFinalizers(finalizers []string, o *metav1.DeleteOptions, usual kind
 	return kept
 }
 
-// deleteCollection deletes the selected objects.
-func (s *Server) deleteCollection(q *request.Request) error {
+// DeleteCollection deletes the selected objects.
+func (s *Writes) DeleteCollection(q *request.Request) error {
 	page, err := read.ParsePage(q)
 	if err != nil {
 		return err
@@ -312,7 +312,7 @@ func (s *Server) deleteCollection(q *request.Request) error {
 			field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
 				"is not allowed with DELETECOLLECTION, try again after removing the option")})
 	}
-	chosen, list, err := s.reads.Choose(page)
+	chosen, list, err := s.config.Reads.Choose(page)
 	if err != nil {
 		return err
 	}
@@ -327,8 +327,8 @@ func (s *Server) deleteCollection(q *request.Request) error {
 
 // releaseAddresses gives back the addresses that a deleted service had claimed.
 func (w *write) releaseAddresses(txn *store.Txn) {
-	if svc, ok := w.old.(*corev1.Service); ok && w.s.services != nil {
-		w.s.services.Release(svc, txn)
+	if svc, ok := w.old.(*corev1.Service); ok && w.s.config.Services != nil {
+		w.s.config.Services.Release(svc, txn)
 	}
 }
 

@@ -1,68 +1,16 @@
-package apiserver
+package write
 
 import (
 	"context"
-	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/apiserver/policy"
 	"clusterctl/daemons/apiserver/request"
-	"clusterctl/daemons/apiserver/webhook"
 )
-
-// plugins are the admission plugins, in the order in which they run.
-type plugins struct {
-	mutators   []api.Mutator
-	validators []api.Validator
-	external   externalPlugins
-}
-
-// externalPlugins are the plugins that evaluate policies or call webhooks. They also see what is sent to subresources,
-// and connect requests.
-type externalPlugins struct {
-	mutators   []api.Mutator
-	validators []api.Validator
-}
-
-// newPlugins returns the admission plugins of the options and, if the options select them, those that the cluster's
-// objects configure. The quota is last: what it has counted is not refused afterwards.
-func (s *Server) newPlugins() plugins {
-	o := &s.options
-	var quota []api.Validator
-	if o.Quota != nil {
-		quota = []api.Validator{o.Quota}
-	}
-	if o.External == nil {
-		return plugins{mutators: o.Mutators, validators: slices.Concat(o.Validators, quota)}
-	}
-	may := o.External.Authorizer
-	hooks := webhook.Options{Objects: s.Objects(), May: may, Connector: s.backends, Log: s.log,
-		Counts: s.metrics.webhooks}
-	policies := policy.Options{
-		Objects: s.Objects(), May: may, Params: policyParams{s}, Log: s.log,
-		Interfaces: admission.NewObjectInterfacesFromScheme(s.scheme), Types: s.typeConverterOf,
-	}
-	external := externalPlugins{
-		mutators:   []api.Mutator{policy.NewMutating(policies), webhook.NewMutating(hooks)},
-		validators: []api.Validator{policy.NewValidating(policies), webhook.NewValidating(hooks)},
-	}
-	return plugins{
-		mutators: slices.Concat(o.Mutators, external.mutators),
-		validators: slices.Concat(
-			o.Validators,
-			[]api.Validator{policy.NewAccess(policies)},
-			external.validators,
-			quota,
-		),
-		external: external,
-	}
-}
 
 // admission returns the write in the form that admission plugins read. The value is valid until the next call.
 func (w *write) admission() *api.Admission {
@@ -90,11 +38,11 @@ func (w *write) runMutators(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) runMutators(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
+func (s *Writes) runMutators(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
 	if err := s.rejectIfUnreadable(a); err != nil {
 		return err
 	}
-	t := s.metrics.startStep(a, "admit")
+	t := s.admissions.startStep(a, "admit")
 	for {
 		for _, plugin := range plugins {
 			if err := t.recordPlugin(plugin, plugin.Admit(ctx, a)); err != nil {
@@ -125,8 +73,8 @@ func (w *write) runValidators(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) runValidators(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
-	t := s.metrics.startStep(a, "validate")
+func (s *Writes) runValidators(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
+	t := s.admissions.startStep(a, "validate")
 	for _, plugin := range plugins {
 		if err := t.recordPlugin(plugin, plugin.Validate(ctx, a)); err != nil {
 			return err
@@ -136,9 +84,9 @@ func (s *Server) runValidators(ctx context.Context, plugins []api.Validator, a *
 	return nil
 }
 
-// admitSubresource passes the object that was sent to a subresource to webhooks and policies. They see that object, not
+// AdmitSubresource passes the object that was sent to a subresource to webhooks and policies. They see that object, not
 // the object that the subresource changes.
-func (s *Server) admitSubresource(
+func (s *Writes) AdmitSubresource(
 	q *request.Request,
 	operation string,
 	kind schema.GroupVersionKind,
@@ -149,7 +97,7 @@ func (s *Server) admitSubresource(
 }
 
 // admitSubresourceWith does what present does, with the given validating plugins.
-func (s *Server) admitSubresourceWith(
+func (s *Writes) admitSubresourceWith(
 	validators []api.Validator,
 	q *request.Request,
 	operation string,

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -30,19 +30,17 @@ func ignoresReadErrors(o *metav1.DeleteOptions) bool {
 // deleteUnreadable deletes an object that cannot be read, if the user may do that. Its finalizers, owners and
 // dependents are unknown, so they are ignored. Watches need no event: they had to list again when the object became
 // unreadable.
-func (s *Server) deleteUnreadable(q *request.Request) error {
+func (s *Writes) deleteUnreadable(q *request.Request) error {
 	ctx := q.HTTP.Context()
 	q.Answer.Audit.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
 	asked := q.Request
 	asked.Verb = ignoreReadErrorsVerb
-	if len(s.options.Authorizers) > 0 {
-		if err := s.authorizeUser(ctx, q.User, asked); err != nil {
-			return apierrors.NewForbidden(
-				q.GroupResource(),
-				q.Name,
-				fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err),
-			)
-		}
+	if err := s.server.Authorize(ctx, q.User, asked); err != nil {
+		return apierrors.NewForbidden(
+			q.GroupResource(),
+			q.Name,
+			fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err),
+		)
 	}
 	key := q.Key()
 	live, err := s.readStored(ctx, q, key)
@@ -72,8 +70,8 @@ func (s *Server) deleteUnreadable(q *request.Request) error {
 	if err := s.admitUnreadableDeletion(ctx, q); err != nil {
 		return err
 	}
-	full := s.cache.Key(q.StoredKind(), key)
-	r, err := s.store.Commit(
+	full := s.config.Cache.Key(q.StoredKind(), key)
+	r, err := s.config.Store.Commit(
 		ctx,
 		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}},
 	)
@@ -83,7 +81,7 @@ func (s *Server) deleteUnreadable(q *request.Request) error {
 	if !r.Done {
 		return apierrors.NewConflict(q.GroupResource(), q.Name, errors.New("the object was written meanwhile"))
 	}
-	s.log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.User.Name)
+	s.config.Log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.User.Name)
 	return q.Media.WriteObject(q.Answer, http.StatusOK, request.StatusKind, &metav1.Status{
 		Status:  metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{Name: q.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource},
@@ -92,7 +90,7 @@ func (s *Server) deleteUnreadable(q *request.Request) error {
 
 // admitUnreadableDeletion calls the validating plugins with an object that has only its name and namespace. Checks that
 // depend on unreadable objects are skipped, because this request is the way to delete those objects.
-func (s *Server) admitUnreadableDeletion(ctx context.Context, q *request.Request) error {
+func (s *Writes) admitUnreadableDeletion(ctx context.Context, q *request.Request) error {
 	w := &write{s: s, q: q, operation: "DELETE", old: q.Served.New()}
 	m, err := meta.Accessor(w.old)
 	if err != nil {

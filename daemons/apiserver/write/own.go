@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -29,7 +29,7 @@ var serverUser = api.User{Name: api.Server, Groups: []string{api.GroupMasters, a
 
 // EnsureEach ensures independent objects, some of them concurrently, and returns the revision at which all of them
 // exist.
-func (s *Server) EnsureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
+func (s *Writes) EnsureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	revisions := make([]int64, len(objs))
@@ -46,8 +46,8 @@ func (s *Server) EnsureEach(ctx context.Context, objs []runtime.Object) (int64, 
 }
 
 // Ensure creates an object, or completes the existing one. It returns the revision at which the object is complete.
-func (s *Server) Ensure(ctx context.Context, obj runtime.Object) (int64, error) {
-	resource, err := s.resourceOf(obj)
+func (s *Writes) Ensure(ctx context.Context, obj runtime.Object) (int64, error) {
+	resource, err := s.ResourceOf(obj)
 	if err != nil {
 		return 0, err
 	}
@@ -58,52 +58,52 @@ func (s *Server) Ensure(ctx context.Context, obj runtime.Object) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	own := ownObject{resource: resource, namespace: m.GetNamespace(), name: m.GetName(), isRepeated: true}
-	e, err := s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	own := Own{Resource: resource, Namespace: m.GetNamespace(), Name: m.GetName(), IsRepeated: true}
+	e, err := s.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return obj.DeepCopyObject(), nil
 		}
-		return completeDefault(live, obj), nil
+		return s.config.Complete(live, obj), nil
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return s.cache.WaitForCurrent(ctx) // another server wrote the same object
+		return s.config.Cache.WaitForCurrent(ctx) // another server wrote the same object
 	case err != nil:
 		return 0, fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
 	}
 	return e.Revision, nil
 }
 
-// ownObject names an object that the server writes itself.
-type ownObject struct {
-	resource        schema.GroupVersionResource
-	subresource     string // status, or empty for the object itself
-	namespace, name string
-	isRepeated      bool // whether the write is repeated often, so the cache may decide that it is not needed
+// Own names an object that the server writes itself.
+type Own struct {
+	Resource        schema.GroupVersionResource
+	Subresource     string // status, or empty for the object itself
+	Namespace, Name string
+	IsRepeated      bool // whether the write is repeated often, so the cache may decide that it is not needed
 }
 
-// change changes an object of the server. next returns the new object for the stored one, which it must not change. The
+// Change changes an object of the server. next returns the new object for the stored one, which it must not change. The
 // stored one is nil if the object does not exist.
-func (s *Server) change(
+func (s *Writes) Change(
 	ctx context.Context,
-	o ownObject,
+	o Own,
 	next func(live runtime.Object) (runtime.Object, error),
 ) (*cache.Entry, error) {
-	q := newOwnRequest(s.serving.Load().Target(o.resource), o.namespace, o.name)
-	q.GroupVersionResource, q.Subresource = o.resource, o.subresource
-	w := &write{s: s, q: q, manager: serverFieldManager, subresource: o.subresource, isFrequent: o.isRepeated}
+	q := newOwnRequest(s.server.Target(o.Resource), o.Namespace, o.Name)
+	q.GroupVersionResource, q.Subresource = o.Resource, o.Subresource
+	w := &write{s: s, q: q, manager: serverFieldManager, subresource: o.Subresource, isFrequent: o.IsRepeated}
 	return w.modify(ctx, next)
 }
 
-// deleteOwn deletes an object of the server, of a kind that clients may not see. gone reports whether nothing delays
+// Remove deletes an object of the server, of a kind that clients may not see. gone reports whether nothing delays
 // its removal.
-func (s *Server) deleteOwn(
+func (s *Writes) Remove(
 	ctx context.Context,
 	served wire.Served,
 	namespace, name string,
 	o *metav1.DeleteOptions,
 ) (gone bool, err error) {
-	target := request.Target{Served: served, IsServed: true, Cache: s.cache.Resource(served.GR())}
+	target := request.Target{Served: served, IsServed: true, Cache: s.config.Cache.Resource(served.GR())}
 	q := newOwnRequest(target, namespace, name)
 	_, gone, err = s.deleteObject(ctx, q, q.Key(), o)
 	return gone, err
@@ -117,15 +117,15 @@ func newOwnRequest(target request.Target, namespace, name string) *request.Reque
 	return q
 }
 
-// resourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
-func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
-	gvks, _, err := s.scheme.ObjectKinds(obj)
+// ResourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
+func (s *Writes) ResourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
+	gvks, _, err := s.config.Scheme.ObjectKinds(obj)
 	if runtime.IsNotRegisteredError(err) {
 		return schema.GroupVersionResource{}, nil
 	} else if err != nil {
 		return schema.GroupVersionResource{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
-	for gvr, served := range s.serving.Load().resources {
+	for gvr, served := range s.server.Resources() {
 		if served.Alias == nil && served.GVK == gvks[0] {
 			return gvr, nil
 		}

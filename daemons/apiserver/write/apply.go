@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"fmt"
@@ -41,14 +41,14 @@ func (w *write) mergeDeclared(
 			return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 		}
 		if q.Served.Untyped != nil && q.Served.Untyped.Family.IsClosed.Load() {
-			return nil, terminatingError(q)
+			return nil, TerminatingError(q)
 		}
 		if err := w.s.authorizeCreate(q); err != nil {
 			return nil, err
 		}
 		live = q.Served.New()
 	}
-	fields, err := w.s.owners.MergeManager(q.Served, q.Subresource, live, declared)
+	fields, err := w.s.config.Owners.MergeManager(q.Served, q.Subresource, live, declared)
 	if err != nil {
 		return nil, err
 	}

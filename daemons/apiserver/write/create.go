@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
-// create stores the object that the client sent as a new object.
-func (s *Server) create(q *request.Request) error {
+// Create stores the object that the client sent as a new object.
+func (s *Writes) Create(q *request.Request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *Server) create(q *request.Request) error {
 
 // decodeSent decodes the object in the request body, converts it to the stored version, and checks its name and
 // namespace against the URL.
-func (s *Server) decodeSent(q *request.Request) (runtime.Object, error) {
+func (s *Writes) decodeSent(q *request.Request) (runtime.Object, error) {
 	obj := q.Served.NewObject()
 	if err := body.Decode(q, q.Served.Version(), obj); err != nil {
 		return nil, err
@@ -51,19 +51,15 @@ func (s *Server) decodeSent(q *request.Request) (runtime.Object, error) {
 	return obj, setNameAndNamespace(q, m)
 }
 
-// authorizeCreate returns an error if the user may not create the object that the request names. The authorize stage
-// checked only the verb of the request.
-func (s *Server) authorizeCreate(q *request.Request) error {
-	if q.Verb == "create" || len(s.options.Authorizers) == 0 {
-		return nil
-	}
+// authorizeCreate returns an error if the user may not create the object that a write would create.
+func (s *Writes) authorizeCreate(q *request.Request) error {
 	asked := q.Request
 	asked.Verb = "create"
-	return s.authorizeUser(q.HTTP.Context(), q.User, asked)
+	return s.server.Authorize(q.HTTP.Context(), q.User, asked)
 }
 
-// update replaces an object, or its status.
-func (s *Server) update(q *request.Request) error {
+// Update replaces an object, or its status.
+func (s *Writes) Update(q *request.Request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
 		return err
@@ -115,12 +111,12 @@ func (s *Server) update(q *request.Request) error {
 	return q.WriteEntry(code, e)
 }
 
-// serveReview answers the creation of a kind that is not stored.
-func (s *Server) serveReview(q *request.Request) error {
+// Review answers the creation of a kind that is not stored.
+func (s *Writes) Review(q *request.Request) error {
 	if q.Served.Resource == "bindings" {
 		return s.createBinding(q)
 	}
-	handle := s.options.Reviews[q.Served.GR()]
+	handle := s.config.Reviews[q.Served.GR()]
 	if handle == nil {
 		return request.MethodNotAllowed(q)
 	}
@@ -144,7 +140,7 @@ func (s *Server) serveReview(q *request.Request) error {
 			return request.InvalidError(q.Served.GVK.GroupKind(), "", errs)
 		}
 	}
-	if err := s.admitSubresource(q, "CREATE", q.Served.Version(), obj, false); err != nil {
+	if err := s.AdmitSubresource(q, "CREATE", q.Served.Version(), obj, false); err != nil {
 		return err
 	}
 	answer, err := handle(q.HTTP.Context(), q.User, obj)
@@ -157,8 +153,8 @@ func (s *Server) serveReview(q *request.Request) error {
 	return q.Media.WriteObject(q.Answer, http.StatusCreated, q.Served.Version(), answer)
 }
 
-// terminatingError returns the error for creating an object whose definition is being deleted.
-func terminatingError(q *request.Request) error {
+// TerminatingError returns the error for creating an object whose definition is being deleted.
+func TerminatingError(q *request.Request) error {
 	err := apierrors.NewMethodNotSupported(q.GroupResource(), q.Verb)
 	err.ErrStatus.Message = fmt.Sprintf(
 		"create not allowed while custom resource definition is terminating: %s",

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"encoding/json"
@@ -22,10 +22,10 @@ import (
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-// serveScale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
-func (s *Server) serveScale(q *request.Request) error {
+// ServeScale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
+func (s *Writes) ServeScale(q *request.Request) error {
 	if q.Verb == "get" {
-		if _, err := s.reads.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
+		if _, err := s.config.Reads.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
 			return err
 		}
 		e, err := q.LiveEntry()

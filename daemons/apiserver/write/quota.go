@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const ledgerTTL = time.Hour
 // enforceQuota is the last stage of a write that a quota bounds. It waits until the cache has all earlier writes, and
 // checks the quota again. The write then fails if another bounded write of the namespace was faster.
 func (w *write) enforceQuota(ctx context.Context) error {
-	quota := w.s.options.Quota
+	quota := w.s.config.Quota
 	if quota == nil || w.dryRun || w.q.Namespace == "" {
 		return nil
 	}
@@ -41,17 +41,17 @@ func (w *write) enforceQuota(ctx context.Context) error {
 		return request.UnavailableError(err)
 	}
 	w.unlockQuota = end
-	key := w.s.cache.Key(ledgerKind, w.q.Namespace)
-	kv, err := w.s.store.Get(ctx, key)
+	key := w.s.config.Cache.Key(ledgerKind, w.q.Namespace)
+	kv, err := w.s.config.Store.Get(ctx, key)
 	if err != nil {
 		return request.UnavailableError(err)
 	}
 	guard := store.Guard{Key: key}
 	if kv != nil {
 		guard.Revision = kv.Revision
-		err = w.s.cache.WaitFor(ctx, kv.Revision)
+		err = w.s.config.Cache.WaitFor(ctx, kv.Revision)
 	} else {
-		_, err = w.s.cache.WaitForCurrent(ctx)
+		_, err = w.s.config.Cache.WaitForCurrent(ctx)
 	}
 	if err != nil {
 		return request.UnavailableError(err)

@@ -1,7 +1,6 @@
-package apiserver
+package write
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,6 +13,11 @@ import (
 
 // An object that is stored but cannot be read is not treated as missing. A request for it fails with the reason, and so
 // does a list that might include it. Writes whose admission depends on it are refused.
+
+var (
+	definitionsGR = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	apiServicesGR = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+)
 
 // readRequirement states that the admission of some writes needs all objects of a resource, or those of the write's
 // namespace, to be readable. Otherwise admission would allow writes that these objects forbid.
@@ -79,19 +83,19 @@ var readRequirements = func() []readRequirement {
 		},
 		// Finalizing a namespace deletes it. It may still hold objects of kinds that are unknown while this object is
 		// unreadable.
-		readRequirement{definitionsGVR.GroupResource(), nil, finalizes},
-		readRequirement{apiServicesGVR.GroupResource(), nil, finalizes},
+		readRequirement{definitionsGR, nil, finalizes},
+		readRequirement{apiServicesGR, nil, finalizes},
 	)
 }()
 
 // rejectIfUnreadable refuses a write whose admission depends on objects that cannot be read.
-func (s *Server) rejectIfUnreadable(a *api.Admission) error {
+func (s *Writes) rejectIfUnreadable(a *api.Admission) error {
 	if a.Internal {
 		return nil // the server's own writes, which skip webhooks as well
 	}
 	for i := range readRequirements {
 		r := &readRequirements[i]
-		resource := s.cache.Resource(r.resource)
+		resource := s.config.Cache.Resource(r.resource)
 		if resource == nil || resource.ReadError("") == nil || !r.applies(a) {
 			continue
 		}
@@ -107,34 +111,19 @@ func (s *Server) rejectIfUnreadable(a *api.Admission) error {
 }
 
 // rejectIfUncountable refuses a write in a namespace with quotas if the number of its objects is unknown.
-func (s *Server) rejectIfUncountable(a *api.Admission) error {
+func (s *Writes) rejectIfUncountable(a *api.Admission) error {
 	if a.Operation == "DELETE" || a.Operation == "CONNECT" || a.Namespace == "" {
 		return nil
 	}
-	resource := s.cache.Resource(a.Resource.GroupResource())
+	resource := s.config.Cache.Resource(a.Resource.GroupResource())
 	if resource == nil {
 		return nil
 	}
 	err := resource.ReadError(a.Namespace + "/")
-	if quotas := s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"}); err != nil && quotas != nil &&
+	if quotas := s.config.Cache.Resource(schema.GroupResource{Resource: "resourcequotas"}); err != nil &&
+		quotas != nil &&
 		quotas.Snapshot().Count(a.Namespace) > 0 {
 		return apierrors.NewInternalError(fmt.Errorf("what the namespace's quotas count cannot be read: %w", err))
 	}
 	return nil
-}
-
-// maxReportedUnreadable is how many objects of a resource the health check names.
-const maxReportedUnreadable = 10
-
-// checkStoredReadable is a health check that fails and names the objects that cannot be read. It does not affect
-// readiness, because the other servers cannot read them either.
-func (s *Server) checkStoredReadable() error {
-	var found []error
-	for _, r := range s.cache.Resources() {
-		if some := r.ReadErrors("", maxReportedUnreadable); len(some) > 0 {
-			n, _ := r.CountUnreadable()
-			found = append(found, fmt.Errorf("%d %s cannot be read: %w", n, r.Kind.GR(), errors.Join(some...)))
-		}
-	}
-	return errors.Join(found...)
 }

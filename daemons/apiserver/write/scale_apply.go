@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ func (w *write) mergedScale(
 	if was.ManagedFields, err = account.ToSubresource(); err != nil {
 		return nil, fmt.Errorf("read who manages the replicas: %w", err)
 	}
-	fields, err := w.s.owners.Scale()
+	fields, err := w.s.config.Owners.Scale()
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"encoding/json"

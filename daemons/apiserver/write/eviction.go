@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"errors"
@@ -27,8 +27,8 @@ var (
 	budgetsGVR   = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 )
 
-// evict deletes a pod, unless a disruption budget does not allow it.
-func (s *Server) evict(q *request.Request) error {
+// Evict deletes a pod, unless a disruption budget does not allow it.
+func (s *Writes) Evict(q *request.Request) error {
 	if q.Verb != "create" {
 		return request.MethodNotAllowed(q)
 	}
@@ -82,8 +82,8 @@ func (s *Server) evict(q *request.Request) error {
 }
 
 // evictablePod returns the pod that is to be evicted.
-func (s *Server) evictablePod(q *request.Request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
-	if _, err := s.reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
+func (s *Writes) evictablePod(q *request.Request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
+	if _, err := s.config.Reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
 		return nil, err
 	}
 	entry, err := q.LiveEntry()
@@ -110,7 +110,7 @@ const (
 
 // evictPod charges a pod's eviction to its disruption budget, and deletes the pod. If the pod's state made the eviction
 // free, the deletion requires the pod version that was checked, because the pod may have become ready since.
-func (s *Server) evictPod(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
+func (s *Writes) evictPod(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
 	ours := o.Preconditions.ResourceVersion == nil // false if the client asked for a certain version
 	for try := 1; !needsBudget(pod); try++ {
 		err := s.removeEvicted(q, pod, o, !isFinishedOrDeleting(pod))
@@ -139,7 +139,7 @@ func (s *Server) evictPod(q *request.Request, pod *corev1.Pod, o *metav1.DeleteO
 
 // removeEvicted records in the pod's status why it is evicted, and deletes it. With asSeen, it requires the pod version
 // that was checked.
-func (s *Server) removeEvicted(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions, asSeen bool) error {
+func (s *Writes) removeEvicted(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions, asSeen bool) error {
 	o = o.DeepCopy()
 	if asSeen && o.Preconditions.ResourceVersion == nil {
 		o.Preconditions.ResourceVersion = &pod.ResourceVersion
@@ -155,7 +155,7 @@ func (s *Server) removeEvicted(q *request.Request, pod *corev1.Pod, o *metav1.De
 
 // markEvicted records in the pod's status why it is evicted. If must names a resource version, markEvicted replaces it
 // with the version that this write produces.
-func (s *Server) markEvicted(q *request.Request, must *metav1.Preconditions) error {
+func (s *Writes) markEvicted(q *request.Request, must *metav1.Preconditions) error {
 	w, one, err := s.newInnerWrite(
 		q.HTTP.Context(),
 		q,
@@ -215,7 +215,7 @@ func isFinishedOrDeleting(pod *corev1.Pod) bool {
 
 // takeDisruption takes one disruption from the budget that covers a pod. If it takes none because the pod is not ready,
 // it returns the budget's name.
-func (s *Server) takeDisruption(q *request.Request, pod *corev1.Pod, dry bool) (spares string, err error) {
+func (s *Writes) takeDisruption(q *request.Request, pod *corev1.Pod, dry bool) (spares string, err error) {
 	found, err := s.budgetsOf(pod)
 	if err != nil || len(found) == 0 {
 		return "", err
@@ -243,7 +243,7 @@ func (s *Server) takeDisruption(q *request.Request, pod *corev1.Pod, dry bool) (
 		if !ok {
 			return nil, apierrors.NewNotFound(one.GroupResource(), one.Name)
 		}
-		return recordDisruption(stored, pod, s.options.Now())
+		return recordDisruption(stored, pod, s.config.Now())
 	})
 	return "", err
 }
@@ -298,10 +298,10 @@ func evictionRefusal(cause string, retry int) error {
 	return err
 }
 
-func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+func (s *Writes) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	// list before asking for unreadable objects, so that none is missed
-	list := s.Objects().List(budgetsGVR.GroupResource(), pod.Namespace)
-	if all := s.cache.Resource(budgetsGVR.GroupResource()); all != nil {
+	list := s.config.Cache.Objects().List(budgetsGVR.GroupResource(), pod.Namespace)
+	if all := s.config.Cache.Resource(budgetsGVR.GroupResource()); all != nil {
 		if err := all.ReadError(pod.Namespace + "/"); err != nil {
 			return nil, apierrors.NewInternalError(
 				fmt.Errorf("whether a disruption budget forbids the eviction is not known: %w", err),

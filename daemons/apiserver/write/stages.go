@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 
 // write is a write on its way through its stages.
 type write struct {
-	s *Server
+	s *Writes
 	q *request.Request
 
 	operation      string // CREATE or UPDATE, as admission calls it
@@ -84,7 +84,7 @@ var (
 const partSubresource = "part"
 
 // newWrite parses the options of a write.
-func (s *Server) newWrite(q *request.Request) (*write, error) {
+func (s *Writes) newWrite(q *request.Request) (*write, error) {
 	w := &write{s: s, q: q, manager: q.Query.Get("fieldManager")}
 	if err := q.WriteOptions(); err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (w *write) rejectResourceVersion() error {
 // repeated, from the object that was sent.
 func (w *write) canConflict(obj runtime.Object) bool {
 	_, addressed := obj.(*corev1.Service)
-	quotas := w.s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"})
+	quotas := w.s.config.Cache.Resource(schema.GroupResource{Resource: "resourcequotas"})
 	return addressed || quotas != nil && quotas.Len() > 0
 }
 
@@ -337,12 +337,12 @@ func (w *write) tryModify(
 
 // uidMismatch refuses a write whose UID is not that of the object stored under its name, or that has a UID while no
 // object is stored. The message is that of upstream's store.
-func (s *Server) uidMismatch(q *request.Request, meant, is types.UID) error {
+func (s *Writes) uidMismatch(q *request.Request, meant, is types.UID) error {
 	return apierrors.NewConflict(
 		q.GroupResource(),
 		q.Name,
 		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
-			s.cache.Key(q.StoredKind(), q.Key()), uidConflict(meant, is)),
+			s.config.Cache.Key(q.StoredKind(), q.Key()), uidConflict(meant, is)),
 	)
 }
 

@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
-// createPodBinding assigns a pod to a node. Schedulers send this request.
-func (s *Server) createPodBinding(q *request.Request) error {
+// BindPod assigns a pod to a node. Schedulers send this request.
+func (s *Writes) BindPod(q *request.Request) error {
 	if q.Verb != "create" {
 		return request.MethodNotAllowed(q)
 	}
@@ -33,19 +33,19 @@ func (s *Server) createPodBinding(q *request.Request) error {
 }
 
 // createBinding answers the creation of a Binding as an object of its own, which upstream still supports.
-func (s *Server) createBinding(q *request.Request) error {
+func (s *Writes) createBinding(q *request.Request) error {
 	b := &corev1.Binding{}
 	if err := body.Decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
 		return err
 	}
-	pods := s.serving.Load().Target(corev1.SchemeGroupVersion.WithResource("pods"))
+	pods := s.server.Target(corev1.SchemeGroupVersion.WithResource("pods"))
 	if !pods.IsServed {
 		return request.PageNotFound()
 	}
 	return s.assignPod(q.WithTarget(pods, "binding", q.Namespace, b.Name), b)
 }
 
-func (s *Server) assignPod(q *request.Request, b *corev1.Binding) error {
+func (s *Writes) assignPod(q *request.Request, b *corev1.Binding) error {
 	if err := setNamespace(q, b); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) assignPod(q *request.Request, b *corev1.Binding) error {
 	if err != nil {
 		return err
 	}
-	if err := s.admitSubresource(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
+	if err := s.AdmitSubresource(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
 		return err
 	}
 	_, err = w.modify(q.HTTP.Context(),
@@ -123,13 +123,13 @@ func setPodCondition(pod *corev1.Pod, c corev1.PodCondition) {
 
 // newInnerWrite prepares a write of another object within a request. The write is not authorized again, because the
 // request's user has been authorized for the request itself.
-func (s *Server) newInnerWrite(
+func (s *Writes) newInnerWrite(
 	ctx context.Context,
 	q *request.Request,
 	resource schema.GroupVersionResource,
 	sub, namespace, name string,
 ) (*write, *request.Request, error) {
-	target := s.serving.Load().Target(resource)
+	target := s.server.Target(resource)
 	if !target.IsServed {
 		return nil, nil, fmt.Errorf("%s is not served", resource)
 	}

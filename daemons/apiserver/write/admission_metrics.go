@@ -1,4 +1,4 @@
-package apiserver
+package write
 
 import (
 	"sync"
@@ -62,14 +62,14 @@ func (p *pluginHistograms) observe(step, operation int, rejected bool, d time.Du
 // stepTimer times the plugins of one step. A plugin begins when the previous one ends, so the clock is read once for
 // each plugin.
 type stepTimer struct {
-	metrics            *serverMetrics
+	metrics            *admissionMetrics
 	step, operation    int
 	webhookTime        *atomic.Int64 // the request's total, in nanoseconds
 	began, pluginBegan time.Time
 }
 
-func (o *serverMetrics) startStep(a *api.Admission, step string) stepTimer {
-	t := stepTimer{metrics: o, began: time.Now()}
+func (m *admissionMetrics) startStep(a *api.Admission, step string) stepTimer {
+	t := stepTimer{metrics: m, began: time.Now()}
 	t.pluginBegan = t.began
 	if step == admissionSteps[1] {
 		t.step = 1
@@ -93,11 +93,11 @@ func (t *stepTimer) recordPlugin(plugin any, err error) error {
 	t.pluginBegan = now
 	if plugin, ok := plugin.(api.Named); ok {
 		name := plugin.Name()
-		counts, ok := t.metrics.admissions.byPlugin.Load(name)
+		counts, ok := t.metrics.byPlugin.Load(name)
 		if !ok {
-			counts, _ = t.metrics.admissions.byPlugin.LoadOrStore(
+			counts, _ = t.metrics.byPlugin.LoadOrStore(
 				name,
-				&pluginHistograms{vec: t.metrics.admissions.plugins, name: []string{name}},
+				&pluginHistograms{vec: t.metrics.plugins, name: []string{name}},
 			)
 		}
 		counts.(*pluginHistograms).observe(t.step, t.operation, err != nil, d)
@@ -113,5 +113,5 @@ func (t *stepTimer) recordPlugin(plugin any, err error) error {
 
 // end records the time of all plugins together.
 func (t *stepTimer) end(err error) {
-	t.metrics.admissions.total.observe(t.step, t.operation, err != nil, t.pluginBegan.Sub(t.began))
+	t.metrics.total.observe(t.step, t.operation, err != nil, t.pluginBegan.Sub(t.began))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,17 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/alloc"
+	"clusterctl/daemons/apiserver/write"
 )
-
-// allocate assigns addresses and ports to Services. It does nothing for other kinds.
-func (w *write) allocate(context.Context) error {
-	svc, ok := w.obj.(*corev1.Service)
-	if !ok || w.s.services == nil || w.subresource != "" {
-		return nil
-	}
-	old, _ := w.old.(*corev1.Service)
-	return w.s.services.Allocate(svc, old, &w.claims)
-}
 
 // rangeFinalizer keeps a ServiceCIDR while Services have addresses of it.
 const rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
@@ -43,11 +33,11 @@ func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 	if why, err := s.readErrorOf(cidr); err != nil || why != nil {
 		return why, err
 	}
-	if _, err := s.Ensure(ctx, cidr); err != nil {
+	if _, err := s.writes.Ensure(ctx, cidr); err != nil {
 		return nil, err
 	}
-	own := ownObject{resource: serviceRanges, subresource: "status", name: alloc.DefaultRange, isRepeated: true}
-	_, err = s.change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	own := write.Own{Resource: serviceRanges, Subresource: "status", Name: alloc.DefaultRange, IsRepeated: true}
+	_, err = s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), alloc.DefaultRange)
 		}
