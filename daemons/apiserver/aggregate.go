@@ -138,7 +138,7 @@ func (s *Server) monitorAggregated(ctx context.Context) error {
 		return nil // not served, or ctx ended
 	}
 	select {
-	case <-s.bootstrapDone: // objects that other requests wait for are created first
+	case <-s.upkeep.Bootstrapped(): // objects that other requests wait for are created first
 	case <-ctx.Done():
 		return nil
 	}

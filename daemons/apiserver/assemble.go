@@ -16,6 +16,7 @@ import (
 	"clusterctl/daemons/apiserver/authn"
 	"clusterctl/daemons/apiserver/authz"
 	"clusterctl/daemons/apiserver/review"
+	"clusterctl/daemons/apiserver/upkeep"
 	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kinds"
@@ -129,10 +130,10 @@ func (a *assembly) addDefaults() error {
 		admission.SystemPriorityClasses(),
 		flowObjects(cfg),
 		trusted,
-		tokenTrackingConfigMaps(time.Now()),
+		upkeep.TokenTrackingConfigMaps(time.Now()),
 	)
 	if len(trusted) > 0 {
-		a.addTask(func(ctx context.Context, s *Server) error { return s.syncTrustConfigMaps(ctx, cfg, trusted) })
+		a.addTask(func(ctx context.Context, s *Server) error { return s.upkeep.SyncTrustConfigMaps(ctx, cfg, trusted) })
 	}
 	return nil
 }
@@ -168,7 +169,9 @@ func (a *assembly) addUsers() error {
 		return nil
 	}
 	o.Token, o.TokenKeys = admission.GuardTokens(objects, may, tokens.Issue), tokens
-	a.addTask(func(ctx context.Context, s *Server) error { return tokens.RecordUses(ctx, s.labelSecret, a.env.Log) })
+	a.addTask(func(ctx context.Context, s *Server) error {
+		return tokens.RecordUses(ctx, s.upkeep.LabelSecret, a.env.Log)
+	})
 	return tokens.RegisterMetrics(a.env.Metrics)
 }
 
@@ -209,6 +212,8 @@ func (a *assembly) addFlow() error {
 	}
 	a.options.Flow = share
 	a.addTask(func(ctx context.Context, _ *Server) error { return share.Run(ctx) })
-	a.addTask(func(ctx context.Context, s *Server) error { return s.maintainFlowObjects(ctx, flowObjects(a.cfg)) })
+	a.addTask(func(ctx context.Context, s *Server) error {
+		return s.upkeep.MaintainFlowObjects(ctx, flowObjects(a.cfg))
+	})
 	return nil
 }

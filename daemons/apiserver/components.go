@@ -24,7 +24,7 @@ func (s *Server) serveComponentStatuses(q *request.Request) error {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		all = append(all, componentStatus(name, s.checkLeaseHeld(name)))
 	}
-	all = append(all, componentStatus("etcd-0", s.checkStore()))
+	all = append(all, componentStatus("etcd-0", s.upkeep.CheckStore()))
 	gvk := q.Served.GVK
 	if q.Verb == "get" {
 		for i := range all {

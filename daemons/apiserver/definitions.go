@@ -135,7 +135,7 @@ const definitionTimeout = 3 * time.Second
 func (s *Server) waitForDiscovery(q *request.Request, crds *cache.Resource) {
 	if q.HTTP.Method != http.MethodGet ||
 		!strings.HasPrefix(q.Path, "/apis") && !strings.HasPrefix(q.Path, "/openapi/") ||
-		s.checkStore() != nil {
+		s.upkeep.CheckStore() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(q.HTTP.Context(), definitionTimeout)

@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// doors is what the parts of the API server below this package ask of the server. It implements stream.Server and
-// write.Server.
+// doors is what the parts of the API server below this package ask of the server. It implements stream.Server,
+// write.Server and upkeep.Server.
 type doors struct{ s *Server }
 
 // WaitForCurrent implements stream.Server.
@@ -39,7 +39,7 @@ func (d doors) AdmitConnect(q *request.Request, kind schema.GroupVersionKind, op
 	return d.s.writes.AdmitSubresource(q, "CONNECT", kind, options, false)
 }
 
-// Target implements write.Server.
+// Target implements write.Server and upkeep.Server.
 func (d doors) Target(gvr schema.GroupVersionResource) request.Target {
 	return d.s.serving.Load().Target(gvr)
 }

@@ -26,14 +26,12 @@ type serverMetrics struct {
 	longRunning            *prometheus.GaugeVec
 	series                 sync.Map // *series by about
 	// requests that read, and that write; neither counts watches and streams
-	inFlight        [2]atomic.Int64
-	certificates    prometheus.Histogram // remaining lifetime of client certificates
-	handshakes      prometheus.Counter   // failed TLS handshakes
-	deprecated      *prometheus.GaugeVec
-	sizes           *prometheus.HistogramVec // sizes of responses to reads
-	unavailable     *prometheus.CounterVec   // how often aggregated servers were found unavailable
-	storeError      atomic.Pointer[error]
-	storeAnsweredAt atomic.Pointer[time.Time] // time of the last recorded success of the store
+	inFlight     [2]atomic.Int64
+	certificates prometheus.Histogram // remaining lifetime of client certificates
+	handshakes   prometheus.Counter   // failed TLS handshakes
+	deprecated   *prometheus.GaugeVec
+	sizes        *prometheus.HistogramVec // sizes of responses to reads
+	unavailable  *prometheus.CounterVec   // how often aggregated servers were found unavailable
 }
 
 // requestLabels holds the labels of a request's metrics.

@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/stream"
+	"clusterctl/daemons/apiserver/upkeep"
 	"clusterctl/daemons/apiserver/webhook"
 	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
@@ -47,7 +49,6 @@ type Server struct {
 	infoHandler          http.Handler     // pages about the server itself
 	services             *alloc.Services  // nil if no addresses are allocated
 	metrics              *serverMetrics
-	serverKeys           *cache.KeySet // lease keys, named by the servers' addresses
 	servedDefinitions    definitionProgress
 	processedDefinitions definitionProgress // like followed, but includes definitions that could not be served
 	kindSources          kindSources
@@ -57,9 +58,9 @@ type Server struct {
 	reads            *read.Reads
 	writes           *write.Writes
 	streams          *stream.Streams
+	upkeep           *upkeep.Upkeep
 	backends         *backend.Connector // to webhooks
 	shutdownOnce     sync.Once
-	bootstrapDone    chan struct{} // closed when the default objects of a cluster exist
 	definitionsReady atomic.Bool   // whether custom resources have been served once
 	bodyBudget       *flow.Budget  // limits the parts of request bodies
 	shutdown         chan struct{} // closed when watches must end
@@ -68,32 +69,33 @@ type Server struct {
 // defaultRequestTimeout is the time limit of requests that are neither watches nor streams.
 const defaultRequestTimeout = time.Minute
 
+// withDefaults returns the options with the defaults of unset fields.
+func (o Options) withDefaults() Options {
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
+	o.EventTTL = cmp.Or(o.EventTTL, time.Hour)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 800)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
 // New returns a server. Nothing runs until Run is called.
 func New(o Options) (*Server, error) {
 	if o.Storage == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
 		return nil, errors.New("an API server needs a store, a log, metrics and health")
 	}
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = defaultRequestTimeout
-	}
-	if o.EventTTL == 0 {
-		o.EventTTL = time.Hour
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = 800
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o = o.withDefaults()
 	s := &Server{
 		options: o, log: o.Env.Log,
 		store: o.Storage.counted, cache: o.Storage.cache,
-		scheme:        newScheme(o.Storage.kinds),
-		statusHandler: o.Env.Handler(),
-		infoHandler:   o.Env.Pages(false),
-		bodyBudget:    body.NewBudget(),
-		inFlight:      make(chan struct{}, o.MaxInFlight),
-		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}),
+		scheme:         newScheme(o.Storage.kinds),
+		builtInOpenAPI: openapi.New(o.Storage.kinds),
+		statusHandler:  o.Env.Handler(),
+		infoHandler:    o.Env.Pages(false),
+		bodyBudget:     body.NewBudget(),
+		inFlight:       make(chan struct{}, o.MaxInFlight),
+		shutdown:       make(chan struct{}),
 	}
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
@@ -102,39 +104,49 @@ func New(o Options) (*Server, error) {
 		}
 		s.services = services
 	}
-	s.serverKeys = s.cache.KeySet(leaseKeyPrefix)
 	s.kindSources.changed = make(chan struct{}, 1)
 	s.backends = backend.New(s.Objects())
-	s.owners = ownership.New(s.scheme, o.Now)
-	s.builtInOpenAPI = openapi.New(o.Storage.kinds)
 	s.serveKinds(nil)
+	if err := s.wire(); err != nil {
+		return nil, fmt.Errorf("register the API server's metrics: %w", err)
+	}
+	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
+	o.Env.Health.AddReady("poststarthook/bootstrap", s.upkeep.CheckBootstrapped)
+	o.Env.Health.AddReady("etcd", s.upkeep.CheckStore)
+	o.Env.Health.AddReady("informer-sync", s.cache.CheckReady)
+	o.Env.Health.AddReady("crd-informer-synced", s.checkDefinitionsServed)
+	o.Env.Health.AddInformational("stored-objects", s.upkeep.CheckStoredReadable)
+	o.Env.IdleTasks.Add(s.cache.CompactLogs)
+	return s, nil
+}
+
+// wire makes the parts of the server.
+func (s *Server) wire() error {
+	o := &s.options
+	webhooks, err := webhook.NewCounts(o.Env.Metrics)
+	if err != nil {
+		return err
+	}
+	s.owners = ownership.New(s.scheme, o.Now)
 	s.reads = read.New(s.cache, s.log, s.shutdown)
 	s.streams = stream.New(stream.Config{
 		Objects: s.Objects(), Log: s.log, KubeletTLS: o.KubeletTLS, KubeletRoots: o.KubeletRoots,
 	}, doors{s})
-	webhooks, err := webhook.NewCounts(o.Env.Metrics)
-	if err != nil {
-		return nil, err
-	}
 	s.writes = write.New(write.Config{
 		Cache: s.cache, Store: s.store, Scheme: s.scheme, Reads: s.reads, Owners: s.owners, Services: s.services,
-		Now: o.Now, EventTTL: o.EventTTL, Log: s.log, Complete: completeDefault, Reviews: o.Reviews, Token: o.Token,
+		Now: o.Now, EventTTL: o.EventTTL, Log: s.log, Complete: upkeep.Complete, Reviews: o.Reviews, Token: o.Token,
 		Admission: write.Admission{
 			Mutators: o.Mutators, Validators: o.Validators, Quota: o.Quota, External: o.External,
 			Backends: s.backends, Webhooks: webhooks,
 		},
 	}, doors{s})
-	if s.metrics, err = newObserved(s); err != nil {
-		return nil, fmt.Errorf("register the API server's metrics: %w", err)
-	}
-	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
-	o.Env.Health.AddReady("poststarthook/bootstrap", s.checkBootstrapped)
-	o.Env.Health.AddReady("etcd", s.checkStore)
-	o.Env.Health.AddReady("informer-sync", s.cache.CheckReady)
-	o.Env.Health.AddReady("crd-informer-synced", s.checkDefinitionsServed)
-	o.Env.Health.AddInformational("stored-objects", s.checkStoredReadable)
-	o.Env.IdleTasks.Add(s.cache.CompactLogs)
-	return s, nil
+	s.upkeep = upkeep.New(upkeep.Config{
+		Cache: s.cache, Store: s.store, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: s.writes,
+		Services: s.services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.AdvertiseAddress,
+		AdvertisePort: o.AdvertisePort,
+	}, doors{s})
+	s.metrics, err = newObserved(s)
+	return err
 }
 
 // Objects returns a view of the stored objects, for authorizers and admission plugins. It is empty until Run has filled
@@ -157,24 +169,16 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	})
 	g.Go(func() error {
 		select {
-		case <-s.bootstrapDone: // until then the processors have more urgent work
+		case <-s.upkeep.Bootstrapped(): // until then the processors have more urgent work
 			s.owners.LoadSchemas()
 		case <-ctx.Done():
 		}
 		return nil
 	})
 	g.Go(func() error { return s.cache.Run(reading) })
-	g.Go(func() error { return s.bootstrap(ctx) })
-	g.Go(func() error { return s.monitorStore(ctx) })
-	g.Go(func() error { return s.compact(ctx) })
+	g.Go(func() error { return s.upkeep.Run(ctx) })
 	g.Go(func() error { return s.serveDefinitions(ctx) })
 	g.Go(func() error { return s.monitorAggregated(ctx) })
-	if s.options.AdvertiseAddress != "" {
-		g.Go(func() error { return s.advertise(ctx) })
-	}
-	if s.services != nil {
-		g.Go(func() error { return s.repairAddresses(ctx) })
-	}
 	for _, task := range s.options.Tasks {
 		g.Go(func() error { return task(ctx, s) })
 	}

@@ -235,13 +235,13 @@ func (s *Server) authorize(q *request.Request) error {
 		return nil
 	}
 	why, err := s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
-	if apierrors.IsForbidden(err) && !s.isBootstrapped() {
+	if apierrors.IsForbidden(err) && !s.upkeep.IsBootstrapped() {
 		// A new cluster has no roles yet. Its daemons, started together with this server, would take the refusal as
 		// final and retry only seconds later.
 		wait, cancel := context.WithTimeout(q.HTTP.Context(), bootstrapWait)
 		defer cancel()
 		select {
-		case <-s.bootstrapDone:
+		case <-s.upkeep.Bootstrapped():
 			why, err = s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
 		case <-wait.Done():
 		}

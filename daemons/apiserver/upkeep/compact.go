@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"context"
@@ -13,7 +13,7 @@ const compactInterval = 5 * time.Minute
 
 // compact removes revisions older than compactInterval from the store. Every server does this; a server that is late
 // finds the revisions compacted already.
-func (s *Server) compact(ctx context.Context) error {
+func (s *Upkeep) compact(ctx context.Context) error {
 	tick := time.NewTicker(compactInterval)
 	defer tick.Stop()
 	before := int64(0)
@@ -25,15 +25,15 @@ func (s *Server) compact(ctx context.Context) error {
 		}
 		if before > 0 {
 			call, cancel := context.WithTimeout(ctx, 30*time.Second)
-			err := s.options.Storage.raw.Compact(call, before)
+			err := s.config.Raw.Compact(call, before)
 			cancel()
 			if err != nil && !errors.Is(err, store.ErrCompacted) && ctx.Err() == nil {
-				s.log.Warn("compact the store", "revision", before, "err", err)
+				s.config.Log.Warn("compact the store", "revision", before, "err", err)
 			}
 			if err == nil || errors.Is(err, store.ErrCompacted) {
-				s.cache.RecordCompaction(before)
+				s.config.Cache.RecordCompaction(before)
 			}
 		}
-		before = s.cache.Reached()
+		before = s.config.Cache.Reached()
 	}
 }

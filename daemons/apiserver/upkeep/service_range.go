@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"context"
@@ -21,23 +21,23 @@ var serviceRanges = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 
 // ensureRange creates the ServiceCIDR of the configured range, and sets its Ready condition. left is the reason if it
 // exists and cannot be read.
-func (s *Server) ensureRange(ctx context.Context) (left, err error) {
-	if s.services == nil {
+func (s *Upkeep) ensureRange(ctx context.Context) (left, err error) {
+	if s.config.Services == nil {
 		return nil, nil
 	}
 	cidr := &networkingv1.ServiceCIDR{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "ServiceCIDR"},
 		ObjectMeta: metav1.ObjectMeta{Name: alloc.DefaultRange, Finalizers: []string{rangeFinalizer}},
-		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: s.services.Networks()},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: s.config.Services.Networks()},
 	}
 	if why, err := s.readErrorOf(cidr); err != nil || why != nil {
 		return why, err
 	}
-	if _, err := s.writes.Ensure(ctx, cidr); err != nil {
+	if _, err := s.config.Writes.Ensure(ctx, cidr); err != nil {
 		return nil, err
 	}
 	own := write.Own{Resource: serviceRanges, Subresource: "status", Name: alloc.DefaultRange, IsRepeated: true}
-	_, err = s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	_, err = s.config.Writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(serviceRanges.GroupResource(), alloc.DefaultRange)
 		}

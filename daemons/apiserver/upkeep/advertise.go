@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"context"
@@ -30,8 +30,8 @@ const (
 
 // advertise keeps this server among the endpoints of the kubernetes service, and removes servers whose lease key
 // expired. On a clean stop it removes this server.
-func (s *Server) advertise(ctx context.Context) error {
-	if err := s.cache.WaitFor(ctx, 1); err != nil {
+func (s *Upkeep) advertise(ctx context.Context) error {
+	if err := s.config.Cache.WaitFor(ctx, 1); err != nil {
 		return nil
 	}
 	tick := time.NewTicker(leaseKeyInterval)
@@ -43,7 +43,7 @@ func (s *Server) advertise(ctx context.Context) error {
 		case err == nil:
 			pause = first
 		case ctx.Err() == nil:
-			s.log.Warn("keep the service kubernetes", "err", err)
+			s.config.Log.Warn("keep the service kubernetes", "err", err)
 			retry = time.After(pause)
 			pause = min(2*pause, leaseKeyInterval)
 		}
@@ -52,7 +52,7 @@ func (s *Server) advertise(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
 			if err := s.removeLeaseKey(last); err != nil {
-				s.log.Warn("leave the service kubernetes", "err", err)
+				s.config.Log.Warn("leave the service kubernetes", "err", err)
 			}
 			return nil
 		case <-tick.C:
@@ -64,24 +64,25 @@ func (s *Server) advertise(ctx context.Context) error {
 // leaseKeyPrefix is the prefix of the servers' lease keys, the same as upstream's.
 const leaseKeyPrefix = "masterleases"
 
-func (s *Server) leaseKey() string {
-	return s.options.Storage.prefix + "/" + leaseKeyPrefix + "/" + s.options.AdvertiseAddress
+func (s *Upkeep) leaseKey() string {
+	return s.config.Prefix + "/" + leaseKeyPrefix + "/" + s.config.AdvertiseAddress
 }
 
-func (s *Server) renewLeaseKey(ctx context.Context) error {
+func (s *Upkeep) renewLeaseKey(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaseKeyInterval)
 	defer cancel()
-	data, err := json.Marshal(map[string]int{"port": s.options.AdvertisePort})
+	data, err := json.Marshal(map[string]int{"port": s.config.AdvertisePort})
 	if err != nil {
 		return err
 	}
-	put, err := s.store.Commit(ctx, store.Txn{Puts: []store.Put{{Key: s.leaseKey(), Value: data, TTL: leaseKeyTTL}}})
+	put, err := s.config.Store.Commit(ctx,
+		store.Txn{Puts: []store.Put{{Key: s.leaseKey(), Value: data, TTL: leaseKeyTTL}}})
 	if err != nil {
 		return fmt.Errorf("say that this server is there: %w", err)
 	}
-	s.metrics.recordStoreAnswer(time.Now())
+	s.recordStoreAnswer(time.Now())
 	// From here on the cache holds everything that is needed, so the store is not read.
-	if err := s.cache.WaitFor(ctx, put.Revision); err != nil {
+	if err := s.config.Cache.WaitFor(ctx, put.Revision); err != nil {
 		return fmt.Errorf("see which servers are there: %w", err)
 	}
 	if err := s.ensureService(ctx); err != nil {
@@ -90,32 +91,32 @@ func (s *Server) renewLeaseKey(ctx context.Context) error {
 	return s.publishEndpoints(ctx, s.serverKeys.All())
 }
 
-func (s *Server) removeLeaseKey(ctx context.Context) error {
-	if _, err := s.store.Commit(ctx, store.Txn{Deletes: []string{s.leaseKey()}}); err != nil {
+func (s *Upkeep) removeLeaseKey(ctx context.Context) error {
+	if _, err := s.config.Store.Commit(ctx, store.Txn{Deletes: []string{s.leaseKey()}}); err != nil {
 		return err
 	}
 	return s.publishEndpoints(ctx,
-		slices.DeleteFunc(s.serverKeys.All(), func(a string) bool { return a == s.options.AdvertiseAddress }))
+		slices.DeleteFunc(s.serverKeys.All(), func(a string) bool { return a == s.config.AdvertiseAddress }))
 }
 
 // ensureService creates the kubernetes service with the first address of the service network.
-func (s *Server) ensureService(ctx context.Context) error {
-	if s.services == nil {
+func (s *Upkeep) ensureService(ctx context.Context) error {
+	if s.config.Services == nil {
 		return nil
 	}
 	single := corev1.IPFamilyPolicySingleStack
-	_, err := s.writes.Ensure(ctx, &corev1.Service{
+	_, err := s.config.Writes.Ensure(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: kubernetesName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.services.FirstAddress(),
-			ClusterIPs:     []string{s.services.FirstAddress()},
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.config.Services.FirstAddress(),
+			ClusterIPs:     []string{s.config.Services.FirstAddress()},
 			IPFamilyPolicy: &single, SessionAffinity: corev1.ServiceAffinityNone,
 			Ports: []corev1.ServicePort{
 				{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443,
-					TargetPort: intstr.FromInt(s.options.AdvertisePort)},
+					TargetPort: intstr.FromInt(s.config.AdvertisePort)},
 			},
 		},
 	})
@@ -124,19 +125,19 @@ func (s *Server) ensureService(ctx context.Context) error {
 
 // publishEndpoints writes the endpoints of the kubernetes service. Servers that do so at the same time write the same
 // content.
-func (s *Server) publishEndpoints(ctx context.Context, addresses []string) error {
+func (s *Upkeep) publishEndpoints(ctx context.Context, addresses []string) error {
 	endpoints := &corev1.Endpoints{ //nolint:staticcheck // clients read them still
 		ObjectMeta: metav1.ObjectMeta{Name: kubernetesName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
 	}
-	https, tcp, port, yes := "https", corev1.ProtocolTCP, int32(s.options.AdvertisePort), true
+	https, tcp, port, yes := "https", corev1.ProtocolTCP, int32(s.config.AdvertisePort), true
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: kubernetesName, Namespace: metav1.NamespaceDefault,
 			Labels: map[string]string{discoveryv1.LabelServiceName: kubernetesName}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &https, Protocol: &tcp, Port: &port}},
 	}
-	if addr, err := netip.ParseAddr(s.options.AdvertiseAddress); err == nil && addr.Is6() {
+	if addr, err := netip.ParseAddr(s.config.AdvertiseAddress); err == nil && addr.Is6() {
 		slice.AddressType = discoveryv1.AddressTypeIPv6
 	}
 	if len(addresses) > 0 {
@@ -163,7 +164,7 @@ func (s *Server) publishEndpoints(ctx context.Context, addresses []string) error
 	})
 }
 
-func (s *Server) replaceEndpoints(
+func (s *Upkeep) replaceEndpoints(
 	ctx context.Context,
 	endpoints runtime.Object,
 	first func(runtime.Object) runtime.Object,
@@ -178,13 +179,13 @@ func (s *Server) replaceEndpoints(
 		{corev1.SchemeGroupVersion.WithResource("endpoints"), endpoints, first},
 		{discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), slice, second},
 	} {
-		if _, ok := s.serving.Load().resources[one.gvr]; !ok {
+		if !s.server.Target(one.gvr).IsServed {
 			continue
 		}
 		own := write.Own{
 			Resource: one.gvr, Namespace: metav1.NamespaceDefault, Name: kubernetesName, IsRepeated: true,
 		}
-		_, err := s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+		_, err := s.config.Writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 			if live == nil {
 				return one.obj.DeepCopyObject(), nil
 			}

@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // by today.
 func TestTokenTrackingKeepsItsFirstDay(t *testing.T) {
 	today := time.Date(2026, 11, 23, 23, 0, 0, 0, time.UTC)
-	want := tokenTrackingConfigMaps(today)[0].(*corev1.ConfigMap)
+	want := TokenTrackingConfigMaps(today)[0].(*corev1.ConfigMap)
 	for name, c := range map[string]struct{ day, want string }{
 		"earlier": {"2026-01-02", "2026-01-02"}, "today": {"2026-11-23", "2026-11-23"},
 		"in the future": {"2027-01-01", "2026-11-23"},
@@ -19,7 +19,7 @@ func TestTokenTrackingKeepsItsFirstDay(t *testing.T) {
 	} {
 		live := want.DeepCopy()
 		live.Data[trackedSince] = c.day
-		if got := completeDefault(live, want).(*corev1.ConfigMap).Data[trackedSince]; got != c.want {
+		if got := Complete(live, want).(*corev1.ConfigMap).Data[trackedSince]; got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 const repairInterval = 3 * time.Minute
 
 // repairAddresses restores the claims of service addresses if users have changed IPAddress objects.
-func (s *Server) repairAddresses(ctx context.Context) error {
+func (s *Upkeep) repairAddresses(ctx context.Context) error {
 	tick := time.NewTicker(repairInterval)
 	defer tick.Stop()
 	for {
@@ -24,18 +24,18 @@ func (s *Server) repairAddresses(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := s.repairAddressesAt(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			s.log.Warn("compare addresses with services", "err", err)
+		if err := s.RepairAddressesAt(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			s.config.Log.Warn("compare addresses with services", "err", err)
 		}
 	}
 }
 
-func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
+func (s *Upkeep) RepairAddressesAt(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, repairInterval)
 	defer cancel()
-	troubles, err := s.services.Repair(ctx, s.store, now)
+	troubles, err := s.config.Services.Repair(ctx, s.config.Store, now)
 	for _, t := range troubles {
-		s.log.Warn(
+		s.config.Log.Warn(
 			"address of a service",
 			"service",
 			t.Service.Namespace+"/"+t.Service.Name,
@@ -44,7 +44,7 @@ func (s *Server) repairAddressesAt(ctx context.Context, now time.Time) error {
 			"message",
 			t.Message,
 		)
-		if _, err := s.writes.Ensure(ctx, problemEvent(t, now)); err != nil {
+		if _, err := s.config.Writes.Ensure(ctx, problemEvent(t, now)); err != nil {
 			return fmt.Errorf("say what is wrong with the service %s/%s: %w", t.Service.Namespace, t.Service.Name, err)
 		}
 	}

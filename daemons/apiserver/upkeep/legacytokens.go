@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"time"
@@ -15,8 +15,8 @@ const (
 	trackedSince  = "since"
 )
 
-// tokenTrackingConfigMaps returns that ConfigMap, with today as the day.
-func tokenTrackingConfigMaps(now time.Time) []runtime.Object {
+// TokenTrackingConfigMaps returns that ConfigMap, with today as the day.
+func TokenTrackingConfigMaps(now time.Time) []runtime.Object {
 	return []runtime.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking},
 		Data:       map[string]string{trackedSince: now.UTC().Format(time.DateOnly)},

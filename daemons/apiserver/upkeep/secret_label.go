@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"clusterctl/daemons/apiserver/write"
 )
 
-// labelSecret sets a label on a Secret, if the Secret exists.
-func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value string) error {
+// LabelSecret sets a label on a Secret, if the Secret exists.
+func (s *Upkeep) LabelSecret(ctx context.Context, namespace, name, key, value string) error {
 	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
-	_, err := s.writes.Change(ctx, write.Own{Resource: secrets, Namespace: namespace, Name: name},
+	_, err := s.config.Writes.Change(ctx, write.Own{Resource: secrets, Namespace: namespace, Name: name},
 		func(live runtime.Object) (runtime.Object, error) {
 			stored, ok := live.(*corev1.Secret)
 			if !ok {

@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 // danglingInterval is the interval at which the references of flow schemas to priority levels are checked.
 const danglingInterval = 2 * time.Second
 
-// maintainFlowObjects keeps each FlowSchema's Dangling condition up to date, and restores the mandatory objects when
+// MaintainFlowObjects keeps each FlowSchema's Dangling condition up to date, and restores the mandatory objects when
 // they are deleted or changed.
-func (s *Server) maintainFlowObjects(ctx context.Context, wanted []runtime.Object) error {
+func (s *Upkeep) MaintainFlowObjects(ctx context.Context, wanted []runtime.Object) error {
 	tick := time.NewTicker(danglingInterval)
 	defer tick.Stop()
 	var schemas, levels int64
@@ -29,25 +29,25 @@ func (s *Server) maintainFlowObjects(ctx context.Context, wanted []runtime.Objec
 			return nil
 		case <-tick.C:
 		}
-		nowSchemas, nowLevels := s.Objects().
+		nowSchemas, nowLevels := s.config.Cache.Objects().
 			Revision(flowSchemasGVR.GroupResource()),
-			s.Objects().
+			s.config.Cache.Objects().
 				Revision(priorityLevelsGVR.GroupResource())
-		if s.isBootstrapped() && (nowSchemas != schemas || nowLevels != levels) {
-			if _, err := s.writes.EnsureEach(ctx, wanted); err == nil {
+		if s.IsBootstrapped() && (nowSchemas != schemas || nowLevels != levels) {
+			if _, err := s.config.Writes.EnsureEach(ctx, wanted); err == nil {
 				schemas, levels = nowSchemas, nowLevels
 			} else if ctx.Err() == nil {
-				s.log.Warn("restore what shares the server's capacity out", "err", err)
+				s.config.Log.Warn("restore what shares the server's capacity out", "err", err)
 			}
 		}
-		for _, obj := range s.Objects().List(flowSchemasGVR.GroupResource(), "") {
+		for _, obj := range s.config.Cache.Objects().List(flowSchemasGVR.GroupResource(), "") {
 			schema, ok := obj.(*flowcontrolv1.FlowSchema)
 			if !ok || hasDanglingCondition(schema, s.danglingCondition(schema)) {
 				continue
 			}
 			call, cancel := context.WithTimeout(ctx, 10*time.Second)
 			if err := s.writeDangling(call, schema.Name); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-				s.log.Debug("note whether a flow schema dangles", "flowschema", schema.Name, "err", err)
+				s.config.Log.Debug("note whether a flow schema dangles", "flowschema", schema.Name, "err", err)
 			}
 			cancel()
 		}
@@ -60,7 +60,7 @@ var (
 )
 
 // danglingCondition returns the Dangling condition that a schema should have.
-func (s *Server) danglingCondition(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
+func (s *Upkeep) danglingCondition(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
 	level := schema.Spec.PriorityLevelConfiguration.Name
 	c := flowcontrolv1.FlowSchemaCondition{
 		Type:   flowcontrolv1.FlowSchemaConditionDangling,
@@ -71,7 +71,7 @@ func (s *Server) danglingCondition(schema *flowcontrolv1.FlowSchema) flowcontrol
 			level,
 		),
 	}
-	if _, there := s.Objects().Get(priorityLevelsGVR.GroupResource(), "", level); !there {
+	if _, there := s.config.Cache.Objects().Get(priorityLevelsGVR.GroupResource(), "", level); !there {
 		c.Status, c.Reason = flowcontrolv1.ConditionTrue, "NotFound"
 		c.Message = fmt.Sprintf(
 			"This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object",
@@ -87,9 +87,9 @@ func hasDanglingCondition(schema *flowcontrolv1.FlowSchema, want flowcontrolv1.F
 	})
 }
 
-func (s *Server) writeDangling(ctx context.Context, name string) error {
+func (s *Upkeep) writeDangling(ctx context.Context, name string) error {
 	own := write.Own{Resource: flowSchemasGVR, Subresource: "status", Name: name, IsRepeated: true}
-	_, err := s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	_, err := s.config.Writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return nil, apierrors.NewNotFound(flowSchemasGVR.GroupResource(), name)
 		}

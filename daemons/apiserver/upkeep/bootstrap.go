@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"context"
@@ -26,20 +26,20 @@ var bootstrapNamespaces = []string{
 // bootstrap creates the objects that every cluster has. The server is not ready before that. Objects that are stored
 // but cannot be read do not delay readiness: the other objects are needed too, and repairing such an object may need
 // this server.
-func (s *Server) bootstrap(ctx context.Context) error {
+func (s *Upkeep) bootstrap(ctx context.Context) error {
 	pause := 100 * time.Millisecond
 	for {
 		left, err := s.ensureAll(ctx)
-		if err == nil && !s.isBootstrapped() {
+		if err == nil && !s.IsBootstrapped() {
 			close(s.bootstrapDone)
 		}
 		if err == nil && left == nil || ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			s.log.Warn("bootstrap", "err", err)
+			s.config.Log.Warn("bootstrap", "err", err)
 		} else {
-			s.log.Error("some of what every cluster has is left as it is stored, since that cannot be "+
+			s.config.Log.Error("some of what every cluster has is left as it is stored, since that cannot be "+
 				"read", "err", left)
 			if !isTemporary(left) {
 				return nil
@@ -66,8 +66,8 @@ func isTemporary(err error) bool {
 
 // ensureAll creates or completes the bootstrap objects. left reports the objects that were skipped because they, or
 // their namespace, cannot be read.
-func (s *Server) ensureAll(ctx context.Context) (left, err error) {
-	if err := s.cache.WaitFor(ctx, 1); err != nil {
+func (s *Upkeep) ensureAll(ctx context.Context) (left, err error) {
+	if err := s.config.Cache.WaitFor(ctx, 1); err != nil {
 		return nil, err
 	}
 	var first []runtime.Object
@@ -75,7 +75,7 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 		first = append(first, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	// Namespaces come first, because the other objects are created in them.
-	for _, objs := range [][]runtime.Object{first, s.options.Bootstrap} {
+	for _, objs := range [][]runtime.Object{first, s.config.Bootstrap} {
 		readable := make([]runtime.Object, 0, len(objs))
 		for _, obj := range objs {
 			why, err := s.readErrorOf(obj)
@@ -87,11 +87,11 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 			}
 			left = errors.Join(left, why)
 		}
-		revision, err := s.writes.EnsureEach(ctx, readable)
+		revision, err := s.config.Writes.EnsureEach(ctx, readable)
 		if err != nil {
 			return left, err
 		}
-		if err := s.cache.WaitFor(ctx, revision); err != nil { // authorizers read from the cache
+		if err := s.config.Cache.WaitFor(ctx, revision); err != nil { // authorizers read from the cache
 			return left, err
 		}
 	}
@@ -100,8 +100,8 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 }
 
 // readErrorOf returns why an object, or its namespace, cannot be read. why is nil if it can be read or does not exist.
-func (s *Server) readErrorOf(obj runtime.Object) (why, err error) {
-	resource, err := s.writes.ResourceOf(obj)
+func (s *Upkeep) readErrorOf(obj runtime.Object) (why, err error) {
+	resource, err := s.config.Writes.ResourceOf(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +112,13 @@ func (s *Server) readErrorOf(obj runtime.Object) (why, err error) {
 	key := m.GetName()
 	if m.GetNamespace() != "" {
 		key = m.GetNamespace() + "/" + key
-		if namespaces := s.cache.Resource(schema.GroupResource{Resource: "namespaces"}); namespaces != nil {
+		if namespaces := s.config.Cache.Resource(schema.GroupResource{Resource: "namespaces"}); namespaces != nil {
 			if why := namespaces.ReadError(m.GetNamespace()); why != nil {
 				return why, nil
 			}
 		}
 	}
-	if all := s.cache.Resource(resource.GroupResource()); all != nil {
+	if all := s.config.Cache.Resource(resource.GroupResource()); all != nil {
 		if e := all.Get(key); e != nil {
 			_, _ = e.Object() // decoding it marks the object as unreadable if it is
 		}
@@ -127,15 +127,15 @@ func (s *Server) readErrorOf(obj runtime.Object) (why, err error) {
 	return nil, nil
 }
 
-// checkBootstrapped is the readiness check that fails until the bootstrap objects exist.
-func (s *Server) checkBootstrapped() error {
-	if !s.isBootstrapped() {
+// CheckBootstrapped is the readiness check that fails until the bootstrap objects exist.
+func (s *Upkeep) CheckBootstrapped() error {
+	if !s.IsBootstrapped() {
 		return errors.New("what every cluster has is not all there yet")
 	}
 	return nil
 }
 
-func (s *Server) isBootstrapped() bool {
+func (s *Upkeep) IsBootstrapped() bool {
 	select {
 	case <-s.bootstrapDone:
 		return true

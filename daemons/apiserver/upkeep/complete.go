@@ -1,4 +1,4 @@
-package apiserver
+package upkeep
 
 import (
 	"slices"
@@ -14,9 +14,9 @@ import (
 // autoUpdateAnnotation is the annotation with which users keep the server from changing a default role.
 const autoUpdateAnnotation = rbacv1.AutoUpdateAnnotationKey
 
-// completeDefault returns a stored default object with its missing parts added: the rules of roles, and the subjects of
+// Complete returns a stored default object with its missing parts added: the rules of roles, and the subjects of
 // bindings. Additions by users stay. Objects of most other kinds are returned unchanged.
-func completeDefault(live, want runtime.Object) runtime.Object {
+func Complete(live, want runtime.Object) runtime.Object {
 	switch want := want.(type) {
 	case *rbacv1.ClusterRole:
 		have, ok := live.(*rbacv1.ClusterRole)
