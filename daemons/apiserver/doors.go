@@ -7,12 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/aggregate"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds"
 )
 
-// doors is what the parts of the API server below this package ask of the server. It implements stream.Server,
-// write.Server and upkeep.Server.
+// doors is what the parts of the API server below this package ask of the server. It implements the Server
+// interfaces of stream, write, upkeep, extend and aggregate.
 type doors struct{ s *Server }
 
 // WaitForCurrent implements stream.Server.
@@ -39,7 +41,7 @@ func (d doors) AdmitConnect(q *request.Request, kind schema.GroupVersionKind, op
 	return d.s.writes.AdmitSubresource(q, "CONNECT", kind, options, false)
 }
 
-// Target implements write.Server and upkeep.Server.
+// Target implements write.Server, upkeep.Server and aggregate.Server.
 func (d doors) Target(gvr schema.GroupVersionResource) request.Target {
 	return d.s.serving.Load().Target(gvr)
 }
@@ -55,4 +57,20 @@ func (d doors) Authorize(ctx context.Context, user api.User, r api.Request) erro
 		return nil
 	}
 	return d.s.authorizeUser(ctx, user, r)
+}
+
+// ServeKinds implements extend.Server.
+func (d doors) ServeKinds(declared []*kinds.Kind) { d.s.serveKinds(declared) }
+
+// CheckStore implements extend.Server.
+func (d doors) CheckStore() error { return d.s.upkeep.CheckStore() }
+
+// ServeAggregated implements aggregate.Server.
+func (d doors) ServeAggregated(all map[schema.GroupVersion]*aggregate.Version) {
+	d.s.serveAggregated(all)
+}
+
+// AggregatedVersions implements aggregate.Server.
+func (d doors) AggregatedVersions() map[schema.GroupVersion]*aggregate.Version {
+	return d.s.serving.Load().aggregated
 }

@@ -65,7 +65,7 @@ func (p *fastRequest) isSimpleRead() bool {
 		q.Served.Namespaced == (q.Namespace != "") && (q.Served.Verbs == nil || slices.Contains(q.Served.Verbs, q.Verb))
 }
 
-// authenticateFast is identify for users that can be authenticated without waiting.
+// authenticateFast is authenticate for users that can be authenticated without waiting.
 func (s *Server) authenticateFast(p *fastRequest) bool {
 	user, known := s.lookupUserFast(p.q.HTTP)
 	if !known {
@@ -75,7 +75,7 @@ func (s *Server) authenticateFast(p *fastRequest) bool {
 	return true
 }
 
-// lookupUserFast is known without waiting. It returns false if it would have to wait, or if authentication fails.
+// lookupUserFast is lookupUser without waiting. It returns false if it would have to wait, or if authentication fails.
 func (s *Server) lookupUserFast(r *http.Request) (api.User, bool) {
 	for _, a := range s.options.Authenticators {
 		prompt, can := a.(api.NonBlockingAuthenticator)

@@ -31,7 +31,6 @@ type serverMetrics struct {
 	handshakes   prometheus.Counter   // failed TLS handshakes
 	deprecated   *prometheus.GaugeVec
 	sizes        *prometheus.HistogramVec // sizes of responses to reads
-	unavailable  *prometheus.CounterVec   // how often aggregated servers were found unavailable
 }
 
 // requestLabels holds the labels of a request's metrics.
@@ -119,10 +118,6 @@ func newServerMetrics() *serverMetrics {
 				"are still valid.", Buckets: certificateLifetimes,
 		}),
 	}
-	o.unavailable = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found " +
-			"unavailable.",
-	}, []string{"name", "reason"})
 	return o
 }
 
@@ -141,17 +136,10 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		o.sli,
 		o.longRunning,
 		o.certificates,
-		o.unavailable,
 		o.sizes,
 		o.deprecated,
 		o.handshakes,
 		s.store.(*countedStore),
-		unavailableCollector{s, prometheus.NewDesc(
-			"aggregator_unavailable_apiservice",
-			"1 while the server of an APIService is unavailable.",
-			[]string{"name"},
-			nil,
-		)},
 		inFlightCollector{prometheus.NewDesc(
 			"apiserver_current_inflight_requests",
 			"Requests being worked on.",
@@ -162,7 +150,7 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		newStorageSize(s.options.Storage.raw),
 	}
 	return o, errors.Join(registerAll(metrics,
-		slices.Concat(all, s.reads.Metrics(), s.writes.Metrics(), s.streams.Metrics())...)...)
+		slices.Concat(all, s.reads.Metrics(), s.writes.Metrics(), s.streams.Metrics(), s.aggregator.Metrics())...)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {

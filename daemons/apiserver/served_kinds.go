@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/apiserver/aggregate"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/discovery"
 	"clusterctl/daemons/apiserver/openapi"
@@ -26,7 +27,7 @@ type servedKinds struct {
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
 
-	aggregated map[schema.GroupVersion]*aggregatedVersion // group versions that other servers answer
+	aggregated map[schema.GroupVersion]*aggregate.Version // group versions that other servers answer
 }
 
 // Target returns the resource that this server serves.
@@ -41,16 +42,29 @@ func (o *servedKinds) Target(gvr schema.GroupVersionResource) request.Target {
 // Aggregated returns the handler of a group version that an aggregated server serves; nil if none does.
 func (o *servedKinds) Aggregated(gv schema.GroupVersion) request.Handler {
 	if a := o.aggregated[gv]; a != nil {
-		return a.handle
+		return a.Handle
 	}
 	return nil
+}
+
+// AggregatedDocument returns the handler that answers a path without a resource: the path of a group version, or of its
+// OpenAPI document.
+func (o *servedKinds) AggregatedDocument(path string) request.Handler {
+	if len(o.aggregated) == 0 {
+		return nil
+	}
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(path, "/openapi/v3"), "/"), "/")
+	if len(parts) != 3 || parts[0] != "apis" {
+		return nil
+	}
+	return o.Aggregated(schema.GroupVersion{Group: parts[1], Version: parts[2]})
 }
 
 // kindSources holds what an offer is made of, besides the built-in kinds.
 type kindSources struct {
 	mu         sync.Mutex
 	declared   []*kinds.Kind // by CustomResourceDefinitions, in the version that is stored
-	aggregated map[schema.GroupVersion]*aggregatedVersion
+	aggregated map[schema.GroupVersion]*aggregate.Version
 	changed    chan struct{} // signals that declared has changed
 }
 
@@ -67,7 +81,7 @@ func (s *Server) serveKinds(declared []*kinds.Kind) {
 }
 
 // serveAggregated passes group versions on to other servers.
-func (s *Server) serveAggregated(all map[schema.GroupVersion]*aggregatedVersion) {
+func (s *Server) serveAggregated(all map[schema.GroupVersion]*aggregate.Version) {
 	s.kindSources.mu.Lock()
 	defer s.kindSources.mu.Unlock()
 	s.kindSources.aggregated = all
@@ -83,7 +97,7 @@ func (s *Server) updateServedKinds() {
 	next := &servedKinds{
 		cache:      s.cache,
 		resources:  make(map[schema.GroupVersionResource]wire.Served, 2*len(all)),
-		aggregated: map[schema.GroupVersion]*aggregatedVersion{},
+		aggregated: map[schema.GroupVersion]*aggregate.Version{},
 		openapi:    s.builtInOpenAPI,
 	}
 	own := map[schema.GroupVersion]bool{}
@@ -105,10 +119,10 @@ func (s *Server) updateServedKinds() {
 		}
 		next.aggregated[gv] = a
 		others = append(others,
-			discovery.ExternalVersion{GroupVersion: gv, Resources: a.resources, Stale: a.unavailableReason != ""})
+			discovery.ExternalVersion{GroupVersion: gv, Resources: a.Resources, Stale: a.UnavailableReason != ""})
 		elsewhere = append(
 			elsewhere,
-			openapi.ExternalVersion{Path: "apis/" + gv.String(), V2: a.documents.v2, V3: a.documents.v3},
+			openapi.ExternalVersion{Path: "apis/" + gv.String(), V2: a.Documents.V2, V3: a.Documents.V3},
 		)
 	}
 	slices.SortFunc(elsewhere, func(a, b openapi.ExternalVersion) int { return strings.Compare(a.Path, b.Path) })

@@ -19,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/aggregate"
 	"clusterctl/daemons/apiserver/alloc"
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/extend"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/apiserver/ownership"
@@ -43,27 +45,26 @@ type Server struct {
 	cache   *cache.Cache
 	scheme  *runtime.Scheme
 
-	serving              atomic.Pointer[servedKinds]
-	builtInOpenAPI       *openapi.Handler // of the built-in kinds
-	statusHandler        http.Handler     // health and metrics
-	infoHandler          http.Handler     // pages about the server itself
-	services             *alloc.Services  // nil if no addresses are allocated
-	metrics              *serverMetrics
-	servedDefinitions    definitionProgress
-	processedDefinitions definitionProgress // like followed, but includes definitions that could not be served
-	kindSources          kindSources
-	inFlight             chan struct{}
+	serving        atomic.Pointer[servedKinds]
+	builtInOpenAPI *openapi.Handler // of the built-in kinds
+	statusHandler  http.Handler     // health and metrics
+	infoHandler    http.Handler     // pages about the server itself
+	services       *alloc.Services  // nil if no addresses are allocated
+	metrics        *serverMetrics
+	kindSources    kindSources
+	inFlight       chan struct{}
 
-	owners           *ownership.Managers // of fields
-	reads            *read.Reads
-	writes           *write.Writes
-	streams          *stream.Streams
-	upkeep           *upkeep.Upkeep
-	backends         *backend.Connector // to webhooks
-	shutdownOnce     sync.Once
-	definitionsReady atomic.Bool   // whether custom resources have been served once
-	bodyBudget       *flow.Budget  // limits the parts of request bodies
-	shutdown         chan struct{} // closed when watches must end
+	owners       *ownership.Managers // of fields
+	reads        *read.Reads
+	writes       *write.Writes
+	streams      *stream.Streams
+	upkeep       *upkeep.Upkeep
+	definitions  *extend.Definitions
+	aggregator   *aggregate.Aggregator
+	backends     *backend.Connector // to webhooks
+	shutdownOnce sync.Once
+	bodyBudget   *flow.Budget  // limits the parts of request bodies
+	shutdown     chan struct{} // closed when watches must end
 }
 
 // defaultRequestTimeout is the time limit of requests that are neither watches nor streams.
@@ -114,7 +115,7 @@ func New(o Options) (*Server, error) {
 	o.Env.Health.AddReady("poststarthook/bootstrap", s.upkeep.CheckBootstrapped)
 	o.Env.Health.AddReady("etcd", s.upkeep.CheckStore)
 	o.Env.Health.AddReady("informer-sync", s.cache.CheckReady)
-	o.Env.Health.AddReady("crd-informer-synced", s.checkDefinitionsServed)
+	o.Env.Health.AddReady("crd-informer-synced", s.definitions.CheckServed)
 	o.Env.Health.AddInformational("stored-objects", s.upkeep.CheckStoredReadable)
 	o.Env.IdleTasks.Add(s.cache.CompactLogs)
 	return s, nil
@@ -144,6 +145,15 @@ func (s *Server) wire() error {
 		Cache: s.cache, Store: s.store, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: s.writes,
 		Services: s.services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.AdvertiseAddress,
 		AdvertisePort: o.AdvertisePort,
+	}, doors{s})
+	s.definitions = extend.New(extend.Config{
+		Cache: s.cache, Writes: s.writes, Owners: s.owners, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now,
+		Log: s.log,
+	}, doors{s})
+	s.aggregator = aggregate.New(aggregate.Config{
+		Cache: s.cache, Writes: s.writes, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now, Log: s.log,
+		Bootstrapped: s.upkeep.Bootstrapped(), Changed: s.kindSources.changed, FrontProxy: o.FrontProxy,
+		ClusterCA: o.ClusterCA,
 	}, doors{s})
 	s.metrics, err = newObserved(s)
 	return err
@@ -177,8 +187,8 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	})
 	g.Go(func() error { return s.cache.Run(reading) })
 	g.Go(func() error { return s.upkeep.Run(ctx) })
-	g.Go(func() error { return s.serveDefinitions(ctx) })
-	g.Go(func() error { return s.monitorAggregated(ctx) })
+	g.Go(func() error { return s.definitions.Run(ctx) })
+	g.Go(func() error { return s.aggregator.Run(ctx) })
 	for _, task := range s.options.Tasks {
 		g.Go(func() error { return task(ctx, s) })
 	}

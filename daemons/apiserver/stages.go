@@ -22,7 +22,7 @@ import (
 type stage struct {
 	run func(*Server, *request.Request) error
 	// runFast does the same without waiting. It returns false if it would have to wait or if it fails. The request then
-	// starts again on the ordinary path, so the stage must leave no effects. A stage without prompt sends every request
+	// starts again on the ordinary path, so the stage must leave no effects. A stage without runFast sends every request
 	// there.
 	runFast func(*Server, *fastRequest) bool
 	// commit performs the side effects of the stage, such as a log entry, once all stages have passed without waiting.
@@ -259,7 +259,7 @@ func (s *Server) authorizeUser(ctx context.Context, user api.User, r api.Request
 	return err
 }
 
-// authorizeWithReason is like allowed, and also returns the reason.
+// authorizeWithReason is like authorizeUser, and also returns the reason.
 func (s *Server) authorizeWithReason(ctx context.Context, user api.User, r api.Request) (why string, err error) {
 	var reasons []string
 	for _, a := range s.options.Authorizers {
@@ -360,4 +360,13 @@ func (s *Server) handle(q *request.Request) error {
 		return request.ServeNotFound(q)
 	}
 	return nil
+}
+
+// waitForDefinition delays a request for a resource whose definition this server has not processed yet.
+func (s *Server) waitForDefinition(q *request.Request) error {
+	mayBeServed, err := s.definitions.Wait(q)
+	if mayBeServed {
+		q.LookUpKind(s.serving.Load())
+	}
+	return err
 }

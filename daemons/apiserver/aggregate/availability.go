@@ -1,15 +1,11 @@
-package apiserver
+package aggregate
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,108 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"clusterctl/daemons/api"
-	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
 )
-
-// aggregatedVersion is a group version that another server serves.
-type aggregatedVersion struct {
-	target            backend.Target
-	handle            request.Handler
-	resources         []metav1.APIResource // as listed by that server at its last check
-	documents         openAPIDocuments     // fetched at the same check
-	unavailableReason string               // why requests are not passed on; empty if they are
-}
-
-// AggregatedDocument returns the handler that answers a path without a resource: the path of a group version, or of its
-// OpenAPI document.
-func (o *servedKinds) AggregatedDocument(path string) request.Handler {
-	if len(o.aggregated) == 0 {
-		return nil
-	}
-	parts := strings.Split(strings.Trim(strings.TrimPrefix(path, "/openapi/v3"), "/"), "/")
-	if len(parts) != 3 || parts[0] != "apis" {
-		return nil
-	}
-	return o.Aggregated(schema.GroupVersion{Group: parts[1], Version: parts[2]})
-}
-
-// proxyToAggregated forwards a request to the server that serves its group version, with the user in headers.
-func (s *Server) proxyToAggregated(q *request.Request, a *aggregatedVersion) error {
-	if a.unavailableReason != "" {
-		return apierrors.NewServiceUnavailable("the server is currently unable to handle the request: " +
-			a.unavailableReason)
-	}
-	transport, err := s.backends.Transport(a.target, q.HTTP.Header.Get("Upgrade") != "")
-	if err != nil {
-		return apierrors.NewServiceUnavailable(err.Error())
-	}
-	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL = &url.URL{
-				Scheme:   "https",
-				Host:     a.target.Name(),
-				Path:     q.HTTP.URL.Path,
-				RawPath:  q.HTTP.URL.RawPath,
-				RawQuery: q.HTTP.URL.RawQuery,
-			}
-			r.Out.Host = a.target.Name()
-			r.SetXForwarded()
-			header.RemoveHTTP2Upgrade(r.Out.Header)
-			setUserHeaders(r.Out.Header, q.User)
-		},
-		ModifyResponse: func(r *http.Response) error {
-			// When the request times out, the server may still end its response. That response is empty and must not be
-			// used.
-			if err := q.HTTP.Context().Err(); err != nil {
-				return err
-			}
-			if r.StatusCode == http.StatusSwitchingProtocols {
-				q.Answer.BecomeStream()
-			}
-			return nil
-		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			if errors.Is(context.Cause(q.HTTP.Context()), context.DeadlineExceeded) {
-				q.WriteError(s.log, context.DeadlineExceeded)
-			} else if q.HTTP.Context().Err() == nil {
-				q.WriteError(s.log, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: "+
-					"%v", err)))
-			}
-		},
-	}
-	proxy.ServeHTTP(q.Answer, q.HTTP)
-	return nil
-}
-
-// setUserHeaders sets the headers that name the user. Credentials and identity headers that the client sent are
-// removed.
-func setUserHeaders(h http.Header, u api.User) {
-	h.Del("Authorization")
-	for name := range h {
-		if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") {
-			h.Del(name)
-		}
-	}
-	h.Set("X-Remote-User", u.Name)
-	if u.UID != "" {
-		h.Set("X-Remote-Uid", u.UID)
-	}
-	for _, group := range u.Groups {
-		h.Add("X-Remote-Group", group)
-	}
-	for key, values := range u.Extra {
-		for _, value := range values {
-			h.Add("X-Remote-Extra-"+url.PathEscape(key), value)
-		}
-	}
-}
 
 var apiServicesGVR = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
 
@@ -130,21 +30,21 @@ const (
 	maxDocumentSize      = 16 << 20
 )
 
-// monitorAggregated checks periodically, until ctx ends, whether the servers behind APIServices answer, and writes the
+// Run checks periodically, until ctx ends, whether the servers behind APIServices answer, and writes the
 // result to the APIServices' conditions.
-func (s *Server) monitorAggregated(ctx context.Context) error {
-	services := s.cache.Resource(apiServicesGVR.GroupResource())
-	if services == nil || s.cache.WaitFor(ctx, 1) != nil {
+func (s *Aggregator) Run(ctx context.Context) error {
+	services := s.config.Cache.Resource(apiServicesGVR.GroupResource())
+	if services == nil || s.config.Cache.WaitFor(ctx, 1) != nil {
 		return nil // not served, or ctx ended
 	}
 	select {
-	case <-s.upkeep.Bootstrapped(): // objects that other requests wait for are created first
+	case <-s.config.Bootstrapped: // objects that other requests wait for are created first
 	case <-ctx.Done():
 		return nil
 	}
 	tick := time.NewTicker(availabilityInterval)
 	defer tick.Stop()
-	var was map[schema.GroupVersion]*aggregatedVersion
+	var was map[schema.GroupVersion]*Version
 	all := registeredRevisions{-1, -1} // nothing registered yet
 	for ctx.Err() == nil {
 		snapshot := services.Snapshot()
@@ -155,10 +55,10 @@ func (s *Server) monitorAggregated(ctx context.Context) error {
 		if now, err := s.registerAPIServices(ctx, all); err == nil {
 			all = now
 		} else if ctx.Err() == nil {
-			s.log.Warn("register what is served here", "err", err)
+			s.config.Log.Warn("register what is served here", "err", err)
 		}
-		next := map[schema.GroupVersion]*aggregatedVersion{}
-		for _, obj := range s.Objects().List(apiServicesGVR.GroupResource(), "") {
+		next := map[schema.GroupVersion]*Version{}
+		for _, obj := range s.config.Cache.Objects().List(apiServicesGVR.GroupResource(), "") {
 			registered, ok := obj.(*apiregistrationv1.APIService)
 			if !ok {
 				continue
@@ -169,7 +69,8 @@ func (s *Server) monitorAggregated(ctx context.Context) error {
 				next[gv] = a
 			}
 			if err := s.writeAvailable(ctx, registered, condition); err != nil && ctx.Err() == nil {
-				s.log.Warn("write whether an API service is available", "apiservice", registered.Name, "err", err)
+				s.config.Log.Warn("write whether an API service is available", "apiservice", registered.Name, "err",
+					err)
 			}
 		}
 		for gv, a := range was {
@@ -178,7 +79,7 @@ func (s *Server) monitorAggregated(ctx context.Context) error {
 			}
 		}
 		if !sameServed(was, next) {
-			s.serveAggregated(next)
+			s.server.ServeAggregated(next)
 			was = next
 		}
 		again := tick.C
@@ -190,7 +91,7 @@ func (s *Server) monitorAggregated(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 			case <-wake:
-			case <-s.kindSources.changed:
+			case <-s.config.Changed:
 			case <-again:
 			}
 		}
@@ -201,11 +102,11 @@ func (s *Server) monitorAggregated(ctx context.Context) error {
 
 // checkAvailability reports whether the server behind an APIService answers. A local APIService is always available,
 // and its requests are not passed on.
-func (s *Server) checkAvailability(
+func (s *Aggregator) checkAvailability(
 	ctx context.Context,
 	r *apiregistrationv1.APIService,
-	was *aggregatedVersion,
-) (*aggregatedVersion, apiregistrationv1.APIServiceCondition) {
+	was *Version,
+) (*Version, apiregistrationv1.APIServiceCondition) {
 	say := func(status apiregistrationv1.ConditionStatus, reason,
 		message string) apiregistrationv1.APIServiceCondition {
 		return apiregistrationv1.APIServiceCondition{
@@ -218,44 +119,44 @@ func (s *Server) checkAvailability(
 	if r.Spec.Service == nil {
 		return nil, kinds.LocalAPIService(metav1.Time{})
 	}
-	a := &aggregatedVersion{target: backend.Target{
+	a := &Version{target: backend.Target{
 		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,
-		CABundle: r.Spec.CABundle, Insecure: r.Spec.InsecureSkipTLSVerify, Certificate: s.options.FrontProxy,
+		CABundle: r.Spec.CABundle, Insecure: r.Spec.InsecureSkipTLSVerify, Certificate: s.config.FrontProxy,
 	}}
-	a.handle = func(q *request.Request) error { return s.proxyToAggregated(q, a) }
-	if len(a.target.CABundle) == 0 && s.options.ClusterCA != nil {
-		a.target.AdditionalCAs = s.options.ClusterCA()
+	a.Handle = func(q *request.Request) error { return s.proxyToAggregated(q, a) }
+	if len(a.target.CABundle) == 0 && s.config.ClusterCA != nil {
+		a.target.AdditionalCAs = s.config.ClusterCA()
 	}
 	if r.Spec.Service.Port != nil {
 		a.target.Port = *r.Spec.Service.Port
 	}
 	if was != nil {
-		a.resources, a.documents = was.resources, was.documents
+		a.Resources, a.Documents = was.Resources, was.Documents
 	}
 	where := "service/" + r.Spec.Service.Name + " in \"" + r.Spec.Service.Namespace + "\""
-	no := func(reason, message string) (*aggregatedVersion, apiregistrationv1.APIServiceCondition) {
-		a.unavailableReason = message
-		s.metrics.unavailable.WithLabelValues(r.Name, reason).Inc()
+	no := func(reason, message string) (*Version, apiregistrationv1.APIServiceCondition) {
+		a.UnavailableReason = message
+		s.unavailable.WithLabelValues(r.Name, reason).Inc()
 		return a, say(apiregistrationv1.ConditionFalse, reason, message)
 	}
-	if _, there := s.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace,
+	if _, there := s.config.Cache.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace,
 		r.Spec.Service.Name); !there {
 		return no("ServiceNotFound", where+" is not present")
 	}
-	if _, err := s.backends.Endpoints(a.target); err != nil {
+	if _, err := s.config.Backends.Endpoints(a.target); err != nil {
 		return no("MissingEndpoints", fmt.Sprintf("endpoints for %s: %v", where, err))
 	}
 	resources, err := s.fetchResources(ctx, a.target, r.Spec.Group, r.Spec.Version)
 	if err != nil {
 		return no("FailedDiscoveryCheck", fmt.Sprintf("failing or missing response from %s: %v", where, err))
 	}
-	a.resources = resources
+	a.Resources = resources
 	s.fetchDocuments(ctx, a, schema.GroupVersion{Group: r.Spec.Group, Version: r.Spec.Version})
 	return a, say(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
 }
 
 // fetchResources returns the resources that a server lists for a group version.
-func (s *Server) fetchResources(
+func (s *Aggregator) fetchResources(
 	ctx context.Context,
 	target backend.Target,
 	group, version string,
@@ -275,7 +176,7 @@ func (s *Server) fetchResources(
 }
 
 // writeAvailable writes the condition of an APIService if it changed.
-func (s *Server) writeAvailable(
+func (s *Aggregator) writeAvailable(
 	ctx context.Context,
 	r *apiregistrationv1.APIService,
 	c apiregistrationv1.APIServiceCondition,
@@ -284,7 +185,7 @@ func (s *Server) writeAvailable(
 		r.Status.Conditions,
 		func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type },
 	)
-	c.LastTransitionTime = metav1.NewTime(s.options.Now().UTC().Truncate(time.Second))
+	c.LastTransitionTime = metav1.NewTime(s.config.Now().UTC().Truncate(time.Second))
 	if i >= 0 {
 		have := r.Status.Conditions[i]
 		if have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
@@ -294,7 +195,7 @@ func (s *Server) writeAvailable(
 			c.LastTransitionTime = have.LastTransitionTime
 		}
 	}
-	_, err := s.writes.Change(ctx, write.Own{Resource: apiServicesGVR, Subresource: "status", Name: r.Name},
+	_, err := s.config.Writes.Change(ctx, write.Own{Resource: apiServicesGVR, Subresource: "status", Name: r.Name},
 		setAvailableCondition(r, c))
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -303,16 +204,16 @@ func (s *Server) writeAvailable(
 }
 
 // sameServed reports whether clients would see no difference between a and b.
-func sameServed(a, b map[schema.GroupVersion]*aggregatedVersion) bool {
+func sameServed(a, b map[schema.GroupVersion]*Version) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for gv, x := range a {
 		y := b[gv]
-		if y == nil || x.unavailableReason != y.unavailableReason || x.target.Name() != y.target.Name() ||
+		if y == nil || x.UnavailableReason != y.UnavailableReason || x.target.Name() != y.target.Name() ||
 			string(x.target.CABundle) != string(y.target.CABundle) ||
-			x.target.Insecure != y.target.Insecure || !x.documents.equal(y.documents) ||
-			!slices.EqualFunc(x.resources, y.resources, sameResource) {
+			x.target.Insecure != y.target.Insecure || !x.Documents.equal(y.Documents) ||
+			!slices.EqualFunc(x.Resources, y.Resources, sameResource) {
 			return false
 		}
 	}

@@ -1,4 +1,4 @@
-package apiserver
+package aggregate
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"clusterctl/daemons/apiserver/extend"
 )
 
 // automanaged is the label of APIServices that the server creates itself. managedOnStart marks those of built-in group
@@ -59,7 +61,7 @@ var (
 )
 
 // localAPIServices returns the APIServices of the group versions that this server serves itself.
-func (s *Server) localAPIServices() map[string]*apiregistrationv1.APIService {
+func (s *Aggregator) localAPIServices() map[string]*apiregistrationv1.APIService {
 	out := map[string]*apiregistrationv1.APIService{}
 	add := func(gv schema.GroupVersion, rank priority, label string) {
 		name := gv.Version + "." + gv.Group
@@ -76,7 +78,7 @@ func (s *Server) localAPIServices() map[string]*apiregistrationv1.APIService {
 			},
 		}
 	}
-	for _, k := range s.options.Storage.kinds {
+	for _, k := range s.config.BuiltIn {
 		of := func(gv schema.GroupVersion) {
 			rank, known := priorities[gv]
 			if !known {
@@ -89,7 +91,7 @@ func (s *Server) localAPIServices() map[string]*apiregistrationv1.APIService {
 			of(k.Aliases[i].GVK.GroupVersion())
 		}
 	}
-	for _, obj := range s.Objects().List(definitionsGVR.GroupResource(), "") {
+	for _, obj := range s.config.Cache.Objects().List(extend.DefinitionsGVR.GroupResource(), "") {
 		d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 		if !ok || d.DeletionTimestamp != nil || !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
 			continue
@@ -109,26 +111,26 @@ type registeredRevisions struct{ services, definitions int64 }
 // registerAPIServices creates an APIService for each group version that is served here, and deletes those of deleted
 // definitions. It does not touch an APIService that refers to another server. It does nothing if nothing has changed
 // since it returned was.
-func (s *Server) registerAPIServices(ctx context.Context, was registeredRevisions) (registeredRevisions, error) {
-	objects := s.Objects()
+func (s *Aggregator) registerAPIServices(ctx context.Context, was registeredRevisions) (registeredRevisions, error) {
+	objects := s.config.Cache.Objects()
 	now := registeredRevisions{objects.Revision(apiServicesGVR.GroupResource()),
-		objects.Revision(definitionsGVR.GroupResource())}
+		objects.Revision(extend.DefinitionsGVR.GroupResource())}
 	if now == was {
 		return was, nil
 	}
 	wanted := s.localAPIServices()
 	remnants := s.staleAPIServices(wanted)
 	if len(remnants) > 0 {
-		if _, err := s.cache.WaitForCurrent(ctx); err != nil {
+		if _, err := s.config.Cache.WaitForCurrent(ctx); err != nil {
 			return was, err // a group version that another server just added is not a remnant
 		}
 		wanted = s.localAPIServices()
 		remnants = s.staleAPIServices(wanted)
 	}
 	for _, r := range remnants {
-		_, err := s.writes.Remove(
+		_, err := s.config.Writes.Remove(
 			ctx,
-			s.serving.Load().resources[apiServicesGVR],
+			s.server.Target(apiServicesGVR).Served,
 			"",
 			r.Name,
 			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}},
@@ -137,12 +139,12 @@ func (s *Server) registerAPIServices(ctx context.Context, was registeredRevision
 			return was, fmt.Errorf("delete the API service %s: %w", r.Name, err)
 		}
 	}
-	services := s.cache.Resource(apiServicesGVR.GroupResource())
+	services := s.config.Cache.Resource(apiServicesGVR.GroupResource())
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if _, there := objects.Get(apiServicesGVR.GroupResource(), "", name); there || services.ReadError(name) != nil {
 			continue // an unreadable object exists
 		}
-		if _, err := s.writes.Ensure(ctx, wanted[name]); err != nil {
+		if _, err := s.config.Writes.Ensure(ctx, wanted[name]); err != nil {
 			return was, err
 		}
 	}
@@ -151,12 +153,12 @@ func (s *Server) registerAPIServices(ctx context.Context, was registeredRevision
 
 // staleAPIServices returns the APIServices of deleted definitions. It returns none while some definition cannot be
 // read, because they are not known then.
-func (s *Server) staleAPIServices(wanted map[string]*apiregistrationv1.APIService) (
+func (s *Aggregator) staleAPIServices(wanted map[string]*apiregistrationv1.APIService) (
 	out []*apiregistrationv1.APIService) {
-	if s.cache.Resource(definitionsGVR.GroupResource()).ReadError("") != nil {
+	if s.config.Cache.Resource(extend.DefinitionsGVR.GroupResource()).ReadError("") != nil {
 		return nil
 	}
-	for _, obj := range s.Objects().List(apiServicesGVR.GroupResource(), "") {
+	for _, obj := range s.config.Cache.Objects().List(apiServicesGVR.GroupResource(), "") {
 		have, ok := obj.(*apiregistrationv1.APIService)
 		if ok && wanted[have.Name] == nil && have.Labels[autoManagedLabel] == managedTrue && have.Spec.Service == nil {
 			out = append(out, have)

@@ -1,4 +1,4 @@
-package apiserver
+package aggregate
 
 import (
 	"bytes"
@@ -16,16 +16,16 @@ import (
 	"clusterctl/daemons/apiserver/backend"
 )
 
-// openAPIDocuments are the OpenAPI documents with which another server describes a group version.
-type openAPIDocuments struct {
-	v2        []byte // OpenAPI v2 of the whole server; nil if it has none
-	etag      string // of v2
-	v3        string // URL of the group version's OpenAPI v3 document; empty if it has none
+// Documents are the OpenAPI documents with which another server describes a group version.
+type Documents struct {
+	V2        []byte // OpenAPI v2 of the whole server; nil if it has none
+	etag      string // of V2
+	V3        string // URL of the group version's OpenAPI v3 document; empty if it has none
 	fetchedAt time.Time
 }
 
-func (d openAPIDocuments) equal(other openAPIDocuments) bool {
-	return d.v3 == other.v3 && bytes.Equal(d.v2, other.v2)
+func (d Documents) equal(other Documents) bool {
+	return d.V3 == other.V3 && bytes.Equal(d.V2, other.V2)
 }
 
 // describeInterval is the minimum time between two fetches of the documents.
@@ -33,22 +33,22 @@ const describeInterval = time.Minute
 
 // fetchDocuments fetches a server's OpenAPI documents. A server without documents, or one that does not answer, is
 // served all the same.
-func (s *Server) fetchDocuments(ctx context.Context, a *aggregatedVersion, gv schema.GroupVersion) {
-	now := s.options.Now()
-	if !a.documents.fetchedAt.IsZero() && now.Sub(a.documents.fetchedAt) < describeInterval {
+func (s *Aggregator) fetchDocuments(ctx context.Context, a *Version, gv schema.GroupVersion) {
+	now := s.config.Now()
+	if !a.Documents.fetchedAt.IsZero() && now.Sub(a.Documents.fetchedAt) < describeInterval {
 		return
 	}
-	a.documents.fetchedAt = now
-	data, etag, err := s.fetchDocument(ctx, a.target, "/openapi/v2", a.documents.etag)
+	a.Documents.fetchedAt = now
+	data, etag, err := s.fetchDocument(ctx, a.target, "/openapi/v2", a.Documents.etag)
 	switch {
 	case errors.Is(err, errUnchanged):
 	case err != nil:
-		s.log.Debug("an aggregated server describes nothing", "version", gv, "err", err)
-		a.documents.v2, a.documents.etag = nil, ""
+		s.config.Log.Debug("an aggregated server describes nothing", "version", gv, "err", err)
+		a.Documents.V2, a.Documents.etag = nil, ""
 	default:
-		a.documents.v2, a.documents.etag = data, etag
+		a.Documents.V2, a.Documents.etag = data, etag
 	}
-	a.documents.v3 = ""
+	a.Documents.V3 = ""
 	if data, _, err = s.fetchDocument(ctx, a.target, "/openapi/v3", ""); err != nil {
 		return
 	}
@@ -58,7 +58,7 @@ func (s *Server) fetchDocuments(ctx context.Context, a *aggregatedVersion, gv sc
 		} `json:"paths"`
 	}
 	if json.Unmarshal(data, &index) == nil {
-		a.documents.v3 = index.Paths["apis/"+gv.String()].ServerRelativeURL
+		a.Documents.V3 = index.Paths["apis/"+gv.String()].ServerRelativeURL
 	}
 }
 
@@ -67,14 +67,14 @@ var errUnchanged = errors.New("the document has not changed")
 
 // fetchDocument reads a document of another server, with the aggregator's own identity. It returns errUnchanged if the
 // document still has the given ETag.
-func (s *Server) fetchDocument(
+func (s *Aggregator) fetchDocument(
 	ctx context.Context,
 	target backend.Target,
 	path, etag string,
 ) (data []byte, newEtag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, availabilityTimeout)
 	defer cancel()
-	transport, err := s.backends.OwnTransport(target)
+	transport, err := s.config.Backends.OwnTransport(target)
 	if err != nil {
 		return nil, "", err
 	}

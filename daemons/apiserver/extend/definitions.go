@@ -1,4 +1,4 @@
-package apiserver
+package extend
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -25,7 +24,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-var definitionsGVR = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+// DefinitionsGVR is the resource of CustomResourceDefinitions.
+var DefinitionsGVR = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
 // extension is a kind that is served because a CustomResourceDefinition declares it.
 type extension struct {
@@ -33,22 +33,22 @@ type extension struct {
 	kind       *kinds.Kind
 }
 
-// checkDefinitionsServed is the readiness check that fails until the CustomResourceDefinitions are served.
-func (s *Server) checkDefinitionsServed() error {
-	if s.definitionsReady.Load() || s.cache.Resource(definitionsGVR.GroupResource()) == nil {
+// CheckServed is the readiness check that fails until the CustomResourceDefinitions are served.
+func (s *Definitions) CheckServed() error {
+	if s.isReady.Load() || s.config.Cache.Resource(DefinitionsGVR.GroupResource()) == nil {
 		return nil
 	}
 	return errors.New("the definitions of custom resources are not served yet")
 }
 
-// serveDefinitions serves the kinds that CustomResourceDefinitions declare, until ctx ends. The server is not ready
-// before extend has processed all of them once.
-func (s *Server) serveDefinitions(ctx context.Context) error {
-	crds := s.cache.Resource(definitionsGVR.GroupResource())
+// Run serves the kinds that CustomResourceDefinitions declare, until ctx ends. The server is not ready
+// before Run has processed all of them once.
+func (s *Definitions) Run(ctx context.Context) error {
+	crds := s.config.Cache.Resource(DefinitionsGVR.GroupResource())
 	if crds == nil {
 		return nil // not served
 	}
-	if err := s.cache.WaitFor(ctx, 1); err != nil {
+	if err := s.config.Cache.WaitFor(ctx, 1); err != nil {
 		return nil // ctx ended
 	}
 	serving := map[string]extension{}
@@ -62,14 +62,14 @@ func (s *Server) serveDefinitions(ctx context.Context) error {
 		more, err := s.syncDefinitions(ctx, snapshot, serving)
 		var retry <-chan time.Time
 		if ctx.Err() == nil {
-			s.processedDefinitions.advance(snapshot.Revision)
+			s.processed.advance(snapshot.Revision)
 		}
 		if err == nil {
-			s.definitionsReady.Store(true)
-			s.servedDefinitions.advance(snapshot.Revision)
+			s.isReady.Store(true)
+			s.served.advance(snapshot.Revision)
 			pause = first
 		} else if ctx.Err() == nil {
-			s.log.Warn("serving what definitions declare", "err", err)
+			s.config.Log.Warn("serving what definitions declare", "err", err)
 		}
 		if err != nil || more {
 			retry = time.After(pause)
@@ -88,89 +88,51 @@ func (s *Server) serveDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// definitionProgress is the revision up to which CustomResourceDefinitions have been processed.
-type definitionProgress struct {
-	mu       sync.Mutex
-	revision int64
-	changed  chan struct{}
-}
-
-func (f *definitionProgress) advance(revision int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.revision = revision
-	if f.changed != nil {
-		close(f.changed)
-		f.changed = nil
-	}
-}
-
-// wait returns when that revision has been reached, or ctx ends.
-func (f *definitionProgress) wait(ctx context.Context, revision int64) {
-	for {
-		f.mu.Lock()
-		if f.revision >= revision {
-			f.mu.Unlock()
-			return
-		}
-		if f.changed == nil {
-			f.changed = make(chan struct{})
-		}
-		changed := f.changed
-		f.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // definitionTimeout is how long a request for an unknown resource waits for its definition.
 const definitionTimeout = 3 * time.Second
 
 // waitForDiscovery delays a discovery or OpenAPI request until the document covers every definition that any server has
 // established. A client that saw a definition as established may look for its kind at any server. current does not wait
 // for definitions that cannot be served, and not at all while the store does not answer.
-func (s *Server) waitForDiscovery(q *request.Request, crds *cache.Resource) {
+func (s *Definitions) waitForDiscovery(q *request.Request, crds *cache.Resource) {
 	if q.HTTP.Method != http.MethodGet ||
 		!strings.HasPrefix(q.Path, "/apis") && !strings.HasPrefix(q.Path, "/openapi/") ||
-		s.upkeep.CheckStore() != nil {
+		s.server.CheckStore() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(q.HTTP.Context(), definitionTimeout)
 	defer cancel()
-	if _, err := s.cache.WaitForCurrent(ctx); err == nil {
-		s.processedDefinitions.wait(ctx, crds.Revision())
+	if _, err := s.config.Cache.WaitForCurrent(ctx); err == nil {
+		s.processed.wait(ctx, crds.Revision())
 	}
 }
 
-// waitForDefinition delays a request for a resource that is not served here until this server has processed every
-// definition that any server has established. A client that saw a definition as established may ask any server at once.
-func (s *Server) waitForDefinition(q *request.Request) error {
-	crds := s.cache.Resource(definitionsGVR.GroupResource())
+// Wait delays a request for a resource that is not served here until this server has processed every definition that
+// any server has established. A client that saw a definition as established may ask any server at once. mayBeServed
+// reports whether the resource may be served now.
+func (s *Definitions) Wait(q *request.Request) (mayBeServed bool, err error) {
+	crds := s.config.Cache.Resource(DefinitionsGVR.GroupResource())
 	if crds != nil && !q.Resource && q.Aggregated == nil {
 		s.waitForDiscovery(q, crds)
 	}
 	if q.IsServed || q.Aggregated != nil || !q.Resource || crds == nil || !strings.Contains(q.Group, ".") {
-		return nil
+		return false, nil
 	}
 	if err := crds.ReadError(q.GroupResource().String()); err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("what defines the resource cannot be read: %w", err))
+		return false, apierrors.NewInternalError(fmt.Errorf("what defines the resource cannot be read: %w", err))
 	}
 	ctx, cancel := context.WithTimeout(q.HTTP.Context(), definitionTimeout)
 	defer cancel()
-	if _, err := s.cache.WaitForCurrent(ctx); err != nil {
-		return nil // treat it as not served
+	if _, err := s.config.Cache.WaitForCurrent(ctx); err != nil {
+		return false, nil // treat it as not served
 	}
-	s.servedDefinitions.wait(ctx, crds.Revision())
-	q.LookUpKind(s.serving.Load())
-	return nil
+	s.served.wait(ctx, crds.Revision())
+	return true, nil
 }
 
 // syncDefinitions makes the served kinds match a snapshot of the definitions. more reports that it must be called
 // again, because something is still under way.
-func (s *Server) syncDefinitions(
+func (s *Definitions) syncDefinitions(
 	ctx context.Context,
 	snapshot *cache.Snapshot,
 	serving map[string]extension,
@@ -188,7 +150,7 @@ func (s *Server) syncDefinitions(
 	wanted, changed := map[string]bool{}, false
 	names := custom.NamesOf(all)
 	for _, d := range all {
-		status := custom.NewStatus(d, names, s.options.Now())
+		status := custom.NewStatus(d, names, s.config.Now())
 		if !equality.Semantic.DeepEqual(status, d.Status) {
 			// A definition is served after its accepted names are stored, so that all servers know them. A later
 			// definition may not claim the same names.
@@ -218,16 +180,16 @@ func (s *Server) syncDefinitions(
 		}
 	}
 	for name, was := range serving {
-		if wanted[name] || s.cache.Resource(definitionsGVR.GroupResource()).ReadError(name) != nil {
+		if wanted[name] || s.config.Cache.Resource(DefinitionsGVR.GroupResource()).ReadError(name) != nil {
 			continue // a definition that cannot be read is served as before
 		}
-		s.cache.Remove(was.kind)
-		s.owners.RemoveKind(was.kind)
+		s.config.Cache.Remove(was.kind)
+		s.config.Owners.RemoveKind(was.kind)
 		delete(serving, name)
 		changed = true
 	}
 	if changed {
-		s.serveKinds(sortedKinds(serving))
+		s.server.ServeKinds(sortedKinds(serving))
 	}
 	for _, d := range all {
 		if d.DeletionTimestamp == nil ||
@@ -254,26 +216,26 @@ func declaresOtherKinds(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 }
 
 // serveDefinition serves the kind that a definition declares, in place of the kind that it declared before.
-func (s *Server) serveDefinition(
+func (s *Definitions) serveDefinition(
 	ctx context.Context,
 	d *apiextensionsv1.CustomResourceDefinition,
 	was extension,
 	serving map[string]extension,
 ) error {
-	k, err := custom.NewKind(d, s.backends)
+	k, err := custom.NewKind(d, s.config.Backends)
 	if err != nil {
 		return err
 	}
-	for _, builtin := range s.options.Storage.kinds {
+	for _, builtin := range s.config.BuiltIn {
 		if builtin.GR() == k.GR() {
 			return fmt.Errorf("the definition %s declares what is served already", d.Name)
 		}
 	}
-	if err := s.cache.Add(ctx, k); err != nil {
+	if err := s.config.Cache.Add(ctx, k); err != nil {
 		return err
 	}
 	if was.kind != nil {
-		s.owners.RemoveKind(was.kind)
+		s.config.Owners.RemoveKind(was.kind)
 	}
 	serving[d.Name] = extension{d, k}
 	return nil
@@ -292,17 +254,17 @@ func sortedKinds(serving map[string]extension) []*kinds.Kind {
 }
 
 // writeDefinitionStatus writes the status of a definition, with the result of checking its names.
-func (s *Server) writeDefinitionStatus(
+func (s *Definitions) writeDefinitionStatus(
 	ctx context.Context,
 	d *apiextensionsv1.CustomResourceDefinition,
 	status apiextensionsv1.CustomResourceDefinitionStatus,
 ) error {
-	own := write.Own{Resource: definitionsGVR, Subresource: "status", Name: d.Name}
-	_, err := s.writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	own := write.Own{Resource: DefinitionsGVR, Subresource: "status", Name: d.Name}
+	_, err := s.config.Writes.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
 		switch {
 		case !ok:
-			return nil, apierrors.NewNotFound(definitionsGVR.GroupResource(), d.Name)
+			return nil, apierrors.NewNotFound(DefinitionsGVR.GroupResource(), d.Name)
 		case now.ResourceVersion != d.ResourceVersion:
 			return live, nil // the definition changed since its status was computed
 		}
@@ -318,22 +280,22 @@ func (s *Server) writeDefinitionStatus(
 
 // deleteInstances deletes the objects of a definition that is being deleted, and removes the definition's finalizer
 // when no object is left. left reports that finalizers keep some objects.
-func (s *Server) deleteInstances(
+func (s *Definitions) deleteInstances(
 	ctx context.Context,
 	d *apiextensionsv1.CustomResourceDefinition,
 	k *kinds.Kind,
 ) (left bool, err error) {
 	if k != nil {
-		if _, err := s.cache.WaitForCurrent(ctx); err != nil {
+		if _, err := s.config.Cache.WaitForCurrent(ctx); err != nil {
 			return true, err
 		}
 		var all []*cache.Entry
-		s.cache.Resource(k.GR()).Snapshot().Ascend("", "", func(e *cache.Entry) bool {
+		s.config.Cache.Resource(k.GR()).Snapshot().Ascend("", "", func(e *cache.Entry) bool {
 			all = append(all, e)
 			return true
 		})
 		for _, e := range all {
-			gone, err := s.writes.Remove(ctx, wire.Served{Kind: k}, e.Namespace, e.Name, &metav1.DeleteOptions{})
+			gone, err := s.config.Writes.Remove(ctx, wire.Served{Kind: k}, e.Namespace, e.Name, &metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return true, fmt.Errorf("delete %s %s for its definition is going: %w", k.GR(), e.Key, err)
 			}
@@ -343,11 +305,11 @@ func (s *Server) deleteInstances(
 	if left {
 		return true, nil
 	}
-	_, err = s.writes.Change(ctx, write.Own{Resource: definitionsGVR, Name: d.Name},
+	_, err = s.config.Writes.Change(ctx, write.Own{Resource: DefinitionsGVR, Name: d.Name},
 		func(live runtime.Object) (runtime.Object, error) {
 			now, ok := live.(*apiextensionsv1.CustomResourceDefinition)
 			if !ok || now.UID != d.UID {
-				return nil, apierrors.NewNotFound(definitionsGVR.GroupResource(), d.Name)
+				return nil, apierrors.NewNotFound(DefinitionsGVR.GroupResource(), d.Name)
 			}
 			next := now.DeepCopy()
 			next.Finalizers = slices.DeleteFunc(

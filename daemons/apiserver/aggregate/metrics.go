@@ -1,4 +1,4 @@
-package apiserver
+package aggregate
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -6,7 +6,7 @@ import (
 
 // unavailableCollector collects which aggregated group versions are unavailable.
 type unavailableCollector struct {
-	s    *Server
+	s    *Aggregator
 	desc *prometheus.Desc
 }
 
@@ -15,13 +15,9 @@ func (u unavailableCollector) Describe(to chan<- *prometheus.Desc) { to <- u.des
 
 // Collect implements prometheus.Collector.
 func (u unavailableCollector) Collect(to chan<- prometheus.Metric) {
-	serving := u.s.serving.Load()
-	if serving == nil {
-		return
-	}
-	for gv, a := range serving.aggregated {
+	for gv, a := range u.s.server.AggregatedVersions() {
 		value := 0.0
-		if a.unavailableReason != "" {
+		if a.UnavailableReason != "" {
 			value = 1
 		}
 		to <- prometheus.MustNewConstMetric(u.desc, prometheus.GaugeValue, value, gv.Version+"."+gv.Group)
