@@ -56,7 +56,7 @@ func (d doors) Authorize(ctx context.Context, user api.User, r api.Request) erro
 	if len(d.s.options.Authorizers) == 0 {
 		return nil
 	}
-	return d.s.authorizeUser(ctx, user, r)
+	return d.s.identity.AuthorizeUser(ctx, user, r)
 }
 
 // ServeKinds implements extend.Server.

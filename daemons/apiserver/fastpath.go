@@ -3,12 +3,11 @@ package apiserver
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
-	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/apiserver/identity"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 )
@@ -66,32 +65,7 @@ func (p *fastRequest) isSimpleRead() bool {
 }
 
 // authenticateFast is authenticate for users that can be authenticated without waiting.
-func (s *Server) authenticateFast(p *fastRequest) bool {
-	user, known := s.lookupUserFast(p.q.HTTP)
-	if !known {
-		return false // the ordinary path finds the reason
-	}
-	p.q.User = user
-	return true
-}
-
-// lookupUserFast is lookupUser without waiting. It returns false if it would have to wait, or if authentication fails.
-func (s *Server) lookupUserFast(r *http.Request) (api.User, bool) {
-	for _, a := range s.options.Authenticators {
-		prompt, can := a.(api.NonBlockingAuthenticator)
-		if !can {
-			return api.User{}, false
-		}
-		user, ok, waits := prompt.TryAuthenticate(r)
-		if waits {
-			return api.User{}, false
-		}
-		if ok {
-			return withAuthenticatedGroup(user), true
-		}
-	}
-	return api.User{}, false
-}
+func (s *Server) authenticateFast(p *fastRequest) bool { return s.identity.TryAuthenticate(p.q) }
 
 // auditFast decides what is recorded, if recording needs no waiting.
 func (s *Server) auditFast(p *fastRequest) bool {
@@ -106,36 +80,10 @@ func (s *Server) auditFast(p *fastRequest) bool {
 }
 
 // hasNoImpersonation sends requests with impersonation to the ordinary path, where it is authorized and logged.
-func (s *Server) hasNoImpersonation(p *fastRequest) bool {
-	for name := range p.q.HTTP.Header {
-		if strings.HasPrefix(name, "Impersonate-") {
-			return false
-		}
-	}
-	return true
-}
+func (s *Server) hasNoImpersonation(p *fastRequest) bool { return !identity.Impersonates(p.q) }
 
 // authorizeFast is authorize for requests that are allowed without waiting.
-func (s *Server) authorizeFast(p *fastRequest) bool {
-	if len(s.options.Authorizers) == 0 {
-		return true
-	}
-	for _, a := range s.options.Authorizers {
-		prompt, can := a.(api.NonBlockingAuthorizer)
-		if !can {
-			return false
-		}
-		decision, reason, waits := prompt.TryAuthorize(p.q.User, p.q.Request)
-		switch {
-		case waits || decision == api.Deny:
-			return false
-		case decision == api.Allow:
-			p.q.Answer.Audit.SetAuthorization(reason, nil)
-			return true
-		}
-	}
-	return false
-}
+func (s *Server) authorizeFast(p *fastRequest) bool { return s.identity.TryAuthorize(p.q) }
 
 // isServed is waitForDefinition for resources that are served already.
 func (s *Server) isServed(p *fastRequest) bool { return p.q.IsServed }

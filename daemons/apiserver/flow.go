@@ -86,7 +86,7 @@ func tooManyRequests(q *request.Request) error {
 // limitInFlight limits the number of concurrent requests when priority and fairness are disabled. Watches and streams
 // do not count, and health checks are always answered.
 func (s *Server) limitInFlight(q *request.Request) error {
-	if q.IsLongRunning() || isHealthPath(q.Path) || s.tryEnterInFlight(q) {
+	if q.IsLongRunning() || request.IsHealthPath(q.Path) || s.tryEnterInFlight(q) {
 		return nil
 	}
 	return tooManyRequests(q)

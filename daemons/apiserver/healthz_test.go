@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/identity"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/run"
 )
@@ -42,9 +44,10 @@ func TestHealthReasonsNeedAuthorization(t *testing.T) {
 		want string
 	}{
 		"authorized": {[]api.Authorizer{blockingAuthorizer{}}, "internal server error: 10.0.0.7 does not answer\n"},
-		"anybody":    {[]api.Authorizer{grantedRights{}}, "internal server error: reason withheld\n"},
+		"anybody":    {[]api.Authorizer{undecidedAuthorizer{}}, "internal server error: reason withheld\n"},
 	} {
 		s := &Server{statusHandler: env.Handler(), options: Options{Authorizers: c.may}}
+		s.identity = identity.New(identity.Config{Authorizers: c.may})
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)
 		s.statusHandler.ServeHTTP(w,
@@ -53,4 +56,11 @@ func TestHealthReasonsNeedAuthorization(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, w.Body, c.want)
 		}
 	}
+}
+
+// undecidedAuthorizer has no opinion on any request.
+type undecidedAuthorizer struct{}
+
+func (undecidedAuthorizer) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
+	return api.NoOpinion, "", nil
 }

@@ -105,7 +105,7 @@ func listenHealthz(ctx context.Context, cfg config.APIServer) (net.Listener, err
 // healthz returns a handler that serves only health checks.
 func (s *Server) healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isHealthPath(r.URL.Path) {
+		if !request.IsHealthPath(r.URL.Path) {
 			http.NotFound(w, r)
 			return
 		}
@@ -117,7 +117,7 @@ func (s *Server) healthz() http.Handler {
 // users that are authorized to read the path.
 func (s *Server) withReasons(q *request.Request) *http.Request {
 	return run.WithReasons(q.HTTP, func() bool {
-		return len(s.options.Authorizers) == 0 || s.authorizeUser(q.HTTP.Context(), q.User, q.Request) == nil
+		return doors{s}.Authorize(q.HTTP.Context(), q.User, q.Request) == nil
 	})
 }
 

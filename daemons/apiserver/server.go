@@ -26,6 +26,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/extend"
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/identity"
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/read"
@@ -55,6 +56,7 @@ type Server struct {
 	inFlight       chan struct{}
 
 	owners       *ownership.Managers // of fields
+	identity     *identity.Identity
 	reads        *read.Reads
 	writes       *write.Writes
 	streams      *stream.Streams
@@ -155,6 +157,11 @@ func (s *Server) wire() error {
 		Bootstrapped: s.upkeep.Bootstrapped(), Changed: s.kindSources.changed, FrontProxy: o.FrontProxy,
 		ClusterCA: o.ClusterCA,
 	}, doors{s})
+	s.identity = identity.New(identity.Config{
+		Authenticators: o.Authenticators, Authorizers: o.Authorizers, Anonymous: o.Anonymous,
+		UntilRevoked: o.UntilRevoked, OnUnauthenticated: s.recordUnauthenticated,
+		Bootstrapped: s.upkeep.Bootstrapped(), Log: s.log,
+	})
 	s.metrics, err = newObserved(s)
 	return err
 }

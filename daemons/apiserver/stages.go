@@ -11,19 +11,17 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
-	"clusterctl/daemons/run"
 )
 
 // stage is one step in handling a request.
 type stage struct {
 	run func(*Server, *request.Request) error
 	// runFast does the same without waiting. It returns false if it would have to wait or if it fails. The request then
-	// starts again on the ordinary path, so the stage must leave no effects. A stage without runFast sends every request
-	// there.
+	// starts again on the ordinary path, so the stage must leave no effects. A stage without runFast sends every
+	// request there.
 	runFast func(*Server, *fastRequest) bool
 	// commit performs the side effects of the stage, such as a log entry, once all stages have passed without waiting.
 	commit func(*Server, *request.Request)
@@ -165,143 +163,6 @@ func (s *Server) panicked(q *request.Request, reason any) {
 	}
 }
 
-// authenticate authenticates the request.
-func (s *Server) authenticate(q *request.Request) error {
-	user, ok, err := s.lookupUser(q.HTTP)
-	if err != nil {
-		s.log.Debug("credentials refused", "path", q.Path, "err", err)
-		s.recordUnauthenticated(q)
-		return apierrors.NewUnauthorized("Unauthorized")
-	}
-	if ok {
-		q.User = user
-		run.ConnOf(q.HTTP.Context()).Identify()
-		if s.options.UntilRevoked != nil && (q.IsLongRunning() || q.CanUpgrade()) {
-			ctx, end := s.options.UntilRevoked(q.HTTP.Context(), q.HTTP, user)
-			q.Answer.OnEnd(end)
-			q.HTTP = q.HTTP.WithContext(ctx)
-		}
-		return nil
-	}
-	q.User = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
-	if len(s.options.Authenticators) == 0 || s.options.Anonymous != nil &&
-		s.options.Anonymous(q.Path, isAnonymousPath(q.Path)) {
-		return nil
-	}
-	s.recordUnauthenticated(q)
-	return apierrors.NewUnauthorized("Unauthorized")
-}
-
-// lookupUser returns the user of a request's credentials. It returns false without credentials.
-func (s *Server) lookupUser(r *http.Request) (api.User, bool, error) {
-	for _, a := range s.options.Authenticators {
-		user, ok, err := a.Authenticate(r)
-		if err != nil {
-			return api.User{}, false, err
-		}
-		if !ok {
-			continue
-		}
-		return withAuthenticatedGroup(user), true, nil
-	}
-	return api.User{}, false, nil
-}
-
-// withAuthenticatedGroup adds the group of all authenticated users.
-func withAuthenticatedGroup(user api.User) api.User {
-	if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
-		user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
-	}
-	return user
-}
-
-// isAnonymousPath reports whether a path needs no credentials by default.
-func isAnonymousPath(path string) bool {
-	return isHealthPath(path) || path == "/version" || path == "/version/"
-}
-
-func isHealthPath(path string) bool {
-	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
-		if path == p || strings.HasPrefix(path, p+"/") && !strings.Contains(path, "/..") {
-			return true
-		}
-	}
-	return false
-}
-
-// authorize checks whether the user may perform the request.
-func (s *Server) authorize(q *request.Request) error {
-	if len(s.options.Authorizers) == 0 || isAnonymousPath(q.Path) && (q.Verb == "get" || isHealthPath(q.Path)) {
-		return nil
-	}
-	why, err := s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
-	if apierrors.IsForbidden(err) && !s.upkeep.IsBootstrapped() {
-		// A new cluster has no roles yet. Its daemons, started together with this server, would take the refusal as
-		// final and retry only seconds later.
-		wait, cancel := context.WithTimeout(q.HTTP.Context(), bootstrapWait)
-		defer cancel()
-		select {
-		case <-s.upkeep.Bootstrapped():
-			why, err = s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
-		case <-wait.Done():
-		}
-	}
-	q.Answer.Audit.SetAuthorization(why, err)
-	return err
-}
-
-// bootstrapWait is how long a forbidden request waits for the default objects, such as RBAC roles, to be created.
-const bootstrapWait = 5 * time.Second
-
-// authorizeUser returns nil if the user may perform the request, and otherwise the error to answer with.
-func (s *Server) authorizeUser(ctx context.Context, user api.User, r api.Request) error {
-	_, err := s.authorizeWithReason(ctx, user, r)
-	return err
-}
-
-// authorizeWithReason is like authorizeUser, and also returns the reason.
-func (s *Server) authorizeWithReason(ctx context.Context, user api.User, r api.Request) (why string, err error) {
-	var reasons []string
-	for _, a := range s.options.Authorizers {
-		decision, reason, err := a.Authorize(ctx, user, r)
-		switch {
-		case err != nil:
-			reasons = append(reasons, err.Error())
-		case decision == api.Allow:
-			return reason, nil
-		case reason != "":
-			reasons = append(reasons, reason)
-		}
-		if decision == api.Deny {
-			break
-		}
-	}
-	why = strings.Join(reasons, ", ")
-	return why, ForbiddenError(user, r, why)
-}
-
-func ForbiddenError(user api.User, r api.Request, reason string) error {
-	var text string
-	if !r.Resource {
-		text = fmt.Sprintf("User %q cannot %s path %q", user.Name, r.Verb, r.Path)
-	} else {
-		resource := r.GroupVersionResource.Resource
-		if r.Subresource != "" {
-			resource += "/" + r.Subresource
-		}
-		text = fmt.Sprintf("User %q cannot %s resource %q in API group %q", user.Name, r.Verb, resource, r.Group)
-		if r.Namespace != "" {
-			text += fmt.Sprintf(" in the namespace %q", r.Namespace)
-		} else {
-			text += " at the cluster scope"
-		}
-	}
-	if reason != "" {
-		text += ": " + reason
-	}
-	return apierrors.NewForbidden(r.GroupResource(), r.Name, errors.New(text))
-}
-
 // negotiate chooses the media type of the response.
 func (s *Server) negotiate(q *request.Request) error {
 	s.metrics.recordAuthorized(q)
@@ -342,7 +203,7 @@ func (s *Server) handle(q *request.Request) error {
 		serving.openapi.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
-	case isHealthPath(q.Path):
+	case request.IsHealthPath(q.Path):
 		s.statusHandler.ServeHTTP(q.Answer, s.withReasons(q))
 	case q.Path == "/metrics", q.Path == "/metrics/slis":
 		s.statusHandler.ServeHTTP(q.Answer, q.HTTP)
@@ -370,3 +231,12 @@ func (s *Server) waitForDefinition(q *request.Request) error {
 	}
 	return err
 }
+
+// authenticate is the stage that finds the user of a request.
+func (s *Server) authenticate(q *request.Request) error { return s.identity.Authenticate(q) }
+
+// impersonate is the stage that replaces the user by the one that the user wants to act as.
+func (s *Server) impersonate(q *request.Request) error { return s.identity.Impersonate(q) }
+
+// authorize is the stage that checks whether the user may perform the request.
+func (s *Server) authorize(q *request.Request) error { return s.identity.Authorize(q) }

@@ -85,6 +85,16 @@ func (q *Request) pathVerbs() []string {
 	return verbs
 }
 
+// IsHealthPath reports whether a path is that of a health check.
+func IsHealthPath(path string) bool {
+	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
+		if path == p || strings.HasPrefix(path, p+"/") && !strings.Contains(path, "/..") {
+			return true
+		}
+	}
+	return false
+}
+
 // supportsVerb reports whether the resource supports a verb.
 func (q *Request) supportsVerb(verb string) bool {
 	switch {

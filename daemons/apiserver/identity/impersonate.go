@@ -1,4 +1,4 @@
-package apiserver
+package identity
 
 import (
 	"fmt"
@@ -15,9 +15,9 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
-// impersonate replaces the request's user with the user in the Impersonate headers, if the request's user may do that
+// Impersonate replaces the request's user with the user in the Impersonate headers, if the request's user may do that
 // (kubectl --as).
-func (s *Server) impersonate(q *request.Request) error {
+func (s *Identity) Impersonate(q *request.Request) error {
 	h := q.HTTP.Header
 	wanted, err := impersonatedUser(h)
 	if err != nil || wanted.Name == "" {
@@ -27,7 +27,7 @@ func (s *Server) impersonate(q *request.Request) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("impersonation", "user", q.User.Name, "as", as.Name, "path", q.Path)
+	s.config.Log.Info("impersonation", "user", q.User.Name, "as", as.Name, "path", q.Path)
 	q.User = as
 	q.Answer.Audit.SetImpersonation(q.User, constraint)
 	for name := range h {

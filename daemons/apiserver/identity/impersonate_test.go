@@ -1,4 +1,4 @@
-package apiserver
+package identity
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func TestConstrainedImpersonationNeedsItsRights(t *testing.T) {
 			"system:unauthenticated"}, header("User", "ann", "Group", "system:unauthenticated"), "",
 			"system:unauthenticated", ""},
 	} {
-		s := &Server{options: Options{Authorizers: []api.Authorizer{c.may}}}
+		s := New(Config{Authorizers: []api.Authorizer{c.may}})
 		q := &request.Request{HTTP: httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), User: c.by}
 		q.Request = api.Request{
 			Verb:                 "list",

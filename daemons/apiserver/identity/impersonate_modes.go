@@ -1,4 +1,4 @@
-package apiserver
+package identity
 
 import (
 	"errors"
@@ -55,7 +55,8 @@ const associatedNode = "associated-node"
 
 // resolveImpersonation returns the user to impersonate, and the constraint of the impersonation; empty if there is
 // none.
-func (s *Server) resolveImpersonation(q *request.Request, wanted api.User) (as api.User, constraint string, err error) {
+func (s *Identity) resolveImpersonation(q *request.Request, wanted api.User) (as api.User, constraint string,
+	err error) {
 	for _, i := range impersonationModes {
 		if !i.applies(wanted, q.User) {
 			continue
@@ -75,7 +76,7 @@ func (s *Server) resolveImpersonation(q *request.Request, wanted api.User) (as a
 	return api.User{}, "", err
 }
 
-func (s *Server) authorizeMode(q *request.Request, mode string, wanted api.User) (api.User, error) {
+func (s *Identity) authorizeMode(q *request.Request, mode string, wanted api.User) (api.User, error) {
 	ctx, by := q.HTTP.Context(), q.User
 	if mode == associatedNode {
 		// The rights do not depend on the node that the account's pod runs on.
@@ -86,7 +87,7 @@ func (s *Server) authorizeMode(q *request.Request, mode string, wanted api.User)
 	if mode != "" {
 		on := q.Request
 		on.Verb = "impersonate-on:" + mode + ":" + on.Verb
-		if err := s.authorizeUser(ctx, by, on); err != nil {
+		if err := s.AuthorizeUser(ctx, by, on); err != nil {
 			return api.User{}, err
 		}
 	}
@@ -96,7 +97,7 @@ func (s *Server) authorizeMode(q *request.Request, mode string, wanted api.User)
 		return api.User{}, err
 	}
 	for _, r := range append([]api.Request{who}, more...) {
-		if err := s.authorizeUser(ctx, by, r); err != nil {
+		if err := s.AuthorizeUser(ctx, by, r); err != nil {
 			return api.User{}, err
 		}
 	}
@@ -142,7 +143,7 @@ func impersonationRight(mode, resource, subresource, name string) api.Request {
 
 // impersonationRights returns the rights that are needed for a UID, groups and extra values. Each of them needs a right
 // of its own.
-func (s *Server) impersonationRights(q *request.Request, by api.User, mode string,
+func (s *Identity) impersonationRights(q *request.Request, by api.User, mode string,
 	wanted api.User) ([]api.Request, error) {
 	groups, extra := impersonationRight(mode, "groups", "", "*"), impersonationRight(mode, "userextras", "*", "*")
 	if mode != "" {
@@ -176,19 +177,19 @@ func (s *Server) impersonationRights(q *request.Request, by api.User, mode strin
 // bulkCheckThreshold is the number of groups or extra values from which the right to all of them is checked first.
 const bulkCheckThreshold = 4
 
-func (s *Server) isEveryValueAllowed(q *request.Request, by api.User, mode string, all api.Request, n int) bool {
-	return mode != "" && n >= bulkCheckThreshold && s.authorizeUser(q.HTTP.Context(), by, all) == nil
+func (s *Identity) isEveryValueAllowed(q *request.Request, by api.User, mode string, all api.Request, n int) bool {
+	return mode != "" && n >= bulkCheckThreshold && s.AuthorizeUser(q.HTTP.Context(), by, all) == nil
 }
 
 // checkConstrained refuses groups and extra values that no constrained impersonation may use.
 func checkConstrained(wanted, by api.User, groups, extra api.Request) error {
 	groups.Name, extra.Name, extra.Subresource = "", "", ""
 	if slices.Contains(wanted.Groups, "") {
-		return ForbiddenError(by, groups, "impersonating the empty string group is not allowed")
+		return forbiddenError(by, groups, "impersonating the empty string group is not allowed")
 	}
 	if wanted.InGroup(api.GroupMasters) {
 		groups.Name = api.GroupMasters
-		return ForbiddenError(by, groups, "impersonating the system:masters group is not allowed")
+		return forbiddenError(by, groups, "impersonating the system:masters group is not allowed")
 	}
 	for key, values := range wanted.Extra {
 		var err error
@@ -204,7 +205,7 @@ func checkConstrained(wanted, by api.User, groups, extra api.Request) error {
 			err = errors.New("impersonating the empty string value in extra is not allowed")
 		}
 		if err != nil {
-			return ForbiddenError(by, extra, err.Error())
+			return forbiddenError(by, extra, err.Error())
 		}
 	}
 	return nil
