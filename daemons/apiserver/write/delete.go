@@ -157,7 +157,8 @@ func (s *Writes) deleteEntry(
 		}
 		return nil, false, false, apierrors.NewNotFound(q.GroupResource(), name)
 	}
-	w := &write{s: s, q: q, operation: "DELETE", live: live, dryRun: len(o.DryRun) > 0, deletion: o}
+	w := &write{s: s, q: q, operation: "DELETE", dryRun: len(o.DryRun) > 0, deletion: o}
+	w.live = live
 	if w.liveConverted, err = live.ConvertTo(ctx, q.Served.Kind); err != nil {
 		return nil, false, false, err
 	}

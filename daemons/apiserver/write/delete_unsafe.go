@@ -91,7 +91,8 @@ func (s *Writes) deleteUnreadable(q *request.Request) error {
 // admitUnreadableDeletion calls the validating plugins with an object that has only its name and namespace. Checks that
 // depend on unreadable objects are skipped, because this request is the way to delete those objects.
 func (s *Writes) admitUnreadableDeletion(ctx context.Context, q *request.Request) error {
-	w := &write{s: s, q: q, operation: "DELETE", old: q.Served.New()}
+	w := &write{s: s, q: q, operation: "DELETE"}
+	w.old = q.Served.New()
 	m, err := meta.Accessor(w.old)
 	if err != nil {
 		return err

@@ -36,23 +36,31 @@ type write struct {
 	hasFieldOwners bool   // whether apply has set the field owners already
 	sentVersion    string // resourceVersion in the body of a create request
 
-	live          *cache.Entry   // the stored object; nil if there is none
-	liveConverted *cache.Entry   // live, in the version of the request
-	old           runtime.Object // seen, decoded; must not be changed
-	obj           runtime.Object // the object to store, in the same version
-
+	liveState
+	nextState
 	deletion *metav1.DeleteOptions // the options of a DELETE
-
-	stored runtime.Object // obj, in the stored version
-	data   []byte         // stored, encoded
-	claims store.Txn      // the claims that the same transaction takes and releases
+	claims   store.Txn             // the claims that the same transaction takes and releases
 
 	unlockQuota     func() // releases the namespace's quota lock
 	cachedAdmission api.Admission
 }
 
-// creation and change are the stages of writes, in this order. The request has been decoded before, and the store is
-// written after them.
+// liveState is the stored object that a write starts from.
+type liveState struct {
+	live          *cache.Entry   // the stored object; nil if there is none
+	liveConverted *cache.Entry   // live, in the version of the request
+	old           runtime.Object // liveConverted, decoded; must not be changed
+}
+
+// nextState is the object that a write stores.
+type nextState struct {
+	obj    runtime.Object // the object to store, in the version of the request
+	stored runtime.Object // obj, in the stored version
+	data   []byte         // stored, encoded
+}
+
+// createStages and updateStages are the stages of writes, in this order. The request has been decoded before, and the
+// store is written after them.
 var (
 	createStages = []func(*write, context.Context) error{
 		(*write).setDefaults,
