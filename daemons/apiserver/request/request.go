@@ -55,6 +55,14 @@ type Target struct {
 	Cache    *cache.Resource // nil for virtual kinds
 }
 
+// NewOwn returns a request of the server to itself, which updates an object. It skips authentication and authorization.
+func NewOwn(user api.User, t Target, subresource, namespace, name string) *Request {
+	q := &Request{User: user, Target: t, Answer: &Answer{}, IsInternal: true}
+	q.Resource, q.Verb, q.GroupVersionResource = true, "update", t.Served.Name()
+	q.Subresource, q.Namespace, q.Name = subresource, namespace, name
+	return q
+}
+
 // IsLongRunning reports whether the request has no time limit, because it is a watch or a stream.
 func (q *Request) IsLongRunning() bool {
 	if !q.Resource {

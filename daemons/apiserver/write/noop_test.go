@@ -22,7 +22,7 @@ func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
 		}
 	}
 	s := New(Config{}, nil)
-	q := newOwnRequest(request.Target{Served: wire.Served{Kind: nodes}, IsServed: true}, "", "n")
+	q := request.NewOwn(serverUser, request.Target{Served: wire.Served{Kind: nodes}, IsServed: true}, "", "", "n")
 	entry, err := cache.NewEntry(
 		q.StoredKind(),
 		"n",

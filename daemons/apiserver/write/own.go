@@ -89,8 +89,7 @@ func (s *Writes) Change(
 	o Own,
 	next func(live runtime.Object) (runtime.Object, error),
 ) (*cache.Entry, error) {
-	q := newOwnRequest(s.server.Target(o.Resource), o.Namespace, o.Name)
-	q.GroupVersionResource, q.Subresource = o.Resource, o.Subresource
+	q := request.NewOwn(serverUser, s.server.Target(o.Resource), o.Subresource, o.Namespace, o.Name)
 	w := &write{s: s, q: q, manager: serverFieldManager, subresource: o.Subresource, isFrequent: o.IsRepeated}
 	return w.modify(ctx, next)
 }
@@ -104,17 +103,9 @@ func (s *Writes) Remove(
 	o *metav1.DeleteOptions,
 ) (gone bool, err error) {
 	target := request.Target{Served: served, IsServed: true, Cache: s.config.Cache.Resource(served.GR())}
-	q := newOwnRequest(target, namespace, name)
+	q := request.NewOwn(serverUser, target, "", namespace, name)
 	_, gone, err = s.deleteObject(ctx, q, q.Key(), o)
 	return gone, err
-}
-
-// newOwnRequest returns a request of the server to itself.
-func newOwnRequest(target request.Target, namespace, name string) *request.Request {
-	q := &request.Request{User: serverUser, Target: target, Answer: &request.Answer{}, IsInternal: true}
-	q.Resource, q.Verb, q.GroupVersionResource = true, "update", target.Served.Name()
-	q.Namespace, q.Name = namespace, name
-	return q
 }
 
 // ResourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
