@@ -23,8 +23,8 @@ func TestRunningServersAreEndpointsOfTheKubernetesService(t *testing.T) {
 	}
 	client := kubernetes.NewForConfigOrDie(startConfig(t, s, at("10.0.0.1")))
 	second, err := apiserver.New(apiserver.Options{
-		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)), AdvertiseAddress: "10.0.0.2",
-		AdvertisePort: 6443,
+		Storage: apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
+		Env:     run.NewEnv(slog.New(slog.DiscardHandler)), AdvertiseAddress: "10.0.0.2", AdvertisePort: 6443,
 	})
 	if err != nil {
 		t.Fatal(err)

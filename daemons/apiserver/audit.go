@@ -1,97 +1,78 @@
 package apiserver
 
 import (
-	"bytes"
 	"encoding/binary"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/audit"
+	"clusterctl/daemons/apiserver/request"
 )
-
-// auditRecord is the audit record of one request.
-type auditRecord struct {
-	auditor              *audit.Auditor
-	decision             *audit.Decision
-	event                auditv1.Event // the fields that all stages have in common
-	authenticationFailed bool          // authentication failed
-	hasPanicked          bool
-	responseBody         *bytes.Buffer // the response body, if the policy records it
-}
 
 // startAudit is the stage that decides what is recorded about a request. It runs right after authentication, before any
 // impersonation.
-func (s *Server) startAudit(q *request) error {
+func (s *Server) startAudit(q *request.Request) error {
 	if s.options.Auditor == nil {
 		return nil
 	}
-	q.auditRecord = s.newAuditRecord(q)
+	q.Answer.Audit = s.newAuditRecord(q)
 	s.recordReceived(q)
-	if q.auditRecord != nil && q.isLongRunning() {
-		q.w.(*responseRecorder).onHeader = func(code int) {
-			q.auditRecord.event.ResponseStatus = &metav1.Status{Code: int32(code)}
-			q.auditRecord.record(auditv1.StageResponseStarted, s)
-		}
+	if record := q.Answer.Audit; record != nil && q.IsLongRunning() {
+		q.Answer.OnHeader(record.Started)
 	}
 	return nil
 }
 
 // recordReceived records that a request has arrived.
-func (s *Server) recordReceived(q *request) {
-	if q.auditDecision != nil {
-		s.options.Auditor.Count(q.auditDecision)
+func (s *Server) recordReceived(q *request.Request) {
+	if q.Answer.Decision != nil {
+		s.options.Auditor.Count(q.Answer.Decision)
 	}
-	if q.auditRecord != nil {
-		q.auditRecord.record(auditv1.StageRequestReceived, s)
-	}
+	q.Answer.Audit.Received()
 }
 
 // recordUnauthenticated records a request whose credentials are invalid.
-func (s *Server) recordUnauthenticated(q *request) {
+func (s *Server) recordUnauthenticated(q *request.Request) {
 	if s.options.Auditor == nil {
 		return
 	}
-	q.user = api.User{}
-	q.auditRecord = s.newAuditRecord(q)
-	s.options.Auditor.Count(q.auditDecision)
-	if q.auditRecord != nil {
-		q.auditRecord.authenticationFailed = true
-	}
+	q.User = api.User{}
+	q.Answer.Audit = s.newAuditRecord(q)
+	s.options.Auditor.Count(q.Answer.Decision)
+	q.Answer.Audit.SetUnauthenticated()
 }
 
-// newAuditRecord returns the trail of a request. It is nil if the policy records nothing about the request.
-func (s *Server) newAuditRecord(q *request) *auditRecord {
-	d := s.options.Auditor.Policy.Decide(q.user, q.Request)
-	q.auditDecision = d
+// newAuditRecord returns the record of a request. It is nil if the policy records nothing about the request.
+func (s *Server) newAuditRecord(q *request.Request) *audit.Record {
+	d := s.options.Auditor.Policy.Decide(q.User, q.Request)
+	q.Answer.Decision = d
 	if d.Level == auditv1.LevelNone {
 		return nil
 	}
-	t := &auditRecord{auditor: s.options.Auditor, decision: d}
-	id := q.w.Header().Get(auditv1.HeaderAuditID)
-	t.event = auditv1.Event{
+	id := q.Answer.Header().Get(auditv1.HeaderAuditID)
+	event := auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
-		Level:    d.Level, AuditID: types.UID(id), RequestURI: q.http.URL.RequestURI(), Verb: q.Verb,
-		User: userInfo(q.user), SourceIPs: sourceIPs(q.http), UserAgent: q.http.UserAgent(),
+		Level:    d.Level, AuditID: types.UID(id), RequestURI: q.HTTP.URL.RequestURI(), Verb: q.Verb,
+		User: audit.UserInfo(q.User), SourceIPs: sourceIPs(q.HTTP), UserAgent: q.HTTP.UserAgent(),
 		RequestReceivedTimestamp: metav1.NewMicroTime(s.options.Now()),
 	}
 	if q.Resource {
-		t.event.ObjectRef = &auditv1.ObjectReference{
+		event.ObjectRef = &auditv1.ObjectReference{
 			Resource: q.GroupVersionResource.Resource, Subresource: q.Subresource, Namespace: q.Namespace, Name: q.Name,
 			APIGroup: q.Group, APIVersion: q.GroupVersionResource.Version,
 		}
 	}
-	return t
+	return audit.NewRecord(s.options.Auditor, d, s.options.Now, event)
 }
 
 // maxAuditID is the maximum length, in bytes, of an audit ID that a client sends.
@@ -99,8 +80,8 @@ const maxAuditID = 64
 
 // setAuditID sets the response's audit ID header, by which clients and readers of the audit log refer to a request.
 // It is the ID that the client sent, or else a new one. IDs need to be unique, not secret.
-func (q *request) setAuditID() {
-	id := q.http.Header.Get(auditv1.HeaderAuditID)
+func setAuditID(q *request.Request) {
+	id := q.HTTP.Header.Get(auditv1.HeaderAuditID)
 	if id == "" || len(id) > maxAuditID {
 		var bytes uuid.UUID
 		binary.NativeEndian.PutUint64(bytes[:8], rand.Uint64())
@@ -108,106 +89,20 @@ func (q *request) setAuditID() {
 		bytes[6], bytes[8] = bytes[6]&0x0f|0x40, bytes[8]&0x3f|0x80 // a version 4 UUID, as upstream generates
 		id = bytes.String()
 	}
-	q.w.Header().Set(auditv1.HeaderAuditID, id)
-}
-
-// record passes a copy of the event to the auditor, if the policy records the stage.
-func (t *auditRecord) record(stage auditv1.Stage, s *Server) {
-	if !t.decision.Records(stage) {
-		return
-	}
-	e := t.event
-	e.Stage, e.StageTimestamp = stage, metav1.NewMicroTime(s.options.Now())
-	e.Annotations = maps.Clone(e.Annotations)
-	if e.ObjectRef != nil {
-		ref := *e.ObjectRef
-		e.ObjectRef = &ref
-	}
-	t.auditor.Record(&e)
-}
-
-// setName records the name of an object that was generated by the server.
-func (t *auditRecord) setName(namespace, name string) {
-	if t != nil && t.event.ObjectRef != nil && t.event.ObjectRef.Name == "" {
-		t.event.ObjectRef.Namespace, t.event.ObjectRef.Name = namespace, name
-	}
-}
-
-// annotate adds an annotation to the event.
-func (t *auditRecord) annotate(key, value string) {
-	if t == nil {
-		return
-	}
-	if t.event.Annotations == nil {
-		t.event.Annotations = map[string]string{}
-	}
-	t.event.Annotations[key] = value
-}
-
-// isRecorded reports whether anything is recorded about the request; with contents, whether its body is recorded too.
-func (t *auditRecord) isRecorded(contents bool) bool {
-	if t == nil || !contents {
-		return t != nil
-	}
-	request, _ := t.decision.RecordsBodies()
-	return request
-}
-
-// setAuthorization records the decision of authorization and its reason.
-func (t *auditRecord) setAuthorization(why string, err error) {
-	decision := "allow"
-	if err != nil {
-		decision = "forbid"
-	}
-	t.annotate("authorization.k8s.io/decision", decision)
-	t.annotate("authorization.k8s.io/reason", why)
-}
-
-// setImpersonation records the impersonated user, and the constraint of the impersonation if there is one.
-func (t *auditRecord) setImpersonation(u api.User, constraint string) {
-	if t != nil {
-		info := userInfo(u)
-		t.event.ImpersonatedUser = &info
-		if constraint != "" {
-			t.event.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
-		}
-	}
+	q.Answer.Header().Set(auditv1.HeaderAuditID, id)
 }
 
 // recordCompleted records the end of a request.
-func (s *Server) recordCompleted(q *request, rec *responseRecorder) {
-	t := q.auditRecord
-	if t == nil {
+func (s *Server) recordCompleted(q *request.Request) {
+	record := q.Answer.Audit
+	if record == nil {
 		return
 	}
-	status := metav1.Status{}
-	if t.event.ResponseStatus != nil {
-		status = *t.event.ResponseStatus
+	var body *runtime.Unknown
+	if data, ok := record.ResponseBody(); ok {
+		body = s.bodyJSON(record, q.Answer.Header().Get("Content-Type"), data)
 	}
-	status.Code = int32(rec.code)
-	t.event.ResponseStatus = &status
-	if t.responseBody != nil {
-		t.event.ResponseObject = t.bodyJSON(s, rec.Header().Get("Content-Type"), t.responseBody.Bytes())
-	}
-	switch {
-	case t.hasPanicked:
-		t.record(auditv1.StagePanic, s)
-	case t.authenticationFailed:
-		t.record(auditv1.StageResponseStarted, s) // as upstream does
-	default:
-		t.record(auditv1.StageResponseComplete, s)
-	}
-}
-
-func userInfo(u api.User) authenticationv1.UserInfo {
-	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
-	for k, v := range u.Extra {
-		if info.Extra == nil {
-			info.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		info.Extra[k] = v
-	}
-	return info
+	record.Completed(q.Answer.Code(), body)
 }
 
 // sourceIPs returns the addresses from the forwarding headers of a request, followed by the peer's own address.

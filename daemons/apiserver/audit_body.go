@@ -8,39 +8,43 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/apiserver/audit"
+	"clusterctl/daemons/apiserver/body"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // recordBodies is the stage that records the request body, and prepares recording of the response body, where the
 // policy asks for it. It runs after authorization and flow control, so that refused requests cost no memory.
-func (s *Server) recordBodies(q *request) error {
-	if q.auditRecord == nil || !q.Resource || q.isLongRunning() {
+func (s *Server) recordBodies(q *request.Request) error {
+	if !q.Resource || q.IsLongRunning() {
 		return nil
 	}
-	request, answer := q.auditRecord.decision.RecordsBodies()
-	if !request {
+	record := q.Answer.Audit
+	sent, answer := record.RecordsBodies()
+	if !sent {
 		return nil
 	}
 	if answer {
-		q.auditRecord.responseBody = &bytes.Buffer{}
-		q.w.(*responseRecorder).copyTo = q.auditRecord.responseBody
-		q.http.Header.Del("Accept-Encoding")
+		q.Answer.CopyTo(record.RecordResponseBody())
+		q.HTTP.Header.Del("Accept-Encoding")
 	}
 	switch q.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
 	default:
 		return nil
 	}
-	data, err := io.ReadAll(q.http.Body)
+	data, err := io.ReadAll(q.HTTP.Body)
 	if err != nil {
 		return err
 	}
-	q.http.Body = io.NopCloser(bytes.NewReader(data))
-	q.auditRecord.event.RequestObject = q.auditRecord.bodyJSON(s, q.http.Header.Get("Content-Type"), data)
+	q.HTTP.Body = io.NopCloser(bytes.NewReader(data))
+	record.SetRequestBody(s.bodyJSON(record, q.HTTP.Header.Get("Content-Type"), data))
 	return nil
 }
 
 // bodyJSON returns a body as JSON. It returns nil if the body is empty or has an unsupported encoding.
-func (t *auditRecord) bodyJSON(s *Server, kind string, data []byte) *runtime.Unknown {
+func (s *Server) bodyJSON(record *audit.Record, kind string, data []byte) *runtime.Unknown {
 	kind, _, _ = mime.ParseMediaType(kind)
 	switch {
 	case len(data) == 0:
@@ -48,7 +52,7 @@ func (t *auditRecord) bodyJSON(s *Server, kind string, data []byte) *runtime.Unk
 	case kind == runtime.ContentTypeProtobuf:
 		data = s.protobufAsJSON(data)
 	case strings.Contains(kind, "yaml"):
-		text, _, err := fromYAML(data)
+		text, _, err := body.FromYAML(data)
 		if err != nil {
 			return nil
 		}
@@ -57,7 +61,7 @@ func (t *auditRecord) bodyJSON(s *Server, kind string, data []byte) *runtime.Unk
 	if data = bytes.TrimSpace(data); !json.Valid(data) {
 		return nil
 	}
-	if t.decision.OmitManagedFields {
+	if record.OmitsManagedFields() {
 		data = withoutManagedFields(data)
 	}
 	return &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON}

@@ -15,7 +15,7 @@ func TestServerIsNotReadyBeforeStartTasks(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
-	server, err := New(Options{Kinds: kinds.All(), Store: s, Env: env})
+	server, err := New(Options{Storage: OpenStorage(s, "", kinds.All(), env.Log), Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,25 +10,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/apiserver/request"
 )
 
 // serveComponentStatuses answers requests for componentstatuses, which old runbooks use. It does not call the daemons:
 // a daemon counts as healthy while it holds its lease.
-func (s *Server) serveComponentStatuses(q *request) error {
-	if _, err := s.waitForVersion(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
+func (s *Server) serveComponentStatuses(q *request.Request) error {
+	if _, err := s.reads.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
 		return err
 	}
 	var all []corev1.ComponentStatus
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		all = append(all, componentStatus(name, s.checkLeaseHeld(name)))
 	}
-	all = append(all, componentStatus("etcd-0", s.checkStore()))
-	gvk := q.served.GVK
+	all = append(all, componentStatus("etcd-0", s.upkeep.CheckStore()))
+	gvk := q.Served.GVK
 	if q.Verb == "get" {
 		for i := range all {
 			if all[i].Name == q.Name {
-				return q.media.WriteRow(
-					q.w,
+				return q.Media.WriteRow(
+					q.Answer,
 					http.StatusOK,
 					gvk,
 					&all[i],
@@ -37,15 +39,15 @@ func (s *Server) serveComponentStatuses(q *request) error {
 				)
 			}
 		}
-		return apierrors.NewNotFound(q.groupResource(), q.Name)
+		return apierrors.NewNotFound(q.GroupResource(), q.Name)
 	}
 	var rows [][]any
 	for i := range all {
 		rows = append(rows, s.componentRow(q, &all[i]))
 	}
 	gvk.Kind += "List"
-	return q.media.WriteRow(
-		q.w,
+	return q.Media.WriteRow(
+		q.Answer,
 		http.StatusOK,
 		gvk,
 		&corev1.ComponentStatusList{Items: all},
@@ -53,12 +55,12 @@ func (s *Server) serveComponentStatuses(q *request) error {
 		rows...)
 }
 
-func (s *Server) componentColumns(q *request) []metav1.TableColumnDefinition {
-	return append([]metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}}, q.served.Columns...)
+func (s *Server) componentColumns(q *request.Request) []metav1.TableColumnDefinition {
+	return append([]metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}}, q.Served.Columns...)
 }
 
-func (s *Server) componentRow(q *request, c *corev1.ComponentStatus) []any {
-	return append([]any{c.Name}, q.served.Row(c)...)
+func (s *Server) componentRow(q *request.Request, c *corev1.ComponentStatus) []any {
+	return append([]any{c.Name}, q.Served.Row(c)...)
 }
 
 func componentStatus(name string, err error) corev1.ComponentStatus {

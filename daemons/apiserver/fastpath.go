@@ -3,12 +3,12 @@ package apiserver
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
-	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/apiserver/identity"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 )
 
@@ -23,16 +23,15 @@ func (s *Server) serveFast(d *h2.Deferred, r *http.Request) (taken bool) {
 	if s.options.RequestTimeout < 3*cache.RevisionTimeout || r.URL.RawQuery != "" {
 		return false
 	}
-	rec := &responseRecorder{ResponseWriter: d}
-	p := &fastRequest{s: s, q: s.parseRequest(rec, r), rec: rec, d: d, start: s.options.Now()}
+	p := &fastRequest{s: s, q: s.parseRequest(d, r), d: d, start: s.options.Now()}
 	if !p.isSimpleRead() {
 		return false
 	}
-	rec.Header().Set("Cache-Control", cacheControl)
-	p.q.setAuditID()
+	p.q.Answer.Header().Set("Cache-Control", cacheControl)
+	setAuditID(p.q)
 	defer func() {
 		if !taken {
-			rec.release()
+			p.q.Answer.Release()
 		}
 	}()
 	for i := range stages {
@@ -53,8 +52,7 @@ func (s *Server) serveFast(d *h2.Deferred, r *http.Request) (taken bool) {
 // fastRequest is a request without a goroutine that waits for its answer.
 type fastRequest struct {
 	s     *Server
-	q     *request
-	rec   *responseRecorder
+	q     *request.Request
 	d     *h2.Deferred
 	start time.Time
 }
@@ -62,37 +60,12 @@ type fastRequest struct {
 // isSimpleRead reports whether the request reads one object of a resource that is served here.
 func (p *fastRequest) isSimpleRead() bool {
 	q := p.q
-	return q.Resource && q.isServed && q.Verb == "get" && q.Subresource == "" && !q.served.Virtual && q.cache != nil &&
-		q.served.Namespaced == (q.Namespace != "") && (q.served.Verbs == nil || slices.Contains(q.served.Verbs, q.Verb))
+	return q.Resource && q.IsServed && q.Verb == "get" && q.Subresource == "" && !q.Served.Virtual && q.Cache != nil &&
+		q.Served.Namespaced == (q.Namespace != "") && (q.Served.Verbs == nil || slices.Contains(q.Served.Verbs, q.Verb))
 }
 
-// authenticateFast is identify for users that can be authenticated without waiting.
-func (s *Server) authenticateFast(p *fastRequest) bool {
-	user, known := s.lookupUserFast(p.q.http)
-	if !known {
-		return false // the ordinary path finds the reason
-	}
-	p.q.user = user
-	return true
-}
-
-// lookupUserFast is known without waiting. It returns false if it would have to wait, or if authentication fails.
-func (s *Server) lookupUserFast(r *http.Request) (api.User, bool) {
-	for _, a := range s.options.Authenticators {
-		prompt, can := a.(api.NonBlockingAuthenticator)
-		if !can {
-			return api.User{}, false
-		}
-		user, ok, waits := prompt.TryAuthenticate(r)
-		if waits {
-			return api.User{}, false
-		}
-		if ok {
-			return withAuthenticatedGroup(user), true
-		}
-	}
-	return api.User{}, false
-}
+// authenticateFast is authenticate for users that can be authenticated without waiting.
+func (s *Server) authenticateFast(p *fastRequest) bool { return s.identity.TryAuthenticate(p.q) }
 
 // auditFast decides what is recorded, if recording needs no waiting.
 func (s *Server) auditFast(p *fastRequest) bool {
@@ -102,48 +75,22 @@ func (s *Server) auditFast(p *fastRequest) bool {
 	if !s.options.Auditor.CanRecordNow() {
 		return false
 	}
-	p.q.auditRecord = s.newAuditRecord(p.q)
+	p.q.Answer.Audit = s.newAuditRecord(p.q)
 	return true
 }
 
 // hasNoImpersonation sends requests with impersonation to the ordinary path, where it is authorized and logged.
-func (s *Server) hasNoImpersonation(p *fastRequest) bool {
-	for name := range p.q.http.Header {
-		if strings.HasPrefix(name, "Impersonate-") {
-			return false
-		}
-	}
-	return true
-}
+func (s *Server) hasNoImpersonation(p *fastRequest) bool { return !identity.Impersonates(p.q) }
 
 // authorizeFast is authorize for requests that are allowed without waiting.
-func (s *Server) authorizeFast(p *fastRequest) bool {
-	if len(s.options.Authorizers) == 0 {
-		return true
-	}
-	for _, a := range s.options.Authorizers {
-		prompt, can := a.(api.NonBlockingAuthorizer)
-		if !can {
-			return false
-		}
-		decision, reason, waits := prompt.TryAuthorize(p.q.user, p.q.Request)
-		switch {
-		case waits || decision == api.Deny:
-			return false
-		case decision == api.Allow:
-			p.q.auditRecord.setAuthorization(reason, nil)
-			return true
-		}
-	}
-	return false
-}
+func (s *Server) authorizeFast(p *fastRequest) bool { return s.identity.TryAuthorize(p.q) }
 
-// isServed is arrive for resources that are served already.
-func (s *Server) isServed(p *fastRequest) bool { return p.q.isServed }
+// isServed is waitForDefinition for resources that are served already.
+func (s *Server) isServed(p *fastRequest) bool { return p.q.IsServed }
 
 // negotiateFast is negotiate for objects that need no conversion.
 func (s *Server) negotiateFast(p *fastRequest) bool {
-	return s.negotiate(p.q) == nil && !p.q.needsConversion()
+	return s.negotiate(p.q) == nil && !p.q.NeedsConversion()
 }
 
 // recordBodiesFast is recordBodies, which never waits here: a read has no body.
@@ -160,10 +107,10 @@ const maxFastObject = 64 << 10
 
 // isSmall reports whether the response is quick to write.
 func (p *fastRequest) isSmall() bool {
-	if f := p.q.media.Format; f != wire.JSON && f != wire.Protobuf {
+	if f := p.q.Media.Format; f != wire.JSON && f != wire.Protobuf {
 		return false
 	}
-	e := p.q.cache.Get(p.q.key())
+	e := p.q.Cache.Get(p.q.Key())
 	return e == nil || e.Size() <= maxFastObject
 }
 
@@ -173,37 +120,37 @@ func (s *Server) acquireSeatsFast(p *fastRequest) bool {
 	if s.options.Flow == nil {
 		return s.tryEnterInFlight(q)
 	}
-	schema := s.options.Flow.Classify(&q.user, &q.Request)
-	schema.SetHeaders(q.w.Header())
+	schema := s.options.Flow.Classify(&q.User, &q.Request)
+	schema.SetHeaders(q.Answer.Header())
 	ticket, ok := schema.ExemptTicket()
 	if !ok {
-		ticket, ok = s.options.Flow.Try(schema, q.estimateWork())
+		ticket, ok = s.options.Flow.Try(schema, estimateWork(q))
 	}
-	q.w.(*responseRecorder).ticket, q.schema = ticket, schema
+	q.Answer.Ticket, q.Answer.Schema = ticket, schema
 	return ok
 }
 
 // commitSeats records that a request holds its seats, once it is certain that it is taken.
-func (s *Server) commitSeats(q *request) { q.w.(*responseRecorder).ticket.Begin(0) }
+func (s *Server) commitSeats(q *request.Request) { q.Answer.Ticket.Begin(0) }
 
 // OnCurrent implements cache.Reader. It answers the request.
 func (p *fastRequest) OnCurrent(why error) {
 	s, q := p.s, p.q
 	defer p.d.Send()
-	defer s.metrics.recordDone(q, p.rec, p.start)
-	defer s.recordCompleted(q, p.rec)
-	defer p.rec.release()
+	defer s.metrics.recordDone(q, p.start)
+	defer s.recordCompleted(q)
+	defer q.Answer.Release()
 	defer func() {
 		if reason := recover(); reason != nil {
-			s.panicked(q, p.rec, reason)
+			s.panicked(q, reason)
 		}
 	}()
-	err := unavailableError(why)
+	err := request.UnavailableError(why)
 	if err == nil {
-		err = s.serveCached(q)
+		err = s.reads.GetCached(q)
 	}
 	if err != nil {
-		s.writeError(q, err)
+		q.WriteError(s.log, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -8,7 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
+	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/read"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 )
@@ -18,14 +22,14 @@ const maxListBytes = 512 << 20
 
 // newFlow returns the flow controller that shares the server's capacity among requests. It is nil if cfg disables
 // priority and fairness.
-func newFlow(cfg config.APIServer, s *Server, env run.Env) (*flow.Controller, error) {
+func newFlow(cfg config.APIServer, objects api.Objects, env run.Env) (*flow.Controller, error) {
 	if !cfg.EnablePriorityAndFairness {
 		return nil, nil
 	}
 	return flow.New(flow.Config{
-		Objects: s.Objects(), Seats: max(1, cfg.MaxRequestsInflight+cfg.MaxMutatingRequestsInflight),
+		Objects: objects, Seats: max(1, cfg.MaxRequestsInflight+cfg.MaxMutatingRequestsInflight),
 		Bytes: maxListBytes,
-		Wait:  max(s.options.RequestTimeout/4, time.Second), Env: env,
+		Wait:  max(cmp.Or(cfg.RequestTimeout, defaultRequestTimeout)/4, time.Second), Env: env,
 	})
 }
 
@@ -46,53 +50,53 @@ func flowObjects(cfg config.APIServer) (list []runtime.Object) {
 
 // acquireSeats is the stage in which a request waits for its seats. Streams do not wait. A watch holds its seats until
 // it has sent its initial events.
-func (s *Server) acquireSeats(q *request) error {
+func (s *Server) acquireSeats(q *request.Request) error {
 	if s.options.Flow == nil {
 		return s.limitInFlight(q)
 	}
-	if q.isLongRunning() && q.Verb != "watch" {
+	if q.IsLongRunning() && q.Verb != "watch" {
 		return nil
 	}
-	schema := s.options.Flow.Classify(&q.user, &q.Request)
-	schema.SetHeaders(q.w.Header())
+	schema := s.options.Flow.Classify(&q.User, &q.Request)
+	schema.SetHeaders(q.Answer.Header())
 	began := time.Now()
 	ticket, exempt := schema.ExemptTicket()
 	if !exempt {
 		var err error
-		if ticket, err = s.options.Flow.Enter(q.http.Context(), schema, &q.user, &q.Request,
-			q.estimateWork()); err != nil {
-			q.seatWait = time.Since(began)
+		if ticket, err = s.options.Flow.Enter(q.HTTP.Context(), schema, &q.User, &q.Request,
+			estimateWork(q)); err != nil {
+			q.Answer.Wait = time.Since(began)
 			return tooManyRequests(q)
 		}
 	}
-	q.w.(*responseRecorder).ticket, q.schema, q.seatsGrantedAt = ticket, schema, time.Now()
-	q.seatWait = q.seatsGrantedAt.Sub(began)
-	ticket.Begin(q.seatWait)
+	q.Answer.Ticket, q.Answer.Schema, q.Answer.GrantedAt = ticket, schema, time.Now()
+	q.Answer.Wait = q.Answer.GrantedAt.Sub(began)
+	ticket.Begin(q.Answer.Wait)
 	return nil
 }
 
 // tooManyRequests asks a client to retry later. Like upstream it answers in plain text instead of a Status, so that
 // encoding uses no capacity.
-func tooManyRequests(q *request) error {
-	q.w.Header().Set("Retry-After", "1")
-	http.Error(q.w, "Too many requests, please try again later.", http.StatusTooManyRequests)
-	return errAnswered
+func tooManyRequests(q *request.Request) error {
+	q.Answer.Header().Set("Retry-After", "1")
+	http.Error(q.Answer, "Too many requests, please try again later.", http.StatusTooManyRequests)
+	return request.ErrAnswered
 }
 
 // limitInFlight limits the number of concurrent requests when priority and fairness are disabled. Watches and streams
 // do not count, and health checks are always answered.
-func (s *Server) limitInFlight(q *request) error {
-	if q.isLongRunning() || isHealthPath(q.Path) || s.tryEnterInFlight(q) {
+func (s *Server) limitInFlight(q *request.Request) error {
+	if q.IsLongRunning() || request.IsHealthPath(q.Path) || s.tryEnterInFlight(q) {
 		return nil
 	}
 	return tooManyRequests(q)
 }
 
 // tryEnterInFlight counts a request, if the limit is not reached. It reports whether it did.
-func (s *Server) tryEnterInFlight(q *request) bool {
+func (s *Server) tryEnterInFlight(q *request.Request) bool {
 	select {
 	case s.inFlight <- struct{}{}:
-		q.w.(*responseRecorder).onRelease = func() { <-s.inFlight }
+		q.Answer.OnRelease(func() { <-s.inFlight })
 		return true
 	default:
 		return false
@@ -106,27 +110,27 @@ const (
 )
 
 // estimateWork estimates the cost of a request: one seat, or for a list as many as its size needs.
-func (q *request) estimateWork() flow.Work {
+func estimateWork(q *request.Request) flow.Work {
 	one := flow.Work{Seats: 1}
-	if q.cache == nil || q.Name != "" {
+	if q.Cache == nil || q.Name != "" {
 		return one
 	}
 	switch q.Verb {
 	case "list":
 	case "watch":
-		if version := q.query.Get("resourceVersion"); version != "" && version != "0" &&
-			q.query.Get("sendInitialEvents") == "" {
+		if version := q.Query.Get("resourceVersion"); version != "" && version != "0" &&
+			q.Query.Get("sendInitialEvents") == "" {
 			return one
 		}
 	default:
 		return one
 	}
-	count, average := q.cache.Estimate()
-	if limit, err := strconv.Atoi(q.query.Get("limit")); err == nil && limit > 0 {
+	count, average := q.Cache.Estimate()
+	if limit, err := strconv.Atoi(q.Query.Get("limit")); err == nil && limit > 0 {
 		count = min(count, limit)
 	}
-	if q.FieldSelector != "" && len(q.served.IndexedFields) > 0 {
-		if sel, err := selectionOf(q); err == nil && sel.fieldIndex > 0 {
+	if q.FieldSelector != "" && len(q.Served.IndexedFields) > 0 {
+		if sel, err := read.Select(q); err == nil && sel.UsesIndex() {
 			count = min(count, expectedIndexMatches)
 		}
 	}

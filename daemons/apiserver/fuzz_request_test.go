@@ -52,8 +52,7 @@ func FuzzRequest(f *testing.F) {
 	s := memory.New()
 	f.Cleanup(s.Close)
 	o := apiserver.Options{
-		Kinds:                 kinds.All(),
-		Store:                 s,
+		Storage:               apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
 		Env:                   run.NewEnv(slog.New(slog.DiscardHandler)),
 		ServiceClusterIPRange: []string{"10.96.0.0/16"},
 	}

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/identity"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/run"
 )
 
@@ -41,15 +44,23 @@ func TestHealthReasonsNeedAuthorization(t *testing.T) {
 		want string
 	}{
 		"authorized": {[]api.Authorizer{blockingAuthorizer{}}, "internal server error: 10.0.0.7 does not answer\n"},
-		"anybody":    {[]api.Authorizer{grantedRights{}}, "internal server error: reason withheld\n"},
+		"anybody":    {[]api.Authorizer{undecidedAuthorizer{}}, "internal server error: reason withheld\n"},
 	} {
 		s := &Server{statusHandler: env.Handler(), options: Options{Authorizers: c.may}}
+		s.identity = identity.New(identity.Config{Authorizers: c.may})
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)
 		s.statusHandler.ServeHTTP(w,
-			s.withReasons(&request{http: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
+			s.withReasons(&request.Request{HTTP: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
 		if w.Body.String() != c.want {
 			t.Errorf("%s: %q, want %q", name, w.Body, c.want)
 		}
 	}
+}
+
+// undecidedAuthorizer has no opinion on any request.
+type undecidedAuthorizer struct{}
+
+func (undecidedAuthorizer) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
+	return api.NoOpinion, "", nil
 }

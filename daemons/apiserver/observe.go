@@ -3,6 +3,7 @@ package apiserver
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"clusterctl/daemons/apiserver/webhook"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/run/measure"
@@ -23,21 +24,13 @@ type serverMetrics struct {
 	requests, terminations *prometheus.CounterVec
 	duration, sli          *prometheus.HistogramVec
 	longRunning            *prometheus.GaugeVec
-	series                 sync.Map        // *series by about
-	inFlight               [2]atomic.Int64 // requests that read, and that write; neither counts watches and streams
-	// Streams over WebSockets, by their outcome.
-	translated, tunnelled *prometheus.CounterVec
-	certificates          prometheus.Histogram // remaining lifetime of client certificates
-	webhooks              *webhook.Counts
-	admissions            admissionMetrics
-	watches               watchMetrics
-	reads                 readMetrics
-	handshakes            prometheus.Counter // failed TLS handshakes
-	deprecated            *prometheus.GaugeVec
-	sizes                 *prometheus.HistogramVec // sizes of responses to reads
-	unavailable           *prometheus.CounterVec   // how often aggregated servers were found unavailable
-	storeError            atomic.Pointer[error]
-	storeAnsweredAt       atomic.Pointer[time.Time] // time of the last recorded success of the store
+	series                 sync.Map // *series by about
+	// requests that read, and that write; neither counts watches and streams
+	inFlight     [2]atomic.Int64
+	certificates prometheus.Histogram // remaining lifetime of client certificates
+	handshakes   prometheus.Counter   // failed TLS handshakes
+	deprecated   *prometheus.GaugeVec
+	sizes        *prometheus.HistogramVec // sizes of responses to reads
 }
 
 // requestLabels holds the labels of a request's metrics.
@@ -88,7 +81,8 @@ func (a requestLabels) valuesWithoutDryRun() []string {
 // componentName is the value of the component label.
 const componentName = "apiserver"
 
-func newObserved(s *Server) (*serverMetrics, error) {
+// newServerMetrics returns the metrics of requests. They are not registered yet.
+func newServerMetrics() *serverMetrics {
 	o := &serverMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Requests by verb, resource and answer.",
@@ -108,14 +102,6 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests", Help: "Watches and streams that are open.",
 		}, labelNamesWithoutDryRun),
-		translated: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_stream_translator_requests_total", Help: "Requests to exec and attach over a " +
-				"WebSocket's channels.",
-		}, []string{"code"}),
-		tunnelled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_stream_tunnel_requests_total", Help: "Requests to forward ports over SPDY within a " +
-				"WebSocket.",
-		}, []string{"code"}),
 		sizes: measure.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_response_sizes", Help: "Bytes of answers to " +
 				"reads.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7),
@@ -132,66 +118,39 @@ func newObserved(s *Server) (*serverMetrics, error) {
 				"are still valid.", Buckets: certificateLifetimes,
 		}),
 	}
-	o.admissions.init()
-	o.unavailable = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "aggregator_unavailable_apiservice_total", Help: "How often the server of an APIService was found " +
-			"unavailable.",
-	}, []string{"name", "reason"})
+	return o
+}
+
+// newObserved returns the server's metrics, registered.
+func newObserved(s *Server) (*serverMetrics, error) {
+	o := newServerMetrics()
+	metrics := s.options.Env.Metrics
 	var err error
-	if s.backends.WrapTransport, err = client.RequestCounter(s.options.Env.Metrics); err != nil {
+	if s.backends.WrapTransport, err = client.RequestCounter(metrics); err != nil {
 		return nil, err
 	}
-	if o.webhooks, err = webhook.NewCounts(s.options.Env.Metrics); err != nil {
-		return nil, err
+	all := []prometheus.Collector{
+		o.requests,
+		o.terminations,
+		o.duration,
+		o.sli,
+		o.longRunning,
+		o.certificates,
+		o.sizes,
+		o.deprecated,
+		o.handshakes,
+		s.store.(*countedStore),
+		inFlightCollector{prometheus.NewDesc(
+			"apiserver_current_inflight_requests",
+			"Requests being worked on.",
+			[]string{"request_kind"},
+			nil,
+		), o},
+		newObjectCounts(s),
+		newStorageSize(s.options.Storage.raw),
 	}
-	return o, errors.Join(
-		append(
-			registerAll(
-				s.options.Env.Metrics,
-				o.requests,
-				o.terminations,
-				o.duration,
-				o.sli,
-				o.longRunning,
-				o.translated,
-				o.tunnelled,
-				o.certificates,
-				o.admissions.steps,
-				o.admissions.plugins,
-				o.unavailable,
-				o.sizes,
-				o.deprecated,
-				o.handshakes,
-				&o.watches,
-				&o.reads,
-				cacheCounts{s},
-				s.store.(*countedStore),
-			),
-			s.options.Env.Metrics.Register(
-				unavailableCollector{
-					s,
-					prometheus.NewDesc(
-						"aggregator_unavailable_apiservice",
-						"1 while the server of an APIService is unavailable.",
-						[]string{"name"},
-						nil,
-					),
-				},
-			),
-			s.options.Env.Metrics.Register(
-				inFlightCollector{
-					prometheus.NewDesc(
-						"apiserver_current_inflight_requests",
-						"Requests being worked on.",
-						[]string{"request_kind"},
-						nil,
-					),
-					o,
-				},
-			),
-			s.options.Env.Metrics.Register(newObjectCounts(s)),
-			s.options.Env.Metrics.Register(newStorageSize(s.options.Store)),
-		)...)
+	return o, errors.Join(registerAll(metrics,
+		slices.Concat(all, s.reads.Metrics(), s.writes.Metrics(), s.streams.Metrics(), s.aggregator.Metrics())...)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {
@@ -243,17 +202,17 @@ func (s *series) count(code int) {
 }
 
 // metricLabels returns the labels of a request's metrics.
-func (q *request) metricLabels() requestLabels {
-	a := requestLabels{verb: q.verbLabel()}
+func metricLabels(q *request.Request) requestLabels {
+	a := requestLabels{verb: verbLabel(q)}
 	switch {
 	case !q.Resource:
 		a.subresource = pathLabel(q.Path)
 		return a
-	case !q.isServed || !q.isAuthorized:
+	case !q.IsServed || !q.Answer.IsAuthorized:
 		return a
 	}
 	a.group, a.version, a.resource = q.Group, q.GroupVersionResource.Version, q.GroupVersionResource.Resource
-	if hasSubresource(q.served, q.Subresource) {
+	if hasSubresource(q.Served, q.Subresource) {
 		a.subresource = q.Subresource
 	}
 	switch {
@@ -264,7 +223,7 @@ func (q *request) metricLabels() requestLabels {
 	default:
 		a.scope = "cluster"
 	}
-	if values := q.query["dryRun"]; len(values) > 0 && values[0] == "All" {
+	if values := q.Query["dryRun"]; len(values) > 0 && values[0] == "All" {
 		a.dryRun = "All"
 	} else if len(values) > 0 {
 		a.dryRun = "invalid"
@@ -273,7 +232,7 @@ func (q *request) metricLabels() requestLabels {
 }
 
 // verbLabel returns the verb label of a request, which is upstream's.
-func (q *request) verbLabel() string {
+func verbLabel(q *request.Request) string {
 	if q.Resource {
 		switch q.Subresource {
 		case "log", "exec", "attach", "portforward", "proxy":
@@ -283,7 +242,7 @@ func (q *request) verbLabel() string {
 		case "list", "watch", "deletecollection":
 			return strings.ToUpper(q.Verb)
 		case "patch":
-			if kind, _, _ := strings.Cut(q.http.Header.Get("Content-Type"), ";"); strings.HasPrefix(
+			if kind, _, _ := strings.Cut(q.HTTP.Header.Get("Content-Type"), ";"); strings.HasPrefix(
 				kind,
 				"application/apply-patch+",
 			) {
@@ -291,9 +250,9 @@ func (q *request) verbLabel() string {
 			}
 		}
 	}
-	switch q.http.Method {
+	switch q.HTTP.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return q.http.Method
+		return q.HTTP.Method
 	case http.MethodHead:
 		return http.MethodGet
 	}
@@ -330,71 +289,71 @@ func hasSubresource(kind wire.Served, subresource string) bool {
 }
 
 // inFlightIndex returns the index of a request in inFlightCollector.
-func (q *request) inFlightIndex() int {
-	if m := q.http.Method; m == http.MethodGet || m == http.MethodHead {
+func inFlightIndex(q *request.Request) int {
+	if m := q.HTTP.Method; m == http.MethodGet || m == http.MethodHead {
 		return 0
 	}
 	return 1
 }
 
 // recordArrival counts a request that has arrived.
-func (o *serverMetrics) recordArrival(q *request) {
-	if !q.isLongRunning() {
-		o.inFlight[q.inFlightIndex()].Add(1)
+func (o *serverMetrics) recordArrival(q *request.Request) {
+	if !q.IsLongRunning() {
+		o.inFlight[inFlightIndex(q)].Add(1)
 	}
 }
 
 // recordAuthorized records that a request is authorized. From now on its metrics may name its resource.
-func (o *serverMetrics) recordAuthorized(q *request) {
-	q.isAuthorized = true
-	if q.isLongRunning() && q.isServed {
-		a := q.metricLabels()
-		q.liveGauge = o.longRunning.WithLabelValues(a.valuesWithoutDryRun()...)
-		q.liveGauge.Inc()
+func (o *serverMetrics) recordAuthorized(q *request.Request) {
+	q.Answer.IsAuthorized = true
+	if q.IsLongRunning() && q.IsServed {
+		a := metricLabels(q)
+		q.Answer.LiveGauge = o.longRunning.WithLabelValues(a.valuesWithoutDryRun()...)
+		q.Answer.LiveGauge.Inc()
 	}
 }
 
 // recordDone counts a finished request.
-func (o *serverMetrics) recordDone(q *request, rec *responseRecorder, start time.Time) {
-	a, long := q.metricLabels(), q.isLongRunning()
+func (o *serverMetrics) recordDone(q *request.Request, start time.Time) {
+	a, long := metricLabels(q), q.IsLongRunning()
 	s := o.seriesOf(a, long)
-	s.count(rec.code)
-	if q.liveGauge != nil {
-		q.liveGauge.Dec()
+	s.count(q.Answer.Code())
+	if q.Answer.LiveGauge != nil {
+		q.Answer.LiveGauge.Dec()
 	}
-	if tls := q.http.TLS; tls != nil && len(tls.PeerCertificates) > 0 {
+	if tls := q.HTTP.TLS; tls != nil && len(tls.PeerCertificates) > 0 {
 		o.certificates.Observe(time.Until(tls.PeerCertificates[0].NotAfter).Seconds())
 	}
-	if rec.code == http.StatusTooManyRequests && !q.isAuthorized {
-		o.terminations.WithLabelValues(append(a.valuesWithoutDryRun(), strconv.Itoa(rec.code))...).Inc()
+	if q.Answer.Code() == http.StatusTooManyRequests && !q.Answer.IsAuthorized {
+		o.terminations.WithLabelValues(append(a.valuesWithoutDryRun(), strconv.Itoa(q.Answer.Code()))...).Inc()
 	}
 	if long {
 		return
 	}
-	o.inFlight[q.inFlightIndex()].Add(-1)
+	o.inFlight[inFlightIndex(q)].Add(-1)
 	if s.duration == nil {
 		return
 	}
 	took := time.Since(start)
 	s.duration.Observe(took.Seconds())
 	if s.sli != nil {
-		s.sli.Observe((took - q.seatWait - time.Duration(rec.webhookTime.Load())).Seconds())
+		s.sli.Observe((took - q.Answer.Wait - time.Duration(q.Answer.WebhookTime.Load())).Seconds())
 	}
 	if s.size != nil {
-		s.size.Observe(float64(rec.size))
+		s.size.Observe(float64(q.Answer.Size()))
 	}
-	if q.schema != nil {
-		if !q.seatsGrantedAt.IsZero() {
-			took -= q.seatsGrantedAt.Sub(start)
+	if q.Answer.Schema != nil {
+		if !q.Answer.GrantedAt.IsZero() {
+			took -= q.Answer.GrantedAt.Sub(start)
 		}
-		q.schema.RecordExecution(took, false)
+		q.Answer.Schema.RecordExecution(took, false)
 	}
 }
 
 // recordDeprecated records an authorized request for a deprecated version. The label for the removing release is
 // empty, because no served version has one.
-func (o *serverMetrics) recordDeprecated(q *request) {
-	a := q.metricLabels()
+func (o *serverMetrics) recordDeprecated(q *request.Request) {
+	a := metricLabels(q)
 	o.deprecated.WithLabelValues(a.group, a.version, a.resource, a.subresource, "").Set(1)
 }
 

@@ -1,6 +1,8 @@
 package apiserver
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // objectCounts collects the number of objects of each kind.
 type objectCounts struct {

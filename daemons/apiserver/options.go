@@ -13,26 +13,14 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/audit"
 	"clusterctl/daemons/apiserver/flow"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/run"
-	"clusterctl/daemons/store"
 )
-
-// Review answers the creation of a kind that is not stored (a review), or of a subresource that has a type of its own
-// (a token). obj is the object that the client sent, decoded and defaulted. The returned object is the response.
-type Review func(ctx context.Context, user api.User, obj runtime.Object) (runtime.Object, error)
-
-// TokenReview answers serviceaccounts/token for the named service account.
-type TokenReview func(ctx context.Context, user api.User, namespace, name string,
-	obj runtime.Object) (runtime.Object, error)
 
 // Options configures a Server.
 type Options struct {
-	Kinds []*kinds.Kind // the built-in kinds to serve
-	Store store.Store   // required
-	Env   run.Env       // required
-
-	Prefix string // prefix of all keys; empty means /registry
+	Storage *Storage // required
+	Env     run.Env  // required
 
 	// Authenticators and Authorizers are tried in order. Without authorizers everything is allowed. Without
 	// authenticators every request is anonymous.
@@ -47,18 +35,15 @@ type Options struct {
 
 	Mutators   []api.Mutator
 	Validators []api.Validator
-	// Quota is checked a second time for the writes that it bounds, one write per namespace at a time.
-	Quota QuotaValidator
-	// External holds those of Mutators and Validators that call webhooks or evaluate policies. They also see what is
-	// sent to subresources, and connect requests.
-	External struct {
-		Mutators   []api.Mutator
-		Validators []api.Validator
-	}
+	// Quota is the last validator. It is checked a second time for the writes that it bounds, one write per namespace
+	// at a time. It may be nil.
+	Quota write.QuotaValidator
+	// External selects the policies and webhooks that the cluster's objects configure; nil runs none.
+	External *write.External
 
 	// Reviews holds the handlers of virtual kinds, by resource. Token is the handler of serviceaccounts/token.
-	Reviews map[schema.GroupResource]Review
-	Token   TokenReview
+	Reviews map[schema.GroupResource]write.Review
+	Token   write.TokenReview
 
 	// TokenKeys answers /.well-known/openid-configuration and /openid/v1/jwks; nil serves neither.
 	TokenKeys http.Handler

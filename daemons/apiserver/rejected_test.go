@@ -151,14 +151,14 @@ func TestPoliciesApplyToImpersonatedServers(t *testing.T) {
 	}
 }
 
-// panickingQuota is a quota that panics at its first call.
-type panickingQuota struct{ once atomic.Bool }
+// panickingQuota is a quota that panics at its second call for a ConfigMap, which holds the namespace's lock.
+type panickingQuota struct{ calls atomic.Int32 }
 
 func (*panickingQuota) AffectsQuota(a *api.Admission) bool {
 	return a.Resource.Resource == "configmaps"
 }
-func (q *panickingQuota) Validate(context.Context, *api.Admission) error {
-	if q.once.CompareAndSwap(false, true) {
+func (q *panickingQuota) Validate(_ context.Context, a *api.Admission) error {
+	if q.AffectsQuota(a) && q.calls.Add(1) == 2 {
 		panic("it stumbles")
 	}
 	return nil

@@ -1,46 +1,51 @@
 package apiserver
 
+import (
+	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/apiserver/write"
+)
+
 // serveResource answers a request for a served resource.
-func (s *Server) serveResource(q *request) error {
-	if err := q.checkRoute(); err != nil {
+func (s *Server) serveResource(q *request.Request) error {
+	if err := q.CheckRoute(); err != nil {
 		return err
 	}
-	if !q.served.Namespaced {
-		q.Namespace = "" // in the path of a namespace itself, its name is also the namespace
+	if !q.Served.Namespaced && q.Namespace != "" {
+		q = q.WithObject("", q.Name) // in the path of a namespace itself, its name is also the namespace
 	}
-	if text := q.served.Deprecated; text != "" {
-		q.warn(text)
+	if text := q.Served.Deprecated; text != "" {
+		q.Answer.Warn(text)
 		s.metrics.recordDeprecated(q)
 	}
 	if q.Subresource != "" {
 		return s.serveSubresource(q)
 	}
-	if q.served.Virtual {
-		if q.served.Resource == "componentstatuses" {
+	if q.Served.Virtual {
+		if q.Served.Resource == "componentstatuses" {
 			return s.serveComponentStatuses(q)
 		}
-		return s.serveReview(q)
+		return s.writes.Review(q)
 	}
-	if q.Verb == "create" && q.served.Untyped != nil && q.served.Untyped.Family.IsClosed.Load() {
-		return terminatingError(q)
+	if q.Verb == "create" && q.Served.Untyped != nil && q.Served.Untyped.Family.IsClosed.Load() {
+		return write.TerminatingError(q)
 	}
 	switch q.Verb {
 	case "get":
-		return s.get(q)
+		return s.reads.Get(q)
 	case "list":
-		return s.list(q)
+		return s.reads.List(q)
 	case "watch":
-		return s.watch(q)
+		return s.reads.Watch(q)
 	case "create":
-		return s.create(q)
+		return s.writes.Create(q)
 	case "update":
-		return s.update(q)
+		return s.writes.Update(q)
 	case "patch":
-		return s.patch(q)
+		return s.writes.Patch(q)
 	case "delete":
-		return s.delete(q)
+		return s.writes.Delete(q)
 	case "deletecollection":
-		return s.deleteCollection(q)
+		return s.writes.DeleteCollection(q)
 	}
-	return methodNotAllowed(q)
+	return request.MethodNotAllowed(q)
 }

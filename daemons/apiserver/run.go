@@ -11,24 +11,14 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"clusterctl/daemons/api"
-	"clusterctl/daemons/apiserver/admission"
-	"clusterctl/daemons/apiserver/audit"
-	"clusterctl/daemons/apiserver/authn"
-	"clusterctl/daemons/apiserver/authz"
 	"clusterctl/daemons/apiserver/h2"
-	"clusterctl/daemons/apiserver/review"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/config"
-	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/etcd"
@@ -79,7 +69,7 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		_ = ln.Close() // as above
 		return err
 	}
-	if s, ok := server.options.Store.(*sealed.Store); ok {
+	if s, ok := server.options.Storage.raw.(*sealed.Store); ok {
 		defer s.Close()
 	}
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
@@ -115,7 +105,7 @@ func listenHealthz(ctx context.Context, cfg config.APIServer) (net.Listener, err
 // healthz returns a handler that serves only health checks.
 func (s *Server) healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isHealthPath(r.URL.Path) {
+		if !request.IsHealthPath(r.URL.Path) {
 			http.NotFound(w, r)
 			return
 		}
@@ -125,9 +115,9 @@ func (s *Server) healthz() http.Handler {
 
 // withReasons returns a health check request. Every user gets the result. The reasons for a failure are shown only to
 // users that are authorized to read the path.
-func (s *Server) withReasons(q *request) *http.Request {
-	return run.WithReasons(q.http, func() bool {
-		return len(s.options.Authorizers) == 0 || s.authorizeUser(q.http.Context(), q.user, q.Request) == nil
+func (s *Server) withReasons(q *request.Request) *http.Request {
+	return run.WithReasons(q.HTTP, func() bool {
+		return doors{s}.Authorize(q.HTTP.Context(), q.User, q.Request) == nil
 	})
 }
 
@@ -160,139 +150,6 @@ func (s *Server) startAuditor(ctx context.Context) (end func()) {
 			s.log.Error("close the audit log", "err", err)
 		}
 	}
-}
-
-// Assemble builds a server as cfg describes, with its authentication, authorization, admission and default objects.
-func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error) {
-	if cfg.ServiceAccountExtendTokenExpiration {
-		return nil, errors.New(
-			"--service-account-extend-token-expiration=true is not carried out: tokens of pods live for as long as " +
-				"they say, and kubelets renew them in time",
-		)
-	}
-	kubelet, kubeletRoots, err := kubeletTLS(cfg)
-	if err != nil {
-		return nil, err
-	}
-	s, pluginsReady, tasks, err := withEncryption(cfg, s, env)
-	if err != nil {
-		return nil, err
-	}
-	front, trusted, err := frontProxyCertificate(cfg)
-	if err != nil {
-		return nil, err
-	}
-	server, err := New(Options{
-		Kinds: kinds.All(), Store: s, Tasks: tasks, Env: env, Prefix: cfg.EtcdPrefix,
-		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
-		AdvertiseAddress: advertisedAddress(
-			cfg,
-		), AdvertisePort: cfg.SecurePort, KubeletTLS: kubelet, KubeletRoots: kubeletRoots,
-		RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL, Profiling: cfg.Profiling,
-		Bootstrap: slices.Concat(
-			authz.Defaults(),
-			admission.SystemPriorityClasses(),
-			flowObjects(cfg),
-			trusted,
-			tokenTrackingConfigMaps(time.Now()),
-		),
-		FrontProxy: front, ClusterCA: func() []byte { return readCA(cfg.KubeletCertificateAuthority) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	if pluginsReady != nil {
-		env.Health.AddReady("kms-providers", pluginsReady)
-	}
-	who, err := authn.New(cfg, server.Objects(), nil, env.Log)
-	if err != nil {
-		return nil, err
-	}
-	may, rules, err := authorizers(cfg, server, env)
-	if err != nil {
-		return nil, err
-	}
-	mutators, validators, err := admission.All(cfg, server.Objects(), may, env.Metrics)
-	if err != nil {
-		return nil, err
-	}
-	auditor, err := audit.New(cfg, env)
-	if err != nil {
-		return nil, err
-	}
-	share, err := newFlow(cfg, server, env)
-	if err != nil {
-		return nil, err
-	}
-	var wrong error
-	server.Configure(func(o *Options) {
-		if len(trusted) > 0 {
-			o.Tasks = append(
-				o.Tasks,
-				func(ctx context.Context, s *Server) error { return s.syncTrustConfigMaps(ctx, cfg, trusted) },
-			)
-		}
-		if who.File != nil {
-			wrong = o.reloadFile("authentication", who.File)
-		}
-		if who.Webhook != nil {
-			wrong = errors.Join(wrong, o.reloadFile("token-webhook", who.Webhook))
-		}
-		if auditor != nil && auditor.Webhook != nil {
-			wrong = errors.Join(wrong, o.reloadFile("audit-webhook", auditor.Webhook))
-		}
-		if rules != nil {
-			wrong = errors.Join(wrong, o.reloadFile("authorization", rules))
-		}
-		o.Auditor = auditor
-		if o.Flow = share; share != nil {
-			o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return share.Run(ctx) },
-				func(ctx context.Context, s *Server) error { return s.maintainFlowObjects(ctx, flowObjects(cfg)) })
-		}
-		o.Authenticators, o.UntilRevoked = []api.Authenticator{who}, who.UntilRevoked
-		o.Authorizers = []api.Authorizer{may}
-		o.Mutators, o.Validators, o.Quota = mutators, validators, admission.NewQuota(server.Objects())
-		o.Reviews = map[schema.GroupResource]Review{}
-		o.Anonymous = who.Anonymous
-		if tokens := who.Tokens(); tokens != nil {
-			o.Token, o.TokenKeys = admission.GuardTokens(server.Objects(), may, tokens.Issue), tokens
-			wrong = errors.Join(wrong, tokens.RegisterMetrics(env.Metrics))
-			o.Tasks = append(
-				o.Tasks,
-				func(ctx context.Context, s *Server) error { return tokens.RecordUses(ctx, s.labelSecret, env.Log) },
-			)
-		}
-		for gr, handle := range review.All(may, authz.NewRBAC(server.Objects()), who) {
-			o.Reviews[gr] = handle
-		}
-	})
-	server.AddExternalAdmission(may)
-	return server, wrong
-}
-
-// reloadableFile is a configuration file that is read again when it changes.
-type reloadableFile interface {
-	Reload() error
-	Run(ctx context.Context) error
-	RegisterMetrics(prefix string, to prometheus.Registerer) error
-}
-
-// authorizers returns the authorizers that cfg selects, by a configuration file or by their modes.
-func authorizers(cfg config.APIServer, s *Server, env run.Env) (api.Authorizer, reloadableFile, error) {
-	if cfg.AuthorizationConfig != "" {
-		c, err := authz.OpenConfigured(cfg.AuthorizationConfig, s.Objects(), nil, env.Log)
-		return c, c, err
-	}
-	may, err := authz.New(cfg.AuthorizationMode, s.Objects())
-	return may, nil, err
-}
-
-// reloadFile makes the server read a configuration file again when it changes. /readyz/NAME-config fails if the file on
-// disk cannot be loaded.
-func (o *Options) reloadFile(name string, file reloadableFile) error {
-	o.Env.Health.AddInformational(name+"-config", file.Reload)
-	o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return file.Run(ctx) })
-	return file.RegisterMetrics("apiserver_"+strings.ReplaceAll(name, "-", "_")+"_config_controller", o.Env.Metrics)
 }
 
 // advertisedAddress returns the address at which the cluster reaches this server: the configured address, the listening

@@ -10,6 +10,7 @@ import (
 
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/apiserver/h2"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
@@ -28,7 +29,8 @@ func startConfig(t testing.TB, s store.Store, change func(*apiserver.Options)) *
 func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (*apiserver.Server, *rest.Config) {
 	t.Helper()
 	o := apiserver.Options{
-		Kinds: kinds.All(), Store: s, Env: run.NewEnv(slog.New(slog.DiscardHandler)),
+		Storage: apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
+		Env:     run.NewEnv(slog.New(slog.DiscardHandler)), External: &write.External{},
 		ServiceClusterIPRange: []string{"10.96.0.0/16"},
 	}
 	if change != nil {
@@ -38,7 +40,6 @@ func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.AddExternalAdmission(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()

@@ -10,8 +10,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"clusterctl/daemons/apiserver/aggregate"
+	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/discovery"
 	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
 )
@@ -20,17 +23,48 @@ import (
 // replaced as a whole.
 type servedKinds struct {
 	resources map[schema.GroupVersionResource]wire.Served
+	cache     *cache.Cache
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
 
-	aggregated map[schema.GroupVersion]*aggregatedVersion // group versions that other servers answer
+	aggregated map[schema.GroupVersion]*aggregate.Version // group versions that other servers answer
+}
+
+// Target returns the resource that this server serves.
+func (o *servedKinds) Target(gvr schema.GroupVersionResource) request.Target {
+	served, ok := o.resources[gvr]
+	if !ok {
+		return request.Target{}
+	}
+	return request.Target{Served: served, IsServed: true, Cache: o.cache.Resource(served.GR())}
+}
+
+// Aggregated returns the handler of a group version that an aggregated server serves; nil if none does.
+func (o *servedKinds) Aggregated(gv schema.GroupVersion) request.Handler {
+	if a := o.aggregated[gv]; a != nil {
+		return a.Handle
+	}
+	return nil
+}
+
+// AggregatedDocument returns the handler that answers a path without a resource: the path of a group version, or of its
+// OpenAPI document.
+func (o *servedKinds) AggregatedDocument(path string) request.Handler {
+	if len(o.aggregated) == 0 {
+		return nil
+	}
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(path, "/openapi/v3"), "/"), "/")
+	if len(parts) != 3 || parts[0] != "apis" {
+		return nil
+	}
+	return o.Aggregated(schema.GroupVersion{Group: parts[1], Version: parts[2]})
 }
 
 // kindSources holds what an offer is made of, besides the built-in kinds.
 type kindSources struct {
 	mu         sync.Mutex
 	declared   []*kinds.Kind // by CustomResourceDefinitions, in the version that is stored
-	aggregated map[schema.GroupVersion]*aggregatedVersion
+	aggregated map[schema.GroupVersion]*aggregate.Version
 	changed    chan struct{} // signals that declared has changed
 }
 
@@ -47,7 +81,7 @@ func (s *Server) serveKinds(declared []*kinds.Kind) {
 }
 
 // serveAggregated passes group versions on to other servers.
-func (s *Server) serveAggregated(all map[schema.GroupVersion]*aggregatedVersion) {
+func (s *Server) serveAggregated(all map[schema.GroupVersion]*aggregate.Version) {
 	s.kindSources.mu.Lock()
 	defer s.kindSources.mu.Unlock()
 	s.kindSources.aggregated = all
@@ -59,10 +93,11 @@ func (s *Server) updateServedKinds() {
 	for _, k := range s.kindSources.declared {
 		declared = append(declared, k.Untyped.Family.Served...)
 	}
-	all := slices.Concat(s.options.Kinds, declared)
+	all := slices.Concat(s.options.Storage.kinds, declared)
 	next := &servedKinds{
+		cache:      s.cache,
 		resources:  make(map[schema.GroupVersionResource]wire.Served, 2*len(all)),
-		aggregated: map[schema.GroupVersion]*aggregatedVersion{},
+		aggregated: map[schema.GroupVersion]*aggregate.Version{},
 		openapi:    s.builtInOpenAPI,
 	}
 	own := map[schema.GroupVersion]bool{}
@@ -84,10 +119,10 @@ func (s *Server) updateServedKinds() {
 		}
 		next.aggregated[gv] = a
 		others = append(others,
-			discovery.ExternalVersion{GroupVersion: gv, Resources: a.resources, Stale: a.unavailableReason != ""})
+			discovery.ExternalVersion{GroupVersion: gv, Resources: a.Resources, Stale: a.UnavailableReason != ""})
 		elsewhere = append(
 			elsewhere,
-			openapi.ExternalVersion{Path: "apis/" + gv.String(), V2: a.documents.v2, V3: a.documents.v3},
+			openapi.ExternalVersion{Path: "apis/" + gv.String(), V2: a.Documents.V2, V3: a.Documents.V3},
 		)
 	}
 	slices.SortFunc(elsewhere, func(a, b openapi.ExternalVersion) int { return strings.Compare(a.Path, b.Path) })
@@ -125,4 +160,15 @@ func (s *Server) discoveryAddresses() (a discovery.Addresses) {
 			Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}
 	}
 	return a
+}
+
+// isGetOnly reports whether a path is that of a document that only GET can read.
+func (o *servedKinds) isGetOnly(path string) bool {
+	switch path {
+	case "/version", "/version/", "/.well-known/openid-configuration", "/openid/v1/jwks":
+		return true
+	}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	versioned := parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) == 3
+	return versioned && o.discovery.Has(path)
 }

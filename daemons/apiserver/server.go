@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/aggregate"
 	"clusterctl/daemons/apiserver/alloc"
 	"clusterctl/daemons/apiserver/backend"
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/extend"
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/identity"
 	"clusterctl/daemons/apiserver/openapi"
+	"clusterctl/daemons/apiserver/ownership"
+	"clusterctl/daemons/apiserver/read"
+	"clusterctl/daemons/apiserver/stream"
+	"clusterctl/daemons/apiserver/upkeep"
+	"clusterctl/daemons/apiserver/webhook"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/store"
 )
@@ -35,64 +46,60 @@ type Server struct {
 	cache   *cache.Cache
 	scheme  *runtime.Scheme
 
-	serving              atomic.Pointer[servedKinds]
-	builtInOpenAPI       *openapi.Handler // of the built-in kinds
-	statusHandler        http.Handler     // health and metrics
-	infoHandler          http.Handler     // pages about the server itself
-	services             *alloc.Services  // nil if no addresses are allocated
-	metrics              *serverMetrics
-	serverKeys           *cache.KeySet // lease keys, named by the servers' addresses
-	servedDefinitions    definitionProgress
-	processedDefinitions definitionProgress // like followed, but includes definitions that could not be served
-	kindSources          kindSources
-	inFlight             chan struct{}
-	quotaLocks           namedLocks // locks for quota checks, by namespace
+	serving        atomic.Pointer[servedKinds]
+	builtInOpenAPI *openapi.Handler // of the built-in kinds
+	statusHandler  http.Handler     // health and metrics
+	infoHandler    http.Handler     // pages about the server itself
+	services       *alloc.Services  // nil if no addresses are allocated
+	metrics        *serverMetrics
+	kindSources    kindSources
+	inFlight       chan struct{}
 
-	fieldManagers    fieldManagers
-	kubelets         kubeletTransports
-	podTransport     *http.Transport    // to pods and services
-	backends         *backend.Connector // to webhooks
-	shutdownOnce     sync.Once
-	bootstrapDone    chan struct{} // closed when the default objects of a cluster exist
-	definitionsReady atomic.Bool   // whether custom resources have been served once
-	pastSlots        chan struct{} // holds a token for each list that reads an old revision from the store
-	bodyBudget       *flow.Budget  // limits the parts of request bodies
-	shutdown         chan struct{} // closed when watches must end
+	owners       *ownership.Managers // of fields
+	identity     *identity.Identity
+	reads        *read.Reads
+	writes       *write.Writes
+	streams      *stream.Streams
+	upkeep       *upkeep.Upkeep
+	definitions  *extend.Definitions
+	aggregator   *aggregate.Aggregator
+	backends     *backend.Connector // to webhooks
+	shutdownOnce sync.Once
+	bodyBudget   *flow.Budget  // limits the parts of request bodies
+	shutdown     chan struct{} // closed when watches must end
+}
+
+// defaultRequestTimeout is the time limit of requests that are neither watches nor streams.
+const defaultRequestTimeout = time.Minute
+
+// withDefaults returns the options with the defaults of unset fields.
+func (o Options) withDefaults() Options {
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
+	o.EventTTL = cmp.Or(o.EventTTL, time.Hour)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 800)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
 }
 
 // New returns a server. Nothing runs until Run is called.
 func New(o Options) (*Server, error) {
-	if o.Store == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
+	if o.Storage == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
 		return nil, errors.New("an API server needs a store, a log, metrics and health")
 	}
-	if o.Prefix == "" {
-		o.Prefix = "/registry"
-	}
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = time.Minute
-	}
-	if o.EventTTL == 0 {
-		o.EventTTL = time.Hour
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = 800
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	counted := newCountedStore(o.Store)
+	o = o.withDefaults()
 	s := &Server{
 		options: o, log: o.Env.Log,
-		store: counted, cache: cache.New(counted, o.Prefix, o.Kinds, o.Env.Log),
-		scheme:        newScheme(o.Kinds),
-		statusHandler: o.Env.Handler(),
-		infoHandler:   o.Env.Pages(false),
-		pastSlots:     make(chan struct{}, maxPastLists),
-		bodyBudget:    flow.NewBudget(maxBodyParts, reservedBodyParts),
-		inFlight:      make(chan struct{}, o.MaxInFlight),
-		bootstrapDone: make(chan struct{}), shutdown: make(chan struct{}), podTransport: newPodTransport(),
+		store: o.Storage.counted, cache: o.Storage.cache,
+		scheme:         newScheme(o.Storage.kinds),
+		builtInOpenAPI: openapi.New(o.Storage.kinds),
+		statusHandler:  o.Env.Handler(),
+		infoHandler:    o.Env.Pages(false),
+		bodyBudget:     body.NewBudget(),
+		inFlight:       make(chan struct{}, o.MaxInFlight),
+		shutdown:       make(chan struct{}),
 	}
-	counted.resource = resourceByKey(s.cache)
 	if len(o.ServiceClusterIPRange) > 0 {
 		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
 		if err != nil {
@@ -100,33 +107,68 @@ func New(o Options) (*Server, error) {
 		}
 		s.services = services
 	}
-	s.serverKeys = s.cache.KeySet(leaseKeyPrefix)
 	s.kindSources.changed = make(chan struct{}, 1)
 	s.backends = backend.New(s.Objects())
-	s.fieldManagers.init(s)
-	s.builtInOpenAPI = openapi.New(o.Kinds)
 	s.serveKinds(nil)
-	var err error
-	if s.metrics, err = newObserved(s); err != nil {
+	if err := s.wire(); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
 	}
 	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
-	o.Env.Health.AddReady("poststarthook/bootstrap", s.checkBootstrapped)
-	o.Env.Health.AddReady("etcd", s.checkStore)
+	o.Env.Health.AddReady("poststarthook/bootstrap", s.upkeep.CheckBootstrapped)
+	o.Env.Health.AddReady("etcd", s.upkeep.CheckStore)
 	o.Env.Health.AddReady("informer-sync", s.cache.CheckReady)
-	o.Env.Health.AddReady("crd-informer-synced", s.checkDefinitionsServed)
-	o.Env.Health.AddInformational("stored-objects", s.checkStoredReadable)
+	o.Env.Health.AddReady("crd-informer-synced", s.definitions.CheckServed)
+	o.Env.Health.AddInformational("stored-objects", s.upkeep.CheckStoredReadable)
 	o.Env.IdleTasks.Add(s.cache.CompactLogs)
 	return s, nil
+}
+
+// wire makes the parts of the server.
+func (s *Server) wire() error {
+	o := &s.options
+	webhooks, err := webhook.NewCounts(o.Env.Metrics)
+	if err != nil {
+		return err
+	}
+	s.owners = ownership.New(s.scheme, o.Now)
+	s.reads = read.New(s.cache, s.log, s.shutdown)
+	s.streams = stream.New(stream.Config{
+		Objects: s.Objects(), Log: s.log, KubeletTLS: o.KubeletTLS, KubeletRoots: o.KubeletRoots,
+	}, doors{s})
+	s.writes = write.New(write.Config{
+		Cache: s.cache, Store: s.store, Scheme: s.scheme, Reads: s.reads, Owners: s.owners, Services: s.services,
+		Now: o.Now, EventTTL: o.EventTTL, Log: s.log, Complete: upkeep.Complete, Reviews: o.Reviews, Token: o.Token,
+		Admission: write.Admission{
+			Mutators: o.Mutators, Validators: o.Validators, Quota: o.Quota, External: o.External,
+			Backends: s.backends, Webhooks: webhooks,
+		},
+	}, doors{s})
+	s.upkeep = upkeep.New(upkeep.Config{
+		Cache: s.cache, Store: s.store, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: s.writes,
+		Services: s.services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.AdvertiseAddress,
+		AdvertisePort: o.AdvertisePort,
+	}, doors{s})
+	s.definitions = extend.New(extend.Config{
+		Cache: s.cache, Writes: s.writes, Owners: s.owners, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now,
+		Log: s.log,
+	}, doors{s})
+	s.aggregator = aggregate.New(aggregate.Config{
+		Cache: s.cache, Writes: s.writes, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now, Log: s.log,
+		Bootstrapped: s.upkeep.Bootstrapped(), Changed: s.kindSources.changed, FrontProxy: o.FrontProxy,
+		ClusterCA: o.ClusterCA,
+	}, doors{s})
+	s.identity = identity.New(identity.Config{
+		Authenticators: o.Authenticators, Authorizers: o.Authorizers, Anonymous: o.Anonymous,
+		UntilRevoked: o.UntilRevoked, OnUnauthenticated: s.recordUnauthenticated,
+		Bootstrapped: s.upkeep.Bootstrapped(), Log: s.log,
+	})
+	s.metrics, err = newObserved(s)
+	return err
 }
 
 // Objects returns a view of the stored objects, for authorizers and admission plugins. It is empty until Run has filled
 // the cache.
 func (s *Server) Objects() api.Objects { return s.cache.Objects() }
-
-// Configure lets f complete the options of a server whose authorizers and plugins need Objects. It must be called
-// before Run.
-func (s *Server) Configure(f func(o *Options)) { f(&s.options) }
 
 // Run keeps the cache current and runs the server's own tasks, until ctx ends.
 func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }
@@ -144,24 +186,16 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	})
 	g.Go(func() error {
 		select {
-		case <-s.bootstrapDone: // until then the processors have more urgent work
-			s.fieldManagers.loadSchemas()
+		case <-s.upkeep.Bootstrapped(): // until then the processors have more urgent work
+			s.owners.LoadSchemas()
 		case <-ctx.Done():
 		}
 		return nil
 	})
 	g.Go(func() error { return s.cache.Run(reading) })
-	g.Go(func() error { return s.bootstrap(ctx) })
-	g.Go(func() error { return s.monitorStore(ctx) })
-	g.Go(func() error { return s.compact(ctx) })
-	g.Go(func() error { return s.serveDefinitions(ctx) })
-	g.Go(func() error { return s.monitorAggregated(ctx) })
-	if s.options.AdvertiseAddress != "" {
-		g.Go(func() error { return s.advertise(ctx) })
-	}
-	if s.services != nil {
-		g.Go(func() error { return s.repairAddresses(ctx) })
-	}
+	g.Go(func() error { return s.upkeep.Run(ctx) })
+	g.Go(func() error { return s.definitions.Run(ctx) })
+	g.Go(func() error { return s.aggregator.Run(ctx) })
 	for _, task := range s.options.Tasks {
 		g.Go(func() error { return task(ctx, s) })
 	}

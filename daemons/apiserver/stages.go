@@ -11,25 +11,24 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
-	"clusterctl/daemons/run"
 )
 
 // stage is one step in handling a request.
 type stage struct {
-	run func(*Server, *request) error
+	run func(*Server, *request.Request) error
 	// runFast does the same without waiting. It returns false if it would have to wait or if it fails. The request then
-	// starts again on the ordinary path, so the stage must leave no effects. A stage without prompt sends every request
-	// there.
+	// starts again on the ordinary path, so the stage must leave no effects. A stage without runFast sends every
+	// request there.
 	runFast func(*Server, *fastRequest) bool
 	// commit performs the side effects of the stage, such as a log entry, once all stages have passed without waiting.
-	commit func(*Server, *request)
+	commit func(*Server, *request.Request)
 }
 
 // stages run for every request, in this order, until one of them answers it or fails. Writes have further stages, see
-// write.go. The fast path in prompt.go uses this list, too.
+// write/stages.go. The fast path in fastpath.go uses this list, too.
 var stages = []stage{
 	{run: (*Server).authenticate, runFast: (*Server).authenticateFast},
 	{run: (*Server).startAudit, runFast: (*Server).auditFast, commit: (*Server).recordReceived},
@@ -42,57 +41,56 @@ var stages = []stage{
 	{run: (*Server).handle, runFast: (*Server).canAnswerLater},
 }
 
-// maxBody is the maximum size of a request body, in bytes. It is upstream's limit.
-const maxBody = 3 << 20
+// parseRequest parses a request.
+func (s *Server) parseRequest(w http.ResponseWriter, r *http.Request) *request.Request {
+	q := request.Parse(w, r, s.serving.Load())
+	q.Answer.BodyBudget = s.bodyBudget
+	return q
+}
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rec := &responseRecorder{ResponseWriter: w}
-	q := s.parseRequest(rec, r)
+	q := s.parseRequest(w, r)
 	start := s.options.Now()
 	s.metrics.recordArrival(q)
-	defer s.metrics.recordDone(q, rec, start)
-	defer s.recordCompleted(q, rec)
-	defer rec.release()
+	defer s.metrics.recordDone(q, start)
+	defer s.recordCompleted(q)
+	defer q.Answer.Release()
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			s.panicked(q, rec, p)
+			s.panicked(q, p)
 		}
 	}()
-	rec.Header().Set("Cache-Control", cacheControl)
-	q.setAuditID()
+	q.Answer.Header().Set("Cache-Control", cacheControl)
+	setAuditID(q)
 	control := http.NewResponseController(w)
 	var refused error
-	if q.isLongRunning() {
+	if q.IsLongRunning() {
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
 		_ = control.SetWriteDeadline(time.Time{})
 	} else {
 		var patience time.Duration
-		patience, refused = q.responseTimeout(s.options.RequestTimeout)
-		ctx, cancel := q.withTimeout(patience, control, rec)
+		patience, refused = q.ResponseTimeout(s.options.RequestTimeout)
+		ctx, cancel := withTimeout(q, patience, control)
 		defer cancel()
-		if q.aggregated == nil {
+		if q.Aggregated == nil {
 			_ = control.SetReadDeadline(time.Now().Add(patience)) // not the server's clock: tests replace it
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(patience + 5*time.Second))
-		q.http = r.WithContext(ctx)
-		q.http.Body = http.MaxBytesReader(rec, r.Body, maxBody)
+		q.HTTP = r.WithContext(ctx)
+		q.HTTP.Body = http.MaxBytesReader(q.Answer, r.Body, request.MaxBody)
 	}
-	defer func() {
-		if q.onEnd != nil {
-			q.onEnd()
-		}
-	}()
+	defer q.Answer.End()
 	if refused != nil {
-		s.writeError(q, refused)
+		q.WriteError(s.log, refused)
 		return
 	}
-	if q.isIncompletePath() {
+	if q.IsIncompletePath() {
 		http.Error(
-			rec,
+			q.Answer,
 			fmt.Sprintf(
 				"Internal Server Error: %q: failed to create RequestInfo: unable to determine kind and namespace "+
 					"from url, %s",
@@ -104,40 +102,40 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, stage := range stages {
-		if err := stage.run(s, q); errors.Is(err, errAnswered) {
+		if err := stage.run(s, q); errors.Is(err, request.ErrAnswered) {
 			break
 		} else if err != nil {
-			s.writeError(q, err)
+			q.WriteError(s.log, err)
 			break
 		}
 	}
 }
 
 // withTimeout limits the time of a request. If the request is passed on to an aggregated server and becomes a stream,
-// q.last lifts the limits and returns the request's seats.
-func (q *request) withTimeout(
+// Answer.BecomeStream lifts the limits and returns the request's seats.
+func withTimeout(
+	q *request.Request,
 	patience time.Duration,
 	control *http.ResponseController,
-	rec *responseRecorder,
 ) (context.Context, context.CancelFunc) {
-	if q.aggregated == nil {
-		return context.WithTimeout(q.http.Context(), patience)
+	if q.Aggregated == nil {
+		return context.WithTimeout(q.HTTP.Context(), patience)
 	}
-	ctx, cancel := context.WithCancelCause(q.http.Context())
+	ctx, cancel := context.WithCancelCause(q.HTTP.Context())
 	timer := time.AfterFunc(patience, func() {
 		cancel(context.DeadlineExceeded)
 		// Cancel first. An expired read deadline ends the requests of the connection as if their clients had left.
 		_ = control.SetReadDeadline(time.Now())
 	})
-	q.becomeStream = func() {
+	q.Answer.OnStream(func() bool {
 		if !timer.Stop() {
-			return // the time limit has been reached
+			return false // the time limit has been reached
 		}
-		q.isStream = true
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
 		_ = control.SetWriteDeadline(time.Time{})
-		rec.release()
-	}
+		q.Answer.Release()
+		return true
+	})
 	return ctx, func() { timer.Stop(); cancel(nil) }
 }
 
@@ -145,14 +143,12 @@ func (q *request) withTimeout(
 const cacheControl = "no-cache, private"
 
 // panicked answers a request whose handler panicked.
-func (s *Server) panicked(q *request, rec *responseRecorder, reason any) {
-	if q.auditRecord != nil {
-		q.auditRecord.hasPanicked = true
-	}
+func (s *Server) panicked(q *request.Request, reason any) {
+	q.Answer.Audit.SetPanicked()
 	s.log.Error(
 		"a request failed in an unexpected way",
 		"method",
-		q.http.Method,
+		q.HTTP.Method,
 		"path",
 		q.Path,
 		"reason",
@@ -160,210 +156,87 @@ func (s *Server) panicked(q *request, rec *responseRecorder, reason any) {
 		"stack",
 		string(debug.Stack()),
 	)
-	if rec.code == 0 {
-		s.writeError(q, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log says "+
+	if q.Answer.Code() == 0 {
+		q.WriteError(s.log, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log "+
+			"says "+
 			"more")))
 	}
 }
 
-// errAnswered ends the stages of a request that has been answered.
-var errAnswered = errors.New("answered")
-
-// authenticate authenticates the request.
-func (s *Server) authenticate(q *request) error {
-	user, ok, err := s.lookupUser(q.http)
-	if err != nil {
-		s.log.Debug("credentials refused", "path", q.Path, "err", err)
-		s.recordUnauthenticated(q)
-		return apierrors.NewUnauthorized("Unauthorized")
-	}
-	if ok {
-		q.user = user
-		run.ConnOf(q.http.Context()).Identify()
-		if s.options.UntilRevoked != nil && (q.isLongRunning() || q.canUpgrade()) {
-			var ctx context.Context
-			ctx, q.onEnd = s.options.UntilRevoked(q.http.Context(), q.http, user)
-			q.http = q.http.WithContext(ctx)
-		}
-		return nil
-	}
-	q.user = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
-	if len(s.options.Authenticators) == 0 || s.options.Anonymous != nil &&
-		s.options.Anonymous(q.Path, isAnonymousPath(q.Path)) {
-		return nil
-	}
-	s.recordUnauthenticated(q)
-	return apierrors.NewUnauthorized("Unauthorized")
-}
-
-// lookupUser returns the user of a request's credentials. It returns false without credentials.
-func (s *Server) lookupUser(r *http.Request) (api.User, bool, error) {
-	for _, a := range s.options.Authenticators {
-		user, ok, err := a.Authenticate(r)
-		if err != nil {
-			return api.User{}, false, err
-		}
-		if !ok {
-			continue
-		}
-		return withAuthenticatedGroup(user), true, nil
-	}
-	return api.User{}, false, nil
-}
-
-// withAuthenticatedGroup adds the group of all authenticated users.
-func withAuthenticatedGroup(user api.User) api.User {
-	if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
-		user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
-	}
-	return user
-}
-
-// isAnonymousPath reports whether a path needs no credentials by default.
-func isAnonymousPath(path string) bool {
-	return isHealthPath(path) || path == "/version" || path == "/version/"
-}
-
-func isHealthPath(path string) bool {
-	for _, p := range []string{"/livez", "/readyz", "/healthz"} {
-		if path == p || strings.HasPrefix(path, p+"/") && !strings.Contains(path, "/..") {
-			return true
-		}
-	}
-	return false
-}
-
-// authorize checks whether the user may perform the request.
-func (s *Server) authorize(q *request) error {
-	if len(s.options.Authorizers) == 0 || isAnonymousPath(q.Path) && (q.Verb == "get" || isHealthPath(q.Path)) {
-		return nil
-	}
-	why, err := s.authorizeWithReason(q.http.Context(), q.user, q.Request)
-	if apierrors.IsForbidden(err) && !s.isBootstrapped() {
-		// A new cluster has no roles yet. Its daemons, started together with this server, would take the refusal as
-		// final and retry only seconds later.
-		wait, cancel := context.WithTimeout(q.http.Context(), bootstrapWait)
-		defer cancel()
-		select {
-		case <-s.bootstrapDone:
-			why, err = s.authorizeWithReason(q.http.Context(), q.user, q.Request)
-		case <-wait.Done():
-		}
-	}
-	q.auditRecord.setAuthorization(why, err)
-	return err
-}
-
-// bootstrapWait is how long a forbidden request waits for the default objects, such as RBAC roles, to be created.
-const bootstrapWait = 5 * time.Second
-
-// authorizeUser returns nil if the user may perform the request, and otherwise the error to answer with.
-func (s *Server) authorizeUser(ctx context.Context, user api.User, r api.Request) error {
-	_, err := s.authorizeWithReason(ctx, user, r)
-	return err
-}
-
-// authorizeWithReason is like allowed, and also returns the reason.
-func (s *Server) authorizeWithReason(ctx context.Context, user api.User, r api.Request) (why string, err error) {
-	var reasons []string
-	for _, a := range s.options.Authorizers {
-		decision, reason, err := a.Authorize(ctx, user, r)
-		switch {
-		case err != nil:
-			reasons = append(reasons, err.Error())
-		case decision == api.Allow:
-			return reason, nil
-		case reason != "":
-			reasons = append(reasons, reason)
-		}
-		if decision == api.Deny {
-			break
-		}
-	}
-	why = strings.Join(reasons, ", ")
-	return why, forbidden(user, r, why)
-}
-
-func forbidden(user api.User, r api.Request, reason string) error {
-	var text string
-	if !r.Resource {
-		text = fmt.Sprintf("User %q cannot %s path %q", user.Name, r.Verb, r.Path)
-	} else {
-		resource := r.GroupVersionResource.Resource
-		if r.Subresource != "" {
-			resource += "/" + r.Subresource
-		}
-		text = fmt.Sprintf("User %q cannot %s resource %q in API group %q", user.Name, r.Verb, resource, r.Group)
-		if r.Namespace != "" {
-			text += fmt.Sprintf(" in the namespace %q", r.Namespace)
-		} else {
-			text += " at the cluster scope"
-		}
-	}
-	if reason != "" {
-		text += ": " + reason
-	}
-	return apierrors.NewForbidden(r.GroupResource(), r.Name, errors.New(text))
-}
-
 // negotiate chooses the media type of the response.
-func (s *Server) negotiate(q *request) error {
+func (s *Server) negotiate(q *request.Request) error {
 	s.metrics.recordAuthorized(q)
-	if !q.Resource || !q.isServed {
+	if !q.Resource || !q.IsServed {
 		return nil
 	}
-	switch q.Subresource {
-	case "log", "exec", "attach", "portforward", "proxy":
+	if q.IsStream() {
 		return nil // the backend chooses the type
 	}
 	media, err := wire.Negotiate(
-		q.http,
-		q.served.Untyped == nil || q.Subresource == "scale",
-		!q.served.Virtual || q.served.Row != nil,
+		q.HTTP,
+		q.Served.Untyped == nil || q.Subresource == "scale",
+		!q.Served.Virtual || q.Served.Row != nil,
 	)
-	if q.media = media; err != nil {
+	if q.Media = media; err != nil {
 		return err
 	}
-	return q.tableOptions()
+	return q.TableOptions()
 }
 
 // handle passes the request to its handler.
-func (s *Server) handle(q *request) error {
+func (s *Server) handle(q *request.Request) error {
 	serving := s.serving.Load()
-	if !q.Resource && q.aggregated == nil {
-		q.aggregated = serving.serverOfDocument(
-			q.Path,
-		) // an aggregated server may have taken over the path since the request was parsed
+	if !q.Resource && q.Aggregated == nil {
+		// An aggregated server may have taken over the path since the request was parsed.
+		q.Aggregated = serving.AggregatedDocument(q.Path)
 	}
 	switch {
-	case q.Resource && q.isServed:
+	case q.Resource && q.IsServed:
 		return s.serveResource(q)
-	case q.aggregated != nil:
-		return s.proxyToAggregated(q)
-	case q.http.Method != http.MethodGet && serving.isGetOnly(q.Path):
-		return methodNotAllowed(q)
+	case q.Aggregated != nil:
+		return q.Aggregated(q)
+	case q.HTTP.Method != http.MethodGet && serving.isGetOnly(q.Path):
+		return request.MethodNotAllowed(q)
 	case serving.discovery.Has(q.Path):
-		serving.discovery.ServeHTTP(q.w, q.http)
+		serving.discovery.ServeHTTP(q.Answer, q.HTTP)
 	case strings.HasPrefix(q.Path, "/openapi/"):
-		serving.openapi.ServeHTTP(q.w, q.http)
+		serving.openapi.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
-	case isHealthPath(q.Path):
-		s.statusHandler.ServeHTTP(q.w, s.withReasons(q))
+	case request.IsHealthPath(q.Path):
+		s.statusHandler.ServeHTTP(q.Answer, s.withReasons(q))
 	case q.Path == "/metrics", q.Path == "/metrics/slis":
-		s.statusHandler.ServeHTTP(q.w, q.http)
+		s.statusHandler.ServeHTTP(q.Answer, q.HTTP)
 	case strings.HasPrefix(q.Path, flow.DebugPath) && s.options.Flow != nil:
-		s.options.Flow.ServeHTTP(q.w, q.http)
+		s.options.Flow.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/statusz", q.Path == "/flagz":
-		s.infoHandler.ServeHTTP(q.w, q.http)
+		s.infoHandler.ServeHTTP(q.Answer, q.HTTP)
 	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.options.Profiling:
 		serveProfile(q)
 	case s.options.TokenKeys != nil && (q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
-		s.options.TokenKeys.ServeHTTP(q.w, q.http)
+		s.options.TokenKeys.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/":
 		return s.writePaths(q)
 	default:
-		return serveNotFound(q)
+		return request.ServeNotFound(q)
 	}
 	return nil
 }
+
+// waitForDefinition delays a request for a resource whose definition this server has not processed yet.
+func (s *Server) waitForDefinition(q *request.Request) error {
+	mayBeServed, err := s.definitions.Wait(q)
+	if mayBeServed {
+		q.LookUpKind(s.serving.Load())
+	}
+	return err
+}
+
+// authenticate is the stage that finds the user of a request.
+func (s *Server) authenticate(q *request.Request) error { return s.identity.Authenticate(q) }
+
+// impersonate is the stage that replaces the user by the one that the user wants to act as.
+func (s *Server) impersonate(q *request.Request) error { return s.identity.Impersonate(q) }
+
+// authorize is the stage that checks whether the user may perform the request.
+func (s *Server) authorize(q *request.Request) error { return s.identity.Authorize(q) }

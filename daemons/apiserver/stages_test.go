@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/identity"
+	"clusterctl/daemons/apiserver/request"
 )
 
 // Every stage has a way without waiting, because one without it would disable the fast path. The author of a new stage
@@ -25,8 +27,8 @@ func (blockingAuthorizer) Authorize(context.Context, api.User, api.Request) (api
 
 // An authorizer without a way that does not wait is never skipped in favour of the next one.
 func TestBlockingAuthorizersDisableTheFastPath(t *testing.T) {
-	s := &Server{options: Options{Authorizers: []api.Authorizer{blockingAuthorizer{}}}}
-	if s.authorizeFast(&fastRequest{s: s, q: &request{}}) {
+	s := &Server{identity: identity.New(identity.Config{Authorizers: []api.Authorizer{blockingAuthorizer{}}})}
+	if s.authorizeFast(&fastRequest{s: s, q: &request.Request{}}) {
 		t.Error("the request was allowed")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/request"
 	release "clusterctl/daemons/version"
 )
 
@@ -32,20 +33,20 @@ func Version() version.Info {
 	return info
 }
 
-func writeVersion(q *request) error { return writeJSON(q, Version()) }
+func writeVersion(q *request.Request) error { return writeJSON(q, Version()) }
 
-func writeJSON(q *request, v any) error {
+func writeJSON(q *request.Request, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	q.w.Header().Set("Content-Type", "application/json")
-	_, err = q.w.Write(append(data, '\n'))
+	q.Answer.Header().Set("Content-Type", "application/json")
+	_, err = q.Answer.Write(append(data, '\n'))
 	return err
 }
 
 // writePaths answers / with the list of paths.
-func (s *Server) writePaths(q *request) error {
+func (s *Server) writePaths(q *request.Request) error {
 	paths := []string{
 		"/api",
 		"/api/v1",
@@ -71,17 +72,17 @@ func (s *Server) writePaths(q *request) error {
 	return writeJSON(q, map[string][]string{"paths": slices.Compact(paths)})
 }
 
-func serveProfile(q *request) {
+func serveProfile(q *request.Request) {
 	switch strings.TrimPrefix(q.Path, "/debug/pprof/") {
 	case "profile":
-		pprof.Profile(q.w, q.http)
+		pprof.Profile(q.Answer, q.HTTP)
 	case "trace":
-		pprof.Trace(q.w, q.http)
+		pprof.Trace(q.Answer, q.HTTP)
 	case "symbol":
-		pprof.Symbol(q.w, q.http)
+		pprof.Symbol(q.Answer, q.HTTP)
 	case "cmdline":
-		http.Error(q.w, "not told", http.StatusNotFound)
+		http.Error(q.Answer, "not told", http.StatusNotFound)
 	default:
-		pprof.Index(q.w, q.http)
+		pprof.Index(q.Answer, q.HTTP)
 	}
 }

@@ -4,7 +4,11 @@ package arch
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -170,4 +174,79 @@ func TestEveryPackageHasADocComment(t *testing.T) {
 			t.Errorf("%s has no package comment", p.ImportPath)
 		}
 	}
+}
+
+// apiserverRooms are the parts of the API server in their import order: each imports only those before it. The root,
+// daemons/apiserver, wires them, so none of them imports it.
+var apiserverRooms = []string{
+	"request", "identity", "body", "ownership", "read", "stream", "write", "upkeep", "extend", "aggregate",
+}
+
+func TestPartsOfTheAPIServerImportOnlyEarlierParts(t *testing.T) {
+	const root = "daemons/apiserver"
+	order := map[string]int{}
+	for i, name := range apiserverRooms {
+		order[root+"/"+name] = i
+	}
+	for _, p := range listPackages(t) {
+		mine, isRoom := order[p.ImportPath]
+		if !strings.HasPrefix(p.ImportPath, root+"/") {
+			continue
+		}
+		for _, i := range p.Imports {
+			other := strings.TrimPrefix(i, "clusterctl/")
+			theirs, isOther := order[other]
+			switch {
+			case other == root:
+				t.Errorf("%s imports %s, which wires it", p.ImportPath, root)
+			case isOther && !isRoom:
+				t.Errorf("%s imports %s, which is built on it", p.ImportPath, other)
+			case isOther && theirs > mine:
+				t.Errorf("%s imports %s, which comes after it", p.ImportPath, other)
+			}
+		}
+	}
+}
+
+// A request is complete when a part of the API server answers it. A part that needs another request takes a copy. The
+// first two parts have the stages that complete a request.
+func TestPartsOfTheAPIServerDoNotChangeRequests(t *testing.T) {
+	for _, name := range apiserverRooms[2:] {
+		files, err := filepath.Glob("../../daemons/apiserver/" + name + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				assignment, ok := n.(*ast.AssignStmt)
+				if !ok {
+					return true
+				}
+				for _, to := range assignment.Lhs {
+					if field, ok := to.(*ast.SelectorExpr); ok && isRequest(field.X) {
+						t.Errorf("%s sets %s of a request", strings.TrimPrefix(file, "../../"), field.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// isRequest reports whether an expression is a request, by the name that requests have everywhere.
+func isRequest(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name == "q"
+	case *ast.SelectorExpr:
+		return x.Sel.Name == "q"
+	}
+	return false
 }

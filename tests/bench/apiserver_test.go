@@ -122,7 +122,9 @@ func newFilledStore(tb testing.TB, n int) store.Store {
 func newServer(tb testing.TB, s store.Store) *apiserver.Server {
 	tb.Helper()
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
-	server, err := apiserver.New(apiserver.Options{Kinds: kinds.All(), Store: s, Env: env})
+	server, err := apiserver.New(apiserver.Options{
+		Storage: apiserver.OpenStorage(s, "", kinds.All(), env.Log), Env: env,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/apiserver/admission"
+	"clusterctl/daemons/apiserver/write"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
 	"clusterctl/daemons/kinds"
@@ -57,21 +58,19 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
+	storage := apiserver.OpenStorage(s, "", kinds.All(), env.Log)
+	mutators, validators, err := admission.All(config.DefaultAPIServer(), storage.Objects(), allowAll{}, env.Metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
 	server, err := apiserver.New(apiserver.Options{
-		Kinds: kinds.All(), Store: s, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"}, Now: w.clock.Now,
-		MaxInFlight: 5000,
+		Storage: storage, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"}, Now: w.clock.Now,
+		MaxInFlight: 5000, Authorizers: []api.Authorizer{allowAll{}}, Mutators: mutators, Validators: validators,
+		Quota: admission.NewQuota(storage.Objects()), External: &write.External{Authorizer: allowAll{}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutators, validators, err := admission.All(config.DefaultAPIServer(), server.Objects(), allowAll{}, env.Metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Configure(func(o *apiserver.Options) {
-		o.Authorizers, o.Mutators, o.Validators = []api.Authorizer{allowAll{}}, mutators, validators
-	})
-	server.AddExternalAdmission(allowAll{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()

@@ -19,8 +19,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// All returns the plugins in order: the mutating ones, then the validating ones. may authorizes the extra rights that
-// some plugins require. Metrics are registered with counts.
+// All returns the plugins in order: the mutating ones, then the validating ones. The quota is not among them. may
+// authorizes the extra rights that some plugins require. Metrics are registered with counts.
 func All(
 	cfg config.APIServer,
 	objects api.Objects,
@@ -70,7 +70,7 @@ func All(
 		&defaultIngressClass{
 			objects,
 		}, storageProtection{}, &runtimeClass{objects}, certificate{}, &topologyLabels{objects},
-	}, append(validators, NewQuota(objects)), nil // the quota is last: what it has counted is not refused afterwards
+	}, validators, nil
 }
 
 // defaultPlugins are the plugins that are always enabled, by upstream's names.

@@ -166,6 +166,7 @@ func runPlugins(t *testing.T, o api.Objects, a *api.Admission) error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	validators = append(validators, NewQuota(o))
 	for _, m := range mutators {
 		if err := m.Admit(context.Background(), a); err != nil {
 			return err

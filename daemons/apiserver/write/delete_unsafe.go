@@ -1,0 +1,106 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/store"
+)
+
+const (
+	ignoreReadErrors     = "ignoreStoreReadErrorWithClusterBreakingPotential"
+	ignoreReadErrorsVerb = "unsafe-delete-ignore-read-errors"
+)
+
+// ignoresReadErrors reports whether an object is to be deleted although it cannot be read.
+func ignoresReadErrors(o *metav1.DeleteOptions) bool {
+	ignore := o.IgnoreStoreReadErrorWithClusterBreakingPotential
+	return ignore != nil && *ignore
+}
+
+// deleteUnreadable deletes an object that cannot be read, if the user may do that. Its finalizers, owners and
+// dependents are unknown, so they are ignored. Watches need no event: they had to list again when the object became
+// unreadable.
+func (s *Writes) deleteUnreadable(q *request.Request) error {
+	ctx := q.HTTP.Context()
+	q.Answer.Audit.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
+	asked := q.Request
+	asked.Verb = ignoreReadErrorsVerb
+	if err := s.server.Authorize(ctx, q.User, asked); err != nil {
+		return apierrors.NewForbidden(
+			q.GroupResource(),
+			q.Name,
+			fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err),
+		)
+	}
+	key := q.Key()
+	live, err := s.readStored(ctx, q, key)
+	why := (*store.Unreadable)(nil)
+	switch {
+	case errors.As(err, &why):
+	case err != nil:
+		return err
+	case live == nil:
+		return apierrors.NewNotFound(q.GroupResource(), q.Name)
+	default:
+		return request.InvalidError(
+			schema.GroupKind{Group: q.Group, Kind: q.GroupVersionResource.Resource},
+			q.Name,
+			field.ErrorList{field.Invalid(field.NewPath(ignoreReadErrors), true,
+				"is exclusively used to delete corrupt object(s), try again by removing this option")},
+		)
+	}
+	if why.Temporary {
+		return apierrors.NewInternalError(
+			fmt.Errorf(
+				"the object is not deleted, since it can be read when the plugin that keeps its key answers: %w",
+				why,
+			),
+		)
+	}
+	if err := s.admitUnreadableDeletion(ctx, q); err != nil {
+		return err
+	}
+	full := s.config.Cache.Key(q.StoredKind(), key)
+	r, err := s.config.Store.Commit(
+		ctx,
+		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}},
+	)
+	if err != nil {
+		return request.UnavailableError(err)
+	}
+	if !r.Done {
+		return apierrors.NewConflict(q.GroupResource(), q.Name, errors.New("the object was written meanwhile"))
+	}
+	s.config.Log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.User.Name)
+	return q.Media.WriteObject(q.Answer, http.StatusOK, request.StatusKind, &metav1.Status{
+		Status:  metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: q.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource},
+	})
+}
+
+// admitUnreadableDeletion calls the validating plugins with an object that has only its name and namespace. Checks that
+// depend on unreadable objects are skipped, because this request is the way to delete those objects.
+func (s *Writes) admitUnreadableDeletion(ctx context.Context, q *request.Request) error {
+	w := &write{s: s, q: q, operation: "DELETE"}
+	w.old = q.Served.New()
+	m, err := meta.Accessor(w.old)
+	if err != nil {
+		return err
+	}
+	m.SetName(q.Name)
+	m.SetNamespace(q.Namespace)
+	w.old.GetObjectKind().SetGroupVersionKind(q.Served.GVK)
+	a := w.admission()
+	a.Name, a.Subresource = q.Name, ""
+	return s.runValidators(ctx, s.plugins.validators, a)
+}
