@@ -32,7 +32,7 @@ func TestPercentagesAreBounded(t *testing.T) {
 					Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
 						RollingUpdate: &appsv1.RollingUpdateDeployment{
 							MaxUnavailable: v,
-							MaxSurge:       ptr(intstr.FromInt32(1)),
+							MaxSurge:       new(intstr.FromInt32(1)),
 						}},
 				},
 			}
@@ -43,7 +43,7 @@ func TestPercentagesAreBounded(t *testing.T) {
 				Spec: appsv1.DeploymentSpec{
 					Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType,
 						RollingUpdate: &appsv1.RollingUpdateDeployment{
-							MaxUnavailable: ptr(intstr.FromInt32(1)),
+							MaxUnavailable: new(intstr.FromInt32(1)),
 							MaxSurge:       v,
 						}},
 				},

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,6 +141,24 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 				"may not be true if caBundle is present",
 			),
 		)
+	}
+	return errs
+}
+
+func validateAPIServiceStatus(s, _ *apiregistrationv1.APIService) field.ErrorList {
+	known := []apiregistrationv1.ConditionStatus{
+		apiregistrationv1.ConditionFalse,
+		apiregistrationv1.ConditionTrue,
+		apiregistrationv1.ConditionUnknown,
+	}
+	var errs field.ErrorList
+	for i, c := range s.Status.Conditions {
+		if !slices.Contains(known, c.Status) {
+			errs = append(
+				errs,
+				notSupported(field.NewPath("status", "conditions").Index(i).Child("status"), c.Status, known),
+			)
+		}
 	}
 	return errs
 }

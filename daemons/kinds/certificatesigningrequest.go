@@ -42,7 +42,7 @@ func certificateSigningRequests() *Kind {
 func copyRequestStatus(to, from *certificatesv1.CertificateSigningRequest) {
 	before := to.Status.Conditions
 	to.Status = *from.Status.DeepCopy()
-	at := metav1.Time{Time: now().UTC().Truncate(time.Second)}
+	at := metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
 	for i := range to.Status.Conditions {
 		c := &to.Status.Conditions[i]
 		if c.LastUpdateTime.IsZero() {

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -78,49 +76,6 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 				"may not specify a duration less than 600 seconds (10 minutes)",
 			),
 		)
-	}
-	return errs
-}
-
-// validateSignerName requires a domain and a path, as in example.com/signer.
-func validateSignerName(name string, path *field.Path) field.ErrorList {
-	const longestDomain = validation.DNS1123SubdomainMaxLength
-	const longest = longestDomain + 1 + validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	domain, rest, ok := strings.Cut(name, "/")
-	if !ok || strings.Contains(rest, "/") {
-		return field.ErrorList{
-			field.Invalid(
-				path,
-				name,
-				"must be a fully qualified domain and path of the form 'example.com/signer-name'",
-			),
-		}
-	}
-	var errs field.ErrorList
-	labels := func(of string, valid func(string) []string) (n int) {
-		for label := range strings.SplitSeq(of, ".") {
-			for _, message := range valid(label) {
-				errs = append(errs, field.Invalid(path, of, fmt.Sprintf("validating label %q: %s", label, message)))
-			}
-			n++
-		}
-		return n
-	}
-	if len(domain) > longestDomain {
-		errs = append(errs, field.TooLong(path, domain, longestDomain))
-	}
-	if labels(domain, validation.IsDNS1123Label) < 2 {
-		errs = append(
-			errs,
-			field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"),
-		)
-	}
-	labels(rest, validation.IsDNS1123Subdomain)
-	if len(name) > longest {
-		errs = append(errs, field.TooLong(path, name, longest))
 	}
 	return errs
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -41,68 +39,6 @@ func clusterTrustBundles() *Kind {
 			return []any{orNone(b.Spec.SignerName), age(b.CreationTimestamp)}
 		}),
 	}
-}
-
-func trustBundleNameErrors(name string, prefix bool) []string {
-	signer, rest, found := cutLast(name, ":")
-	if !found {
-		return dnsSubdomainNameErrors(name, prefix)
-	}
-	var errs []string
-	for part := range strings.SplitSeq(signer, ":") {
-		errs = append(errs, dnsSubdomainNameErrors(part, false)...)
-	}
-	return append(errs, dnsSubdomainNameErrors(rest, prefix)...)
-}
-
-// validateTrustProjection checks which bundles a volume requests: one by name, or those of a signer.
-func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch {
-	case p.Name != nil && p.SignerName != nil:
-		errs = append(errs, field.Invalid(at, p, "only one of name and signerName may be used"))
-	case p.Name != nil:
-		if *p.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), "must be a valid object name"))
-		} else {
-			for _, message := range trustBundleNameErrors(*p.Name, false) {
-				errs = append(errs,
-					field.Invalid(at.Child("name"), *p.Name, "not a valid clustertrustbundlename: "+message))
-			}
-		}
-		if p.LabelSelector != nil {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("labelSelector"),
-					p.LabelSelector,
-					"labelSelector must be unset if name is specified",
-				),
-			)
-		}
-	case p.SignerName != nil:
-		errs = append(errs, validateSignerName(*p.SignerName, at.Child("signerName"))...)
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				p.LabelSelector,
-				metavalidation.LabelSelectorValidationOptions{},
-				at.Child("labelSelector"),
-			)...)
-	default:
-		errs = append(errs, field.Required(at, "either name or signerName must be specified"))
-	}
-	if p.Path == "" {
-		return append(errs, field.Required(at.Child("path"), ""))
-	}
-	return append(errs, validateProjectedPath(p.Path, at.Child("path"))...)
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 func validateTrustBundle(b *certificatesv1.ClusterTrustBundle) field.ErrorList {

@@ -165,3 +165,22 @@ func serviceAccounts() *Kind {
 		Subresources: []string{"token"},
 	}
 }
+
+func serviceAccountWarnings(s, old *corev1.ServiceAccount) []string {
+	var d warningList
+	if _, ok := s.Annotations[enforceMountable]; !ok {
+		return nil
+	}
+	if old != nil {
+		if _, before := old.Annotations[enforceMountable]; before {
+			return nil
+		}
+	}
+	d.addf(
+		field.NewPath("metadata", "annotations").Key(enforceMountable),
+		"deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
+	)
+	return d
+}
+
+const enforceMountable = "kubernetes.io/enforce-mountable-secrets"

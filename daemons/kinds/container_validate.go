@@ -2,8 +2,6 @@ package kinds
 
 import (
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -154,31 +152,6 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 		errs = append(errs, validateProtocol(p.Protocol, where.Child("protocol"))...)
 	}
 	return errs
-}
-
-// validateDescendingPath requires a relative path that does not leave its base directory.
-func validateDescendingPath(p string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if path.IsAbs(p) {
-		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
-	}
-	return append(errs, rejectBacksteps(p, at)...)
-}
-
-// validateProjectedPath requires a path within a volume that does not use a name reserved by the kubelet.
-func validateProjectedPath(p string, at *field.Path) field.ErrorList {
-	errs := validateDescendingPath(p, at)
-	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") && p != ".." {
-		errs = append(errs, field.Invalid(at, p, "must not start with '..'"))
-	}
-	return errs
-}
-
-func rejectBacksteps(p string, at *field.Path) field.ErrorList {
-	if slices.Contains(strings.Split(p, "/"), "..") {
-		return field.ErrorList{field.Invalid(at, p, "must not contain '..'")}
-	}
-	return nil
 }
 
 // validatePortOrName checks a port of a probe or service: a number or a name.

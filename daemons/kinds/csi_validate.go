@@ -1,8 +1,6 @@
 package kinds
 
 import (
-	"strings"
-
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,20 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// validateDriverName checks the name of a storage or device driver: a DNS name of at most 63 characters, in upper or
-// lower case.
-func validateDriverName(name string, path *field.Path) field.ErrorList {
-	const longest = 63
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	var errs field.ErrorList
-	if len(name) > longest {
-		errs = append(errs, field.TooLong(path, name, longest))
-	}
-	return append(errs, invalidErrors(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
-}
 
 func validateCSIDriver(d *storagev1.CSIDriver) field.ErrorList {
 	path, s := field.NewPath("spec"), &d.Spec
@@ -186,3 +170,30 @@ func validateStorageCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
 	}
 	return errs
 }
+
+func validateAttachmentStatus(a, _ *storagev1.VolumeAttachment) field.ErrorList {
+	path := field.NewPath("status")
+	var errs field.ErrorList
+	size := 0
+	for k, v := range a.Status.AttachmentMetadata {
+		size += len(k) + len(v)
+	}
+	if size > maxAttachmentMetadata {
+		errs = append(errs, field.TooLong(path.Child("attachmentMetadata"), "", maxAttachmentMetadata))
+	}
+	for _, side := range []struct {
+		name string
+		e    *storagev1.VolumeError
+	}{{"attachError", a.Status.AttachError}, {"detachError", a.Status.DetachError}} {
+		if side.e != nil && len(side.e.Message) > maxVolumeError {
+			errs = append(errs, field.TooLong(path.Child(side.name, "message"), "", maxVolumeError))
+		}
+	}
+	return errs
+}
+
+// Limits for what a driver reports about an attachment, in bytes.
+const (
+	maxVolumeError        = 1024
+	maxAttachmentMetadata = 256 << 10
+)

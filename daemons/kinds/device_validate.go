@@ -3,6 +3,7 @@ package kinds
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,14 +20,6 @@ func limitCount(n, most int, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.TooMany(path, n, most)}
 	}
 	return nil
-}
-
-// requireDNSLabel requires a DNS label.
-func requireDNSLabel(name string, path *field.Path) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return validateDNSLabel(name, path)
 }
 
 // validatePoolName requires DNS names separated by slashes.
@@ -152,7 +145,7 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 					at.Child("operator"),
 				)...)
 		}
-		if t.Effect != "" && !isOneOf(t.Effect, deviceEffects[:2]) {
+		if t.Effect != "" && !slices.Contains(deviceEffects[:2], t.Effect) {
 			errs = append(errs, notSupported(at.Child("effect"), t.Effect, deviceEffects[:2]))
 		}
 	}

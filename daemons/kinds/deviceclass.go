@@ -88,6 +88,6 @@ func deviceTaintRules() *Kind {
 // setTaintTime sets the time of a taint to now if it has none.
 func setTaintTime(t *resourcev1.DeviceTaint) {
 	if t.TimeAdded == nil {
-		t.TimeAdded = &metav1.Time{Time: now().UTC().Truncate(time.Second)}
+		t.TimeAdded = &metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
 	}
 }

@@ -3,6 +3,7 @@ package kinds
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,7 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 	path := field.NewPath("addressType")
 	if s.AddressType == "" {
 		errs = append(errs, field.Required(path, ""))
-	} else if !isOneOf(s.AddressType, types) {
+	} else if !slices.Contains(types, s.AddressType) {
 		errs = append(errs, notSupported(path, s.AddressType, types))
 	}
 	if len(s.Endpoints) > 1000 {

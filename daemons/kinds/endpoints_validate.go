@@ -82,3 +82,18 @@ func validateEndpointIP(text string, at *field.Path, before ...string) field.Err
 	}
 	return nil
 }
+
+func subsetAddresses(e *corev1.Endpoints) []string {
+	var all []string
+	if e == nil {
+		return nil
+	}
+	for _, s := range e.Subsets {
+		for _, list := range [][]corev1.EndpointAddress{s.Addresses, s.NotReadyAddresses} {
+			for _, a := range list {
+				all = append(all, a.IP)
+			}
+		}
+	}
+	return all
+}

@@ -223,7 +223,7 @@ var flowVerbs = []string{"create", "delete", "deletecollection", "get", "list", 
 
 func validateFlowVerbs(verbs []string, path *field.Path) field.ErrorList {
 	errs := requireWildcardAlone(verbs, path, "verbs must contain at least one value", "verbs")
-	unknown := func(verb string) bool { return !isOneOf(verb, flowVerbs) }
+	unknown := func(verb string) bool { return !slices.Contains(flowVerbs, verb) }
 	if !slices.Contains(verbs, "*") && slices.ContainsFunc(verbs, unknown) {
 		errs = append(errs, notSupported(path, verbs, flowVerbs))
 	}
@@ -239,4 +239,12 @@ func requireWildcardAlone(list []string, path *field.Path, missing, others strin
 		return field.ErrorList{field.Invalid(path, list, "if '*' is present, must not specify other "+others)}
 	}
 	return nil
+}
+
+func validateFlowSchemaStatus(s, _ *flowcontrolv1.FlowSchema) field.ErrorList {
+	var types []string
+	for _, c := range s.Status.Conditions {
+		types = append(types, string(c.Type))
+	}
+	return validateConditionTypes(types)
 }

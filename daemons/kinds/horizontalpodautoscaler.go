@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -42,14 +43,14 @@ func horizontalPodAutoscalers() *Kind {
 		Row: adaptRow(func(a *autoscalingv2.HorizontalPodAutoscaler) []any {
 			least := "<unset>"
 			if a.Spec.MinReplicas != nil {
-				least = itoa(*a.Spec.MinReplicas)
+				least = strconv.Itoa(int(*a.Spec.MinReplicas))
 			}
 			target := a.Spec.ScaleTargetRef
 			return []any{
 				target.Kind + "/" + target.Name,
 				autoscalerTargets(a),
 				least,
-				itoa(a.Spec.MaxReplicas),
+				strconv.Itoa(int(a.Spec.MaxReplicas)),
 				int64(a.Status.CurrentReplicas),
 				age(a.CreationTimestamp),
 			}
@@ -111,7 +112,7 @@ func autoscalerTargets(a *autoscalingv2.HorizontalPodAutoscaler) string {
 func metricValue(utilization *int32, v autoscalingv2.MetricValueStatus) string {
 	switch {
 	case utilization != nil:
-		return itoa(*utilization) + "%"
+		return strconv.Itoa(int(*utilization)) + "%"
 	case v.AverageValue != nil:
 		return v.AverageValue.String()
 	case v.Value != nil:
@@ -124,7 +125,7 @@ func metricValue(utilization *int32, v autoscalingv2.MetricValueStatus) string {
 func metricTarget(t autoscalingv2.MetricTarget) string {
 	switch {
 	case t.AverageUtilization != nil:
-		return itoa(*t.AverageUtilization) + "%"
+		return strconv.Itoa(int(*t.AverageUtilization)) + "%"
 	case t.AverageValue != nil:
 		return t.AverageValue.String() + " (avg)"
 	case t.Value != nil:

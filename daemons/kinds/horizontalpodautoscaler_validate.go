@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -71,14 +70,6 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 		errs = append(errs, validateScaling(b.ScaleDown, path.Child("behavior", "scaleDown"))...)
 	}
 	return errs
-}
-
-// validatePathSegment requires a name that can be part of a URL path.
-func validatePathSegment(v string, path *field.Path) field.ErrorList {
-	if v == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return invalidErrors(path, v, pathvalidation.IsValidPathSegmentName(v))
 }
 
 func validateScaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
@@ -164,7 +155,7 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			)
 		}
 	}
-	if !isOneOf(m.Type, kinds) {
+	if !slices.Contains(kinds, m.Type) {
 		errs = append(errs, notSupported(path.Child("type"), m.Type, kinds))
 	}
 	for _, s := range sources {
@@ -173,13 +164,6 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 		}
 	}
 	return errs
-}
-
-func requireValue(v string, path *field.Path, message string) field.ErrorList {
-	if v == "" {
-		return field.ErrorList{field.Required(path, message)}
-	}
-	return nil
 }
 
 func validateMetricIdentifier(m autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
@@ -290,4 +274,12 @@ func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.E
 		}
 	}
 	return errs
+}
+
+func validateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	return requireNotNegativeCounts(
+		field.NewPath("status"),
+		namedCount{"currentReplicas", int64(a.Status.CurrentReplicas)},
+		namedCount{"desiredReplicas", int64(a.Status.DesiredReplicas)},
+	)
 }

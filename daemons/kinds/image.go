@@ -1,9 +1,7 @@
 package kinds
 
 import (
-	"regexp"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -18,11 +16,6 @@ var (
 	imageDigest = pattern(`^[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}$`)
 	imageID     = pattern(`^[a-f0-9]{64}$`)
 )
-
-// pattern compiles a regular expression on first use, since most processes of the program never need it.
-func pattern(text string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}
 
 const maxImagePath = 255
 

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"net"
+	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -143,7 +144,7 @@ func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.
 	switch {
 	case p.PathType == nil:
 		errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
-	case !isOneOf(*p.PathType, types):
+	case !slices.Contains(types, *p.PathType):
 		errs = append(errs, notSupported(at.Child("pathType"), *p.PathType, types))
 	case *p.PathType != networkingv1.PathTypeImplementationSpecific || p.Path != "":
 		if !strings.HasPrefix(p.Path, "/") {
@@ -273,7 +274,7 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	switch scope := valueOrZero(p.Scope); {
 	case scope == "":
 		errs = append(errs, field.Required(at.Child("scope"), ""))
-	case !isOneOf(scope, scopes):
+	case !slices.Contains(scopes, scope):
 		errs = append(errs, notSupported(at.Child("scope"), scope, scopes))
 	case scope == networkingv1.IngressClassParametersReferenceScopeNamespace && p.Namespace == nil:
 		errs = append(errs, field.Required(at.Child("namespace"), "`parameters.scope` is set to 'Namespace'"))
@@ -281,6 +282,16 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 		errs = append(errs, validateDNSLabel(namespace, at.Child("namespace"))...)
 	case namespace != "":
 		errs = append(errs, field.Forbidden(at.Child("namespace"), "`parameters.scope` is set to 'Cluster'"))
+	}
+	return errs
+}
+
+func validateIngressStatus(i, _ *networkingv1.Ingress) field.ErrorList {
+	var errs field.ErrorList
+	for n, in := range i.Status.LoadBalancer.Ingress {
+		errs = append(
+			errs,
+			validateBalancer(in.IP, in.Hostname, field.NewPath("status", "loadBalancer", "ingress").Index(n))...)
 	}
 	return errs
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func jobs() *Kind {
 			return append(append(validateJob(j), validateGeneratedSelector(j)...), validateIndexedName(j)...)
 		}), ValidateUpdate: adaptValidateUpdate(validateJobUpdate),
 		Fields: adaptFields(func(j *batchv1.Job) fields.Set {
-			return fields.Set{"status.successful": itoa(j.Status.Succeeded)}
+			return fields.Set{"status.successful": strconv.Itoa(int(j.Status.Succeeded))}
 		}),
 		Columns: newColumns("Status", "Completions", "Duration", "Age", "Containers*", "Images*", "Selector*"),
 		Row:     adaptRow(jobRow),
@@ -38,22 +39,22 @@ func jobs() *Kind {
 func defaultJob(j *batchv1.Job) {
 	spec := &j.Spec
 	if spec.Completions == nil && spec.Parallelism == nil {
-		spec.Completions = ptr(int32(1))
+		spec.Completions = new(int32(1))
 	}
 	setDefault(&spec.Parallelism, 1)
 	if spec.BackoffLimit == nil {
-		spec.BackoffLimit = ptr(int32(6))
+		spec.BackoffLimit = new(int32(6))
 		if spec.BackoffLimitPerIndex != nil {
-			spec.BackoffLimit = ptr(int32(math.MaxInt32))
+			spec.BackoffLimit = new(int32(math.MaxInt32))
 		}
 	}
 	setDefault(&spec.CompletionMode, batchv1.NonIndexedCompletion)
 	setDefault(&spec.Suspend, false)
 	setDefault(&spec.ManualSelector, false)
 	if spec.PodReplacementPolicy == nil {
-		spec.PodReplacementPolicy = ptr(batchv1.TerminatingOrFailed)
+		spec.PodReplacementPolicy = new(batchv1.TerminatingOrFailed)
 		if spec.PodFailurePolicy != nil {
-			spec.PodReplacementPolicy = ptr(batchv1.Failed)
+			spec.PodReplacementPolicy = new(batchv1.Failed)
 		}
 	}
 	if spec.PodFailurePolicy != nil {
@@ -112,7 +113,7 @@ func jobRow(j *batchv1.Job) []any {
 	if start, end := j.Status.StartTime, j.Status.CompletionTime; start != nil && end != nil {
 		took = duration.HumanDuration(end.Sub(start.Time))
 	} else if start != nil {
-		took = duration.HumanDuration(now().Sub(start.Time))
+		took = duration.HumanDuration(time.Now().Sub(start.Time))
 	}
 	spec := &j.Spec.Template.Spec
 	return []any{

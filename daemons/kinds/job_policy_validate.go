@@ -18,7 +18,6 @@ import (
 
 const (
 	maxJobRules      = 20 // maximum number of rules in a policy
-	maxJobExitCodes  = 255
 	maxJobConditions = 20
 	maxManagerLength = 63
 
@@ -209,8 +208,8 @@ func validateExitCodes(
 	switch {
 	case len(c.Values) == 0:
 		return append(errs, field.Invalid(at, c.Values, "at least one value is required"))
-	case len(c.Values) > maxJobExitCodes:
-		return append(errs, field.TooMany(at, len(c.Values), maxJobExitCodes))
+	case len(c.Values) > maxExitCodes:
+		return append(errs, field.TooMany(at, len(c.Values), maxExitCodes))
 	}
 	again := markRepeats(c.Values)
 	for i, code := range c.Values {

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,13 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-func dnsSubdomainNameErrors(name string, prefix bool) []string {
-	if prefix {
-		name = strings.TrimSuffix(name, "-") + "a"
-	}
-	return validation.IsDNS1123Subdomain(name)
-}
 
 func validateJob(j *batchv1.Job) field.ErrorList {
 	return append(validateJobSpec(&j.Spec, field.NewPath("spec")), validateJobSelector(j)...)
@@ -30,7 +24,7 @@ func validateIndexedName(j *batchv1.Job) field.ErrorList {
 	if valueOrZero(j.Spec.CompletionMode) != batchv1.IndexedCompletion || n < 1 {
 		return nil
 	}
-	host := j.Name + "-" + itoa(n-1)
+	host := j.Name + "-" + strconv.Itoa(int(n-1))
 	if len(validation.IsDNS1123Label(host)) == 0 {
 		return nil
 	}

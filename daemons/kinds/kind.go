@@ -162,3 +162,6 @@ func (k *Kind) GVR() schema.GroupVersionResource {
 
 // GR returns the group and resource.
 func (k *Kind) GR() schema.GroupResource { return k.GVR().GroupResource() }
+
+// createOnlyVerbs are the verbs of kinds that are answered and not stored.
+var createOnlyVerbs = []string{"create"}

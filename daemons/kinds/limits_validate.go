@@ -18,8 +18,8 @@ func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
 		limit, at := &l.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
 		if limit.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), ""))
-		} else if !isOneOf(limit.Type,
-			[]corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}) {
+		} else if !slices.Contains(
+			[]corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}, limit.Type) {
 			errs = append(errs, invalidErrors(at.Child("type"), limit.Type, limitTypeErrors(string(limit.Type)))...)
 		}
 		if seen[limit.Type] {
@@ -174,7 +174,7 @@ func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
 	path := field.NewPath("spec", "scopes")
 	seen := map[corev1.ResourceQuotaScope]bool{}
 	for _, scope := range q.Spec.Scopes {
-		if !isOneOf(scope, quotaScopes) {
+		if !slices.Contains(quotaScopes, scope) {
 			errs = append(errs, field.Invalid(path, q.Spec.Scopes, "unsupported scope"))
 		}
 		errs = append(errs, validateScope(scope, q, path)...)
@@ -243,7 +243,7 @@ func validateScopeSelector(s *corev1.ScopeSelector, path *field.Path) field.Erro
 	}
 	var errs field.ErrorList
 	for _, r := range s.MatchExpressions {
-		if !isOneOf(r.ScopeName, quotaScopes) {
+		if !slices.Contains(quotaScopes, r.ScopeName) {
 			errs = append(errs, field.Invalid(path.Child("scopeName"), r.ScopeName, "unsupported scope"))
 		}
 		existing := r.ScopeName != corev1.ResourceQuotaScopePriorityClass &&
@@ -287,4 +287,10 @@ func validateScopeSelector(s *corev1.ScopeSelector, path *field.Path) field.Erro
 		}
 	}
 	return errs
+}
+
+func validateQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
+	path := field.NewPath("status")
+	return append(validateQuotaAmounts(q.Status.Hard, path.Child("hard")),
+		validateQuotaAmounts(q.Status.Used, path.Child("used"))...)
 }

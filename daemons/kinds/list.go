@@ -49,6 +49,3 @@ func All() []*Kind {
 	}
 	return all
 }
-
-// createOnlyVerbs are the verbs of kinds that are answered and not stored.
-var createOnlyVerbs = []string{"create"}

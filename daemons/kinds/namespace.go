@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ func namespaces() *Kind {
 		PrepareCreate: adapt(func(n *corev1.Namespace) {
 			defaultNamespace(n)
 			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
-			if !isOneOf(corev1.FinalizerKubernetes, n.Spec.Finalizers) {
+			if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
 				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 			}
 		}),
@@ -75,4 +76,17 @@ func defaultNamespace(n *corev1.Namespace) {
 	}
 	n.Labels[corev1.LabelMetadataName] = n.Name
 	setEmpty(&n.Status.Phase, corev1.NamespaceActive)
+}
+
+func validateNamespaceStatus(n, _ *corev1.Namespace) field.ErrorList {
+	path, phase := field.NewPath("status", "Phase"), n.Status.Phase
+	switch {
+	case n.DeletionTimestamp.IsZero() && phase != corev1.NamespaceActive:
+		return field.ErrorList{field.Invalid(path, phase, "may only be 'Active' if `deletionTimestamp` is empty")}
+	case !n.DeletionTimestamp.IsZero() && phase != corev1.NamespaceTerminating:
+		return field.ErrorList{
+			field.Invalid(path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+		}
+	}
+	return nil
 }

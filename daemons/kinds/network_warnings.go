@@ -6,26 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	netutils "k8s.io/utils/net"
 )
-
-// ipWarnings and cidrWarnings warn about addresses in forms that programs interpret differently. Invalid addresses are
-// rejected elsewhere.
-func ipWarnings(at *field.Path, text string) []string {
-	if netutils.ParseIPSloppy(text) == nil {
-		return nil
-	}
-	return validation.GetWarningsForIP(at, text)
-}
-
-func cidrWarnings(at *field.Path, text string) []string {
-	if _, _, err := netutils.ParseCIDRSloppy(text); err != nil {
-		return nil
-	}
-	return validation.GetWarningsForCIDR(at, text)
-}
 
 func serviceWarnings(s, _ *corev1.Service) []string {
 	var all []string

@@ -297,3 +297,25 @@ func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList
 	}
 	return errs
 }
+
+// blocksOf returns all IP ranges that a policy names.
+func blocksOf(p *networkingv1.NetworkPolicy) []string {
+	var all []string
+	if p == nil {
+		return nil
+	}
+	add := func(peers []networkingv1.NetworkPolicyPeer) {
+		for _, peer := range peers {
+			if peer.IPBlock != nil {
+				all = append(append(all, peer.IPBlock.CIDR), peer.IPBlock.Except...)
+			}
+		}
+	}
+	for _, r := range p.Spec.Ingress {
+		add(r.From)
+	}
+	for _, r := range p.Spec.Egress {
+		add(r.To)
+	}
+	return all
+}

@@ -174,3 +174,30 @@ func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	}
 	return errs
 }
+
+// validateNodeStatus checks the resources and addresses that a node reports.
+func validateNodeStatus(n, _ *corev1.Node) field.ErrorList {
+	path := field.NewPath("status")
+	var errs field.ErrorList
+	for _, side := range []struct {
+		name string
+		list corev1.ResourceList
+	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
+		for name, q := range side.list {
+			at := path.Child(side.name).Key(string(name))
+			if q.Sign() < 0 {
+				errs = append(errs, field.Invalid(at, q.String(), notNegativeText))
+			}
+			if (isExtended(name) || name == corev1.ResourcePods) && q.MilliValue()%1000 != 0 {
+				errs = append(errs, field.Invalid(at, q.String(), "must be an integer"))
+			}
+		}
+	}
+	again := markRepeats(n.Status.Addresses)
+	for i, a := range n.Status.Addresses {
+		if again[i] {
+			errs = append(errs, field.Duplicate(path.Child("addresses").Index(i), a))
+		}
+	}
+	return errs
+}

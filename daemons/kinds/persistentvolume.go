@@ -2,8 +2,8 @@ package kinds
 
 import (
 	"reflect"
-	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +38,7 @@ func persistentVolumes() *Kind {
 		PrepareCreate: adapt(func(v *corev1.PersistentVolume) {
 			v.Status = corev1.PersistentVolumeStatus{
 				Phase:                   corev1.VolumePending,
-				LastPhaseTransitionTime: ptr(metav1.NewTime(now())),
+				LastPhaseTransitionTime: new(metav1.NewTime(time.Now())),
 			}
 		}),
 		PrepareUpdate:  adaptUpdate(func(v, old *corev1.PersistentVolume) { v.Status = old.Status }),
@@ -70,7 +70,7 @@ func setPhaseTime(v, old *corev1.PersistentVolume) {
 	case v.Status.Phase == old.Status.Phase && *at == nil:
 		*at = old.Status.LastPhaseTransitionTime
 	case v.Status.Phase != old.Status.Phase && (*at == nil || (*at).Equal(old.Status.LastPhaseTransitionTime)):
-		*at = ptr(metav1.NewTime(now()))
+		*at = new(metav1.NewTime(time.Now()))
 	}
 }
 
@@ -98,26 +98,6 @@ func persistentVolumeRow(v *corev1.PersistentVolume) []any {
 		size.String(), accessModes(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy), phase,
 		claim, storageClass, class, v.Status.Reason, age(v.CreationTimestamp), mode,
 	}
-}
-
-var allAccessModes = []corev1.PersistentVolumeAccessMode{
-	corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod,
-}
-
-func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
-	if len(modes) == 0 {
-		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
-	}
-	var errs field.ErrorList
-	for _, m := range modes {
-		if !isOneOf(m, allAccessModes) {
-			errs = append(errs, notSupported(path, m, allAccessModes))
-		}
-	}
-	if len(modes) > 1 && slices.Contains(modes, corev1.ReadWriteOncePod) {
-		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
-	}
-	return errs
 }
 
 func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {

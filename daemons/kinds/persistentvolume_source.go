@@ -1,9 +1,6 @@
 package kinds
 
 import (
-	"path"
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -64,40 +61,6 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 		at.Child("volumeAttributesClassName"))...)
 	if v.Spec.VolumeAttributesClassName != nil && v.Spec.CSI == nil {
 		errs = append(errs, field.Required(at.Child("csi"), "has to be specified when using volumeAttributesClassName"))
-	}
-	return errs
-}
-
-func validateAttributesClassName(name *string, at *field.Path) field.ErrorList {
-	switch {
-	case name == nil:
-		return nil
-	case *name == "":
-		return field.ErrorList{field.Required(at, "an empty string is disallowed")}
-	}
-	return validateDNSSubdomain(*name, at)
-}
-
-func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if h.Path == "" {
-		errs = append(errs, field.Required(at.Child("path"), ""))
-	} else {
-		errs = append(errs, rejectBacksteps(h.Path, at.Child("path"))...)
-	}
-	if types := []corev1.HostPathType{
-		corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
-		corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev,
-	}; h.Type != nil && !slices.Contains(types, *h.Type) {
-		errs = append(errs, notSupported(at.Child("type"), *h.Type, types))
-	}
-	return errs
-}
-
-func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
-	errs := requireValue(n.Server, at.Child("server"), "")
-	if !path.IsAbs(n.Path) {
-		errs = append(errs, field.Invalid(at.Child("path"), n.Path, "must be an absolute path"))
 	}
 	return errs
 }

@@ -16,7 +16,7 @@ func TestTheTwoDataSourceFieldsAreEqual(t *testing.T) {
 		local = corev1.TypedLocalObjectReference
 		typed = corev1.TypedObjectReference
 	)
-	snapshots, others := ptr("snapshot.storage.k8s.io"), ptr("example.com")
+	snapshots, others := new("snapshot.storage.k8s.io"), new("example.com")
 	kind := persistentVolumeClaims()
 	claim := func(d *local, ref *typed) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{DataSource: d, DataSourceRef: ref,
@@ -50,8 +50,8 @@ func TestTheTwoDataSourceFieldsAreEqual(t *testing.T) {
 		"another core kind in the new field": {nil, &typed{Kind: "Pod", Name: "a"}, &local{Kind: "Pod", Name: "a"},
 			&typed{Kind: "Pod", Name: "a"}, "spec.dataSourceRef"},
 		"one in another namespace": {nil,
-			&typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: ptr("n")}, nil,
-			&typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: ptr("n")}, ""},
+			&typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: new("n")}, nil,
+			&typed{Kind: "PersistentVolumeClaim", Name: "a", Namespace: new("n")}, ""},
 		"none": {nil, nil, nil, nil, ""},
 		"fields that say something else each": {&local{Kind: "PersistentVolumeClaim", Name: "a"},
 			&typed{Kind: "PersistentVolumeClaim", Name: "b"}, &local{Kind: "PersistentVolumeClaim", Name: "a"},

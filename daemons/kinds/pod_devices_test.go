@@ -54,10 +54,10 @@ func TestDeviceStatusesAreValidated(t *testing.T) {
 			"[0].resources[0].health"},
 		"a message": {"claims",
 			says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
-				Message: ptr(strings.Repeat("a", 1024))}), ""},
+				Message: new(strings.Repeat("a", 1024))}), ""},
 		"a long message": {"claims",
 			says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
-				Message: ptr(strings.Repeat("a", 1025))}), "[0].resources[0].message"},
+				Message: new(strings.Repeat("a", 1025))}), "[0].resources[0].message"},
 	} {
 		pod := old.DeepCopy()
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: c.container, AllocatedResourcesStatus: c.status}}

@@ -146,10 +146,6 @@ func hasPodCondition(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-func isSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
-
 // QOSClass returns Guaranteed if every container has limits for cpu and memory that equal its requests. It returns
 // BestEffort if none has either, and else Burstable.
 func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {

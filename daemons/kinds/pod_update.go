@@ -88,22 +88,6 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// withOldNodeAffinity returns is with the node affinity of was, so that a comparison shows all other differences.
-func withOldNodeAffinity(is, was *corev1.Affinity) *corev1.Affinity {
-	var out corev1.Affinity
-	if is != nil {
-		out = *is
-	}
-	out.NodeAffinity = nil
-	if was != nil {
-		out.NodeAffinity = was.NodeAffinity
-	}
-	if out == (corev1.Affinity{}) && (was == nil || *was == corev1.Affinity{}) {
-		return was
-	}
-	return &out
-}
-
 // validateNarrowerAffinity allows requirements to be added to each required node selector term. Terms cannot be added:
 // one of several terms suffices, so another term would allow more nodes.
 func validateNarrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {

@@ -81,28 +81,6 @@ const (
 	nullSelector = "a null labelSelector results in matching no pod"
 )
 
-// warningList collects warnings about one object.
-type warningList []string
-
-// Limits of the warnings. A client chooses the number of ports and files of an object, and each may be compared with
-// all others.
-const (
-	maxWarnings    = 256 // more than a response can hold
-	maxComparisons = 128 // earlier ports, or files of a volume, with which each one is compared
-)
-
-func (d *warningList) addf(at *field.Path, format string, args ...any) {
-	if !d.isFull() {
-		d.add(at.String() + ": " + fmt.Sprintf(format, args...))
-	}
-}
-
-func (d *warningList) isFull() bool { return len(*d) >= maxWarnings }
-
-func (d *warningList) add(texts ...string) {
-	*d = append(*d, texts[:min(len(texts), maxWarnings-len(*d))]...)
-}
-
 // podSpecWarnings returns warnings about valid parts of a pod that are probably not intended. at is the path of its
 // metadata and spec, or nil for a pod itself.
 func podSpecWarnings(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []string {

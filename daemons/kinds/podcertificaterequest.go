@@ -4,25 +4,14 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-)
-
-// Permitted lifetimes of pod certificates in seconds.
-const (
-	minPodCertificate     = 3600
-	maxPodCertificate     = 91 * 86400
-	defaultPodCertificate = 86400
 )
 
 func podCertificateRequests() *Kind {
@@ -74,66 +63,6 @@ func podCertificateRequests() *Kind {
 var finalPodCertificateConditions = []string{
 	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed,
 	certificatesv1.PodCertificateRequestConditionTypeIssued,
-}
-
-// podKeyTypes lists the types of keys that a kubelet can generate for a pod.
-var podKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
-
-// validatePodCertificate checks a source of a projected volume.
-func validatePodCertificate(p *corev1.PodCertificateProjection, at *field.Path) field.ErrorList {
-	errs := validateSignerName(p.SignerName, at.Child("signerName"))
-	if !slices.Contains(podKeyTypes, p.KeyType) {
-		errs = append(errs, notSupported(at.Child("keyType"), p.KeyType, podKeyTypes))
-	}
-	if seconds := p.MaxExpirationSeconds; seconds != nil {
-		longest := maxLifetimeFor(p.SignerName)
-		if *seconds < minPodCertificate {
-			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds,
-				fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", minPodCertificate)))
-		} else if *seconds > longest {
-			errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), *seconds,
-				fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", longest)))
-		}
-	}
-	paths := 0
-	for _, f := range []struct{ name, path string }{
-		{"credentialBundlePath", p.CredentialBundlePath}, {"keyPath", p.KeyPath},
-		{"certificateChainPath", p.CertificateChainPath},
-	} {
-		if f.path != "" {
-			paths++
-			errs = append(errs, validateProjectedPath(f.path, at.Child(f.name))...)
-		}
-	}
-	if paths == 0 {
-		errs = append(errs,
-			field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
-	}
-	return append(errs, validateUserAnnotations(p.UserAnnotations, at.Child("userAnnotations"))...)
-}
-
-// maxLifetimeFor returns the maximum lifetime of a signer's certificates in seconds.
-func maxLifetimeFor(signer string) int32 {
-	if strings.HasPrefix(signer, "kubernetes.io/") {
-		return defaultPodCertificate
-	}
-	return maxPodCertificate
-}
-
-// validateUserAnnotations checks the annotations for a signer: each key must have a domain.
-func validateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		at := path.Key(key)
-		if !strings.Contains(key, "/") {
-			errs = append(errs, field.Invalid(at, key, "must be domain-prefixed"))
-		}
-		errs = append(errs, invalidErrors(at, key, validation.IsQualifiedName(strings.ToLower(key)))...)
-	}
-	if err := apivalidation.ValidateAnnotationsSize(annotations); err != nil {
-		errs = append(errs, field.TooLong(path, "", apivalidation.TotalAnnotationSizeLimitB))
-	}
-	return errs
 }
 
 func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) field.ErrorList {

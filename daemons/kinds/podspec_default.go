@@ -200,22 +200,3 @@ func defaultDownward(items []corev1.DownwardAPIVolumeFile) {
 		}
 	}
 }
-
-// defaultRBD sets defaults for a volume type without a driver. The API still returns what its driver assumed.
-func defaultRBD(pool, user, keyring *string) {
-	setEmpty(pool, "rbd")
-	setEmpty(user, "admin")
-	setEmpty(keyring, "/etc/ceph/keyring")
-}
-
-func defaultScaleIO(mode, fs *string) {
-	setEmpty(mode, "ThinProvisioned")
-	setEmpty(fs, "xfs")
-}
-
-func defaultAzureDisk(d *corev1.AzureDiskVolumeSource) {
-	setDefault(&d.CachingMode, corev1.AzureDataDiskCachingReadWrite)
-	setDefault(&d.Kind, corev1.AzureSharedBlobDisk)
-	setDefault(&d.FSType, "ext4")
-	setDefault(&d.ReadOnly, false)
-}

@@ -11,9 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// now is the clock for ages; tests replace it.
-var now = time.Now
-
 // noneText is kubectl's text for an empty value.
 const noneText = "<none>"
 
@@ -22,7 +19,7 @@ func age(t metav1.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
 	}
-	return duration.HumanDuration(now().Sub(t.Time))
+	return duration.HumanDuration(time.Now().Sub(t.Time))
 }
 
 func ageMicro(t metav1.MicroTime) string { return age(metav1.Time(t)) }
@@ -33,33 +30,6 @@ func orNone(s string) string {
 		return noneText
 	}
 	return s
-}
-
-// valueOrZero returns *p, or the zero value if p is nil.
-func valueOrZero[T any](p *T) T {
-	var zero T
-	if p == nil {
-		return zero
-	}
-	return *p
-}
-
-// ptr returns a pointer to v.
-func ptr[T any](v T) *T { return &v }
-
-// setDefault sets *p to a pointer to v if it is nil.
-func setDefault[T any](p **T, v T) {
-	if *p == nil {
-		*p = &v
-	}
-}
-
-// setEmpty sets *p to v if it is the zero value.
-func setEmpty[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
-	}
 }
 
 func selectorText(s *metav1.LabelSelector) string { return metav1.FormatLabelSelector(s) }

@@ -156,3 +156,11 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) fi
 	}
 	return errs
 }
+
+func validatePriorityLevelStatus(p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+	var types []string
+	for _, c := range p.Status.Conditions {
+		types = append(types, string(c.Type))
+	}
+	return validateConditionTypes(types)
+}

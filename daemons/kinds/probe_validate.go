@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,13 +102,6 @@ func validateHandlers(
 	return errs
 }
 
-// standardResources lists the resources without a domain that containers may request.
-var standardResources = []corev1.ResourceName{
-	corev1.ResourceCPU,
-	corev1.ResourceMemory,
-	corev1.ResourceEphemeralStorage,
-}
-
 func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, side := range []struct {
@@ -150,72 +142,9 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 	return errs
 }
 
-func isHugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
-
-func hasHugePages(list corev1.ResourceList) bool {
-	for name := range list {
-		if isHugePages(name) {
-			return true
-		}
-	}
-	return false
-}
-
 // hasCPUOrMemory reports whether a list contains cpu or memory.
 func hasCPUOrMemory(list corev1.ResourceList) bool {
 	_, cpu := list[corev1.ResourceCPU]
 	_, memory := list[corev1.ResourceMemory]
 	return cpu || memory
-}
-
-// validateQuantities checks the resource names and amounts of a container or pod.
-func validateQuantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for name, q := range list {
-		where := at.Key(string(name))
-		errs = append(errs, validateResourceName(name, where)...)
-		if q.Sign() < 0 {
-			errs = append(errs, field.Invalid(where, q.String(), notNegativeText))
-		}
-		if !slices.Contains(standardResources, name) && q.MilliValue()%1000 != 0 {
-			errs = append(errs, field.Invalid(where, q.String(), "must be an integer"))
-		}
-	}
-	return errs
-}
-
-// unqualifiedNames lists resource names without a domain that are not for containers.
-var unqualifiedNames = []corev1.ResourceName{
-	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
-	corev1.ResourceRequestsStorage,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
-	corev1.ResourceSecrets,
-	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceStorage,
-	corev1.ResourceServicesNodePorts,
-	corev1.ResourceServicesLoadBalancers,
-}
-
-func validateResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
-	if !strings.Contains(string(name), "/") {
-		if !slices.Contains(standardResources, name) &&
-			!strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-			var errs field.ErrorList
-			if !slices.Contains(unqualifiedNames, name) {
-				errs = append(errs, field.Invalid(at, name, "must be a standard resource type or fully qualified"))
-			}
-			return append(errs, field.Invalid(at, name, "must be a standard resource for containers"))
-		}
-		return nil
-	}
-	return invalidErrors(at, name, validation.IsQualifiedName(string(name)))
-}
-
-// isExtended reports whether a resource is an extended resource. Those are integers that cannot be shared, such as
-// devices.
-func isExtended(name corev1.ResourceName) bool {
-	domain, _, ok := strings.Cut(string(name), "/")
-	return ok && !strings.HasSuffix(domain, "kubernetes.io")
 }

@@ -1,7 +1,7 @@
 package kinds
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,20 +55,6 @@ func clusterRoles() *Kind {
 		Columns: newColumns("Created At"),
 		Row:     adaptRow(func(r *rbacv1.ClusterRole) []any { return []any{formatCreated(r.CreationTimestamp)} }),
 	}
-}
-
-// pathSegmentNameErrors allows names that are valid path segments, such as system:node.
-func pathSegmentNameErrors(name string, prefix bool) []string {
-	var msgs []string
-	if name == "." || name == ".." {
-		msgs = append(msgs, fmt.Sprintf("may not be '%s'", name))
-	}
-	for _, c := range []string{"/", "%"} {
-		if strings.Contains(name, c) {
-			msgs = append(msgs, fmt.Sprintf("may not contain '%s'", c))
-		}
-	}
-	return msgs
 }
 
 func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
@@ -188,7 +174,7 @@ func validateRoleBinding(
 	if ref.APIGroup != rbacv1.GroupName {
 		errs = append(errs, notSupported(path.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
 	}
-	if !isOneOf(ref.Kind, kinds) {
+	if !slices.Contains(kinds, ref.Kind) {
 		errs = append(errs, notSupported(path.Child("kind"), ref.Kind, kinds))
 	}
 	if ref.Name == "" {

@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"strconv"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +38,7 @@ func replicaSets() *Kind {
 				requireImmutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 		}),
 		Fields: adaptFields(func(r *appsv1.ReplicaSet) fields.Set {
-			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
+			return fields.Set{"status.replicas": strconv.Itoa(int(r.Status.Replicas))}
 		}),
 		Columns: newColumns(
 			"Desired:integer",
@@ -103,7 +105,7 @@ func replicationControllers() *Kind {
 		}, "spec", "template")),
 		Validate: adaptValidate(validateReplicationController),
 		Fields: adaptFields(func(r *corev1.ReplicationController) fields.Set {
-			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
+			return fields.Set{"status.replicas": strconv.Itoa(int(r.Status.Replicas))}
 		}),
 		Columns: newColumns(
 			"Desired:integer",

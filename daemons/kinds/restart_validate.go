@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// maxExitCodes is the maximum number of exit codes in a rule of a container or job.
+const maxExitCodes = 255
+
 // validateRestarts checks when a container is restarted, and which resizes need a restart.
 func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -40,8 +43,8 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 		}, codes.Child("operator"))...)
 		if n := len(r.ExitCodes.Values); n == 0 {
 			errs = append(errs, field.Required(codes.Child("values"), "must specify at least 1 value"))
-		} else if n > maxJobExitCodes {
-			errs = append(errs, field.TooMany(codes.Child("values"), n, maxJobExitCodes))
+		} else if n > maxExitCodes {
+			errs = append(errs, field.TooMany(codes.Child("values"), n, maxExitCodes))
 		}
 		for j, code := range r.ExitCodes.Values {
 			if code < 0 || code > 255 {

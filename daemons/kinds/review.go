@@ -12,12 +12,12 @@ import (
 
 func newReview(
 	gv schema.GroupVersion,
-	kind, resource, singular string,
+	name, resource, singular string,
 	namespaced bool,
 	make func() runtime.Object,
 ) *Kind {
 	return &Kind{
-		GVK: gv.WithKind(kind), Resource: resource, Singular: singular, Namespaced: namespaced,
+		GVK: gv.WithKind(name), Resource: resource, Singular: singular, Namespaced: namespaced,
 		Virtual: true, Verbs: createOnlyVerbs, New: make, NewList: newOf[metav1.List](),
 	}
 }

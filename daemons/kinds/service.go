@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -39,14 +38,6 @@ func services() *Kind {
 	}
 }
 
-// dnsLabelNameErrors is for names that become a DNS label, which may start with a digit.
-func dnsLabelNameErrors(name string, prefix bool) []string {
-	if prefix {
-		name = strings.TrimSuffix(name, "-") + "a"
-	}
-	return validation.IsDNS1123Label(name)
-}
-
 func defaultService(s *corev1.Service) {
 	spec := &s.Spec
 	setEmpty(&spec.SessionAffinity, corev1.ServiceAffinityNone)
@@ -57,7 +48,7 @@ func defaultService(s *corev1.Service) {
 		if spec.SessionAffinityConfig == nil || spec.SessionAffinityConfig.ClientIP == nil ||
 			spec.SessionAffinityConfig.ClientIP.TimeoutSeconds == nil {
 			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
-				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(corev1.DefaultClientIPServiceAffinitySeconds)},
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(corev1.DefaultClientIPServiceAffinitySeconds)},
 			}
 		}
 	}

@@ -272,3 +272,40 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 	}
 	return errs
 }
+
+// serviceAddresses and subsetAddresses return all addresses that an object contains.
+func serviceAddresses(s *corev1.Service) []string {
+	if s == nil {
+		return nil
+	}
+	all := append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...)
+	return append(all, s.Spec.ExternalIPs...)
+}
+
+func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
+	path := field.NewPath("status", "loadBalancer", "ingress")
+	var errs field.ErrorList
+	list := s.Status.LoadBalancer.Ingress
+	if len(list) > 0 && s.Spec.Type != corev1.ServiceTypeLoadBalancer && !Same(list, old.Status.LoadBalancer.Ingress) {
+		errs = append(errs, field.Forbidden(path, "may only be used when `spec.type` is \"LoadBalancer\""))
+	}
+	for i, in := range list {
+		at := path.Index(i)
+		errs = append(errs, validateBalancer(in.IP, in.Hostname, at)...)
+		switch mode := at.Child("ipMode"); {
+		case in.IP != "" && in.IPMode == nil:
+			errs = append(errs, field.Required(mode, "must be specified when `ip` is set"))
+		case in.IP == "" && in.IPMode != nil:
+			errs = append(errs, field.Forbidden(mode, "may not be specified when `ip` is not set"))
+		case in.IPMode != nil:
+			errs = append(
+				errs,
+				requireSupported(
+					*in.IPMode,
+					[]corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP},
+					mode,
+				)...)
+		}
+	}
+	return errs
+}

@@ -6,35 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-const oldClassText = `deprecated since v1.8; use "storageClassName" attribute instead`
-
-func classWarnings(d *warningList, annotations map[string]string) {
-	if _, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
-		d.addf(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), oldClassText)
-	}
-}
-
 func claimWarnings(c, _ *corev1.PersistentVolumeClaim) []string {
 	var d warningList
 	classWarnings(&d, c.Annotations)
 	claimSpecWarnings(&d, &c.Spec, field.NewPath("spec"))
 	return d
-}
-
-// claimSpecWarnings warns about fractions of bytes.
-func claimSpecWarnings(d *warningList, spec *corev1.PersistentVolumeClaimSpec, at *field.Path) {
-	for _, list := range []struct {
-		name string
-		of   corev1.ResourceList
-	}{{"requests", spec.Resources.Requests}, {"limits", spec.Resources.Limits}} {
-		if q, ok := list.of[corev1.ResourceStorage]; ok && q.MilliValue()%1000 != 0 {
-			d.addf(
-				at.Child("resources", list.name).Key(string(corev1.ResourceStorage)),
-				"fractional byte value %q is invalid, must be an integer",
-				q.String(),
-			)
-		}
-	}
 }
 
 func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {

@@ -1,14 +1,15 @@
 package kinds
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -31,8 +32,6 @@ func markRepeats[T comparable](list []T) []bool {
 	return again
 }
 
-func isOneOf[T comparable](v T, list []T) bool { return slices.Contains(list, v) }
-
 // notSupported returns an error that lists the permitted values in order, as upstream does.
 func notSupported[V any, T ~string](path *field.Path, v V, list []T) *field.Error {
 	list = slices.Clone(list)
@@ -45,7 +44,7 @@ func requireSupported[T ~string](v T, list []T, path *field.Path) field.ErrorLis
 	if v == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	if !isOneOf(v, list) {
+	if !slices.Contains(list, v) {
 		return field.ErrorList{notSupported(path, v, list)}
 	}
 	return nil
@@ -90,66 +89,6 @@ func validateDNSSubdomain(v string, path *field.Path) field.ErrorList {
 	return invalidErrors(path, v, validation.IsDNS1123Subdomain(v))
 }
 
-// validateTemplateSelector requires a valid, non-empty selector that matches the labels of the template.
-func validateTemplateSelector(
-	kind string,
-	s *metav1.LabelSelector,
-	template *corev1.PodTemplateSpec,
-	path *field.Path,
-) field.ErrorList {
-	if s == nil {
-		return field.ErrorList{field.Required(path.Child("selector"), "")}
-	}
-	errs := metavalidation.ValidateLabelSelector(
-		s,
-		metavalidation.LabelSelectorValidationOptions{},
-		path.Child("selector"),
-	)
-	if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("selector"),
-				s,
-				"empty selector is invalid for "+strings.ToLower(kind[:1])+kind[1:],
-			),
-		)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		return append(errs, field.Invalid(path.Child("selector"), s, "invalid label selector"))
-	}
-	if !selector.Empty() && !selector.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels,
-			"`selector` does not match template `labels`"))
-	}
-	return errs
-}
-
-// requireAlwaysRestart requires the restart policy Always, for kinds whose pods never finish.
-func requireAlwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(
-			errs,
-			notSupported(
-				path.Child("restartPolicy"),
-				spec.RestartPolicy,
-				[]corev1.RestartPolicy{corev1.RestartPolicyAlways},
-			),
-		)
-	}
-	if spec.ActiveDeadlineSeconds != nil {
-		errs = append(
-			errs,
-			field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"),
-		)
-	}
-	return errs
-}
-
-func itoa(n int32) string { return strconv.Itoa(int(n)) }
-
 // validateLabelValue checks the value of a label or of a label selector.
 func validateLabelValue(v string, path *field.Path) field.ErrorList {
 	return invalidErrors(path, v, validation.IsValidLabelValue(v))
@@ -188,4 +127,103 @@ func isZero(v *intstr.IntOrString) bool {
 	}
 	n, err := strconv.Atoi(strings.TrimSuffix(v.StrVal, "%"))
 	return err == nil && n == 0
+}
+
+// pattern compiles a regular expression on first use, since most processes of the program never need it.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
+func requireValue(v string, path *field.Path, message string) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(path, message)}
+	}
+	return nil
+}
+
+// rejectObjectMeta rejects metadata in a template that belongs to the created object itself.
+func rejectObjectMeta(m *metav1.ObjectMeta, at *field.Path, message string) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"name", m.Name != ""}, {"generateName", m.GenerateName != ""}, {"namespace", m.Namespace != ""},
+		{"selfLink", m.SelfLink != ""},
+		{"uid", m.UID != ""}, {"resourceVersion", m.ResourceVersion != ""}, {"generation", m.Generation != 0},
+		{"creationTimestamp", !m.CreationTimestamp.IsZero()}, {"deletionTimestamp", m.DeletionTimestamp != nil},
+		{"deletionGracePeriodSeconds", m.DeletionGracePeriodSeconds != nil},
+		{"ownerReferences", len(m.OwnerReferences) > 0},
+		{"finalizers", len(m.Finalizers) > 0}, {"managedFields", len(m.ManagedFields) > 0},
+	} {
+		if f.set {
+			errs = append(errs, field.Forbidden(at.Child(f.name), message))
+		}
+	}
+	return errs
+}
+
+// validateConditionTypes requires that each condition has a type, and that types are unique.
+func validateConditionTypes(types []string) field.ErrorList {
+	var errs field.ErrorList
+	again := markRepeats(types)
+	for i, t := range types {
+		at := field.NewPath("status", "conditions").Index(i).Child("type")
+		if again[i] {
+			errs = append(errs, field.Duplicate(at, t))
+		}
+		errs = append(errs, requireValue(t, at, "must not be empty")...)
+	}
+	return errs
+}
+
+// validateSignerName requires a domain and a path, as in example.com/signer.
+func validateSignerName(name string, path *field.Path) field.ErrorList {
+	const longestDomain = validation.DNS1123SubdomainMaxLength
+	const longest = longestDomain + 1 + validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	domain, rest, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(rest, "/") {
+		return field.ErrorList{
+			field.Invalid(
+				path,
+				name,
+				"must be a fully qualified domain and path of the form 'example.com/signer-name'",
+			),
+		}
+	}
+	var errs field.ErrorList
+	labels := func(of string, valid func(string) []string) (n int) {
+		for label := range strings.SplitSeq(of, ".") {
+			for _, message := range valid(label) {
+				errs = append(errs, field.Invalid(path, of, fmt.Sprintf("validating label %q: %s", label, message)))
+			}
+			n++
+		}
+		return n
+	}
+	if len(domain) > longestDomain {
+		errs = append(errs, field.TooLong(path, domain, longestDomain))
+	}
+	if labels(domain, validation.IsDNS1123Label) < 2 {
+		errs = append(
+			errs,
+			field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"),
+		)
+	}
+	labels(rest, validation.IsDNS1123Subdomain)
+	if len(name) > longest {
+		errs = append(errs, field.TooLong(path, name, longest))
+	}
+	return errs
+}
+
+// requireDNSLabel requires a DNS label.
+func requireDNSLabel(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return validateDNSLabel(name, path)
 }

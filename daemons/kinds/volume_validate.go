@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -234,26 +233,4 @@ func validateDownwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.E
 		return field.ErrorList{notSupported(at.Child("fieldPath"), f.FieldPath, fields)}
 	}
 	return validateFieldVersion(f, at)
-}
-
-// rejectObjectMeta rejects metadata in a template that belongs to the created object itself.
-func rejectObjectMeta(m *metav1.ObjectMeta, at *field.Path, message string) field.ErrorList {
-	var errs field.ErrorList
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"name", m.Name != ""}, {"generateName", m.GenerateName != ""}, {"namespace", m.Namespace != ""},
-		{"selfLink", m.SelfLink != ""},
-		{"uid", m.UID != ""}, {"resourceVersion", m.ResourceVersion != ""}, {"generation", m.Generation != 0},
-		{"creationTimestamp", !m.CreationTimestamp.IsZero()}, {"deletionTimestamp", m.DeletionTimestamp != nil},
-		{"deletionGracePeriodSeconds", m.DeletionGracePeriodSeconds != nil},
-		{"ownerReferences", len(m.OwnerReferences) > 0},
-		{"finalizers", len(m.Finalizers) > 0}, {"managedFields", len(m.ManagedFields) > 0},
-	} {
-		if f.set {
-			errs = append(errs, field.Forbidden(at.Child(f.name), message))
-		}
-	}
-	return errs
 }

@@ -3,7 +3,6 @@ package kinds
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -154,15 +153,4 @@ func validateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
 		namedCount{"numberUnavailable", int64(s.NumberUnavailable)},
 	)
 	return append(errs, validateCollisions(s.CollisionCount, old.Status.CollisionCount, path)...)
-}
-
-func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
-	s := &b.Status
-	return requireNotNegativeCounts(
-		field.NewPath("status"),
-		namedCount{"disruptionsAllowed", int64(s.DisruptionsAllowed)},
-		namedCount{"currentHealthy", int64(s.CurrentHealthy)},
-		namedCount{"desiredHealthy", int64(s.DesiredHealthy)},
-		namedCount{"expectedPods", int64(s.ExpectedPods)},
-	)
 }

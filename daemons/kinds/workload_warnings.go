@@ -1,13 +1,8 @@
 package kinds
 
 import (
-	"maps"
-	"slices"
-
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -65,36 +60,5 @@ func statefulSetWarnings(obj, old runtime.Object) []string {
 			"a negative value retains all historical revisions; a value >= 0 is recommended",
 		)
 	}
-	return d
-}
-
-func runtimeClassWarnings(c, _ *nodev1.RuntimeClass) []string {
-	var d warningList
-	if c.Scheduling != nil {
-		for _, key := range slices.Sorted(maps.Keys(c.Scheduling.NodeSelector)) {
-			if text := renamedLabelWarnings[key]; text != "" {
-				d.addf(field.NewPath("scheduling", "nodeSelector"), "%s", text)
-			}
-		}
-	}
-	return d
-}
-
-const enforceMountable = "kubernetes.io/enforce-mountable-secrets"
-
-func serviceAccountWarnings(s, old *corev1.ServiceAccount) []string {
-	var d warningList
-	if _, ok := s.Annotations[enforceMountable]; !ok {
-		return nil
-	}
-	if old != nil {
-		if _, before := old.Annotations[enforceMountable]; before {
-			return nil
-		}
-	}
-	d.addf(
-		field.NewPath("metadata", "annotations").Key(enforceMountable),
-		"deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
-	)
 	return d
 }
