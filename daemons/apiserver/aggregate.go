@@ -23,7 +23,7 @@ import (
 	"clusterctl/daemons/api/header"
 	"clusterctl/daemons/apiserver/backend"
 	"clusterctl/daemons/apiserver/cache"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/extensions"
 )
 
 // aggregatedVersion is a group version that another server serves.
@@ -213,7 +213,7 @@ func (s *Server) checkAvailability(
 		}
 	}
 	if r.Spec.Service == nil {
-		return nil, kinds.LocalAPIService(metav1.Time{})
+		return nil, extensions.LocalAPIService(metav1.Time{})
 	}
 	a := &aggregatedVersion{target: backend.Target{
 		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/cache"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/value"
 	"clusterctl/daemons/store"
 )
 
@@ -144,5 +144,5 @@ func (w *write) changesOnlyTimes() bool {
 		m.SetResourceVersion("")
 		o.GetObjectKind().SetGroupVersionKind(w.q.served.GVK)
 	}
-	return kinds.Same(is, was)
+	return value.Same(is, was)
 }

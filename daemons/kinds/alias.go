@@ -8,12 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/kinds/podspec"
 )
 
 // RemoveOldAliasErrors removes the errors about host aliases whose address the object had in that form before. As with
 // other addresses, the rest of objects from older servers can be changed then.
 func RemoveOldAliasErrors(errs field.ErrorList, old runtime.Object) field.ErrorList {
-	spec := podSpecOf(old)
+	spec := podspec.Of(old)
 	if len(errs) == 0 || spec == nil {
 		return errs
 	}

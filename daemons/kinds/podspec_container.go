@@ -1,7 +1,0 @@
-package kinds
-
-import corev1 "k8s.io/api/core/v1"
-
-func isSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
