@@ -9,6 +9,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"clusterctl/daemons/kubelet/sleep"
 )
 
 // devicesError marks that the device claims of a pod could not be prepared.
@@ -69,7 +71,7 @@ func (k *Kubelet) deleteDriverSlices(ctx context.Context, driver string) {
 			return
 		}
 		k.env.Log.Warn("remove the resource slices of a driver that is gone", "driver", driver, "error", err)
-		if !sleep(ctx, wait) || k.drivers.Has(driver) {
+		if !sleep.For(ctx, wait) || k.drivers.Has(driver) {
 			return
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
-	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 )
 
@@ -81,7 +80,7 @@ func (k *Kubelet) evict(ctx context.Context) {
 	v := slices.MinFunc(ranked, evictionOrder)
 	message := fmt.Sprintf("The node was low on resource: %s. ", what)
 	k.env.Log.Warn("evicting a pod", "pod", podName(v.pod), "signal", signal)
-	k.metrics.evictions.WithLabelValues(signal).Inc()
+	k.metrics.Evictions.WithLabelValues(signal).Inc()
 	k.recordEvent(v.pod, corev1.EventTypeWarning, "Evicted", "%s", message)
 	v.worker.updateInbox(func() {
 		v.worker.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message, IsNodePressure: true}
@@ -179,7 +178,7 @@ func (k *Kubelet) discardEnded(ctx context.Context) (found bool) {
 			w.updateInbox(func() { w.discardRequested = true })
 			found = true
 		} else if p := w.podWithLogsOnly(); p != nil {
-			if err := k.removeLogs(cri.LogDir(k.logRoot, p)); err != nil {
+			if err := k.logs.RemoveAll(k.logs.Pod(p)); err != nil {
 				k.env.Log.Warn("remove the logs of an evicted pod", "pod", podName(p), "error", err)
 			}
 		}
@@ -225,7 +224,7 @@ func (k *Kubelet) limitStorage(ctx context.Context) {
 		}
 		if message != "" {
 			k.recordEvent(p, corev1.EventTypeWarning, "Evicted", "%s", message)
-			k.metrics.evictions.WithLabelValues("ephemeralpodfs.limit").Inc()
+			k.metrics.Evictions.WithLabelValues("ephemeralpodfs.limit").Inc()
 			w.updateInbox(func() { w.evicted = &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: message} })
 		}
 	}

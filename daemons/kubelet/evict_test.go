@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/machine"
 )
 
 // fullDisk is a machine whose disk is full while the runtime has a container of a pod.
@@ -23,8 +24,8 @@ type fullDisk struct {
 	checks      atomic.Int32 // number of disk checks
 }
 
-func (m *fullDisk) Disk() (Disk, error) {
-	d := Disk{Available: 90 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}
+func (m *fullDisk) Disk() (machine.Disk, error) {
+	d := machine.Disk{Available: 90 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}
 	m.checks.Add(1)
 	if m.exceeded.Load() && (m.hasContainer() || m.isStuckFull.Load()) {
 		d.Available = 1 << 30

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
 )
@@ -31,8 +32,8 @@ func (m hollowMachine) Memory() (available, capacity int64, err error) {
 }
 
 // Disk implements Machine.
-func (hollowMachine) Disk() (Disk, error) {
-	return Disk{Available: 100 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}, nil
+func (hollowMachine) Disk() (machine.Disk, error) {
+	return machine.Disk{Available: 100 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}, nil
 }
 
 // Hollow returns the options of a simulated node: no containers run, nothing is mounted, and no root privileges are

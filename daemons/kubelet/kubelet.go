@@ -8,10 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,30 +26,24 @@ import (
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet/certificate"
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/credential"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/device"
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/image"
+	"clusterctl/daemons/kubelet/logs"
+	"clusterctl/daemons/kubelet/machine"
+	"clusterctl/daemons/kubelet/metrics"
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/sleep"
+	"clusterctl/daemons/kubelet/usage"
 	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/daemons/run"
 	"clusterctl/kube/kubernetes"
 	"clusterctl/kube/scheme"
 )
-
-// Cgroups manages the control groups of pods. *cgroup.Manager is the real implementation.
-type Cgroups interface {
-	Setup(all cgroup.Limits) error
-	SetBurstableShares(shares int64) error
-	Parent(p *corev1.Pod) string
-	Make(path string, l cgroup.Limits) error
-	Remove(path string) error
-	Pods() (map[string]string, error)
-	Protect(guaranteed, burstable int64) error
-	IsUnified() bool
-}
 
 // Options replaces the kubelet's interfaces to its machine. A zero field means the real one. A simulated node (package
 // hollow) sets all of them.
@@ -61,7 +53,7 @@ type Options struct {
 	Runtime cri.Service          // nil dials the configured endpoint
 	Mounter volume.Mounter       // nil uses the kernel
 	Cgroups Cgroups              // nil uses the kernel
-	Machine Machine              // nil measures this machine
+	Machine machine.Machine      // nil measures this machine
 	LogRoot string               // directory of pods' logs; cri.LogRoot when empty
 	// NoServer leaves out the HTTPS server and /healthz.
 	NoServer bool
@@ -90,9 +82,9 @@ type Kubelet struct {
 	runtime         cri.Service
 	runtimeName     string // name of the runtime, as in containerd://ID
 	cgroups         Cgroups
-	machine         Machine
+	machine         machine.Machine
 	volumes         *volume.Manager
-	claimUsage      claimMeter    // disk usage of the volumes of claims
+	claimUsage      usage.Meter   // disk usage of the volumes of claims
 	hangTimeout     time.Duration // how long volume operations may take before they are reported as hanging
 	objects         *objectCache
 	devices         *device.Manager
@@ -100,11 +92,11 @@ type Kubelet struct {
 	status          *statusWriter
 	events          record.EventRecorder
 	resolver        cri.Resolver
-	logRoot         string
+	logs            logs.Dir
 	puller          *puller
 	pullRecords     *image.Records   // records which credentials pulled which images
 	nodeCredentials *credential.Node // registry credentials for all pods
-	metrics         *metrics
+	metrics         *metrics.Metrics
 
 	watches *Watches
 	mirrors *mirrorPods
@@ -148,7 +140,7 @@ func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env r
 // RunWith is Run with replaced interfaces to the machine.
 func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) error {
 	if o.Client == nil && o.API == nil && (cfg.BootstrapKubeconfig != "" || file.RotateCertificates) {
-		if err := EnsureCertificate(ctx, cfg, env.Log); err != nil {
+		if err := certificate.Ensure(ctx, cfg, env.Log); err != nil {
 			return err
 		}
 	}
@@ -182,14 +174,14 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		"/pods",
 		"/statusz",
 	}
-	name, err := nodeName(cfg.HostnameOverride)
+	name, err := machine.NodeName(cfg.HostnameOverride)
 	if err != nil {
 		return nil, err
 	}
 	k := &Kubelet{
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups,
 		machine: o.Machine,
-		logRoot: o.LogRoot, hangTimeout: defaultHangTimeout, simulated: o.Simulated, watches: o.Watches,
+		logs:    logs.Dir(o.LogRoot), hangTimeout: defaultHangTimeout, simulated: o.Simulated, watches: o.Watches,
 		hasNoLease: o.NoLease,
 		workers:    map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
@@ -218,16 +210,16 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		)
 	}
 	if k.machine == nil {
-		k.machine = localMachine{root: cfg.RootDir, cgroups: groups}
+		k.machine = machine.Local{Root: cfg.RootDir, Cgroups: groups}
 	}
-	if k.logRoot == "" {
-		k.logRoot = cri.LogRoot
+	if k.logs == "" {
+		k.logs = logs.Dir(cri.LogRoot)
 	}
 	mounter := o.Mounter
 	if mounter == nil {
 		mounter = volume.Kernel{}
 	}
-	if k.ips, err = nodeIPs(cfg.NodeIP, name); err != nil {
+	if k.ips, err = machine.NodeIPs(cfg.NodeIP, name); err != nil {
 		return nil, err
 	}
 	k.resolver = cri.Resolver{Cluster: file.ClusterDNS, Domain: file.ClusterDomain}
@@ -287,14 +279,20 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 	if err != nil {
 		return nil, err
 	}
-	k.metrics = newMetrics(env.Metrics, !o.NoServer)
-	k.claimUsage = claimMeter{measure: k.volumes.Use, reportHanging: k.recordHangingVolume,
-		hangTimeout: defaultHangTimeout}
-	env.Metrics.MustRegister(volumeMetrics{k.claimUsageByPod})
+	k.metrics = metrics.New(env.Metrics, !o.NoServer)
+	k.claimUsage = usage.Meter{Measure: k.volumes.Use, ReportHanging: k.recordHangingVolume,
+		HangTimeout: defaultHangTimeout}
+	env.Metrics.MustRegister(usage.Collector{Uses: k.claimUsageByPod})
 	if !o.NoServer {
-		env.Metrics.MustRegister(nodeMetrics{k})
-		k.runtime = newRuntimeMetrics(env.Metrics).wrap(k.runtime)
-		k.cgroups = countedCgroups{k.cgroups, k.metrics.cgroupSeconds}
+		env.Metrics.MustRegister(metrics.Node{
+			Node: name, Pods: k.podStates, Serving: &k.metrics.Serving,
+			Expiry: func() (time.Time, error) {
+				_, end, err := certificate.Lifetime(cfg.Kubeconfig)
+				return end, err
+			},
+		})
+		k.runtime = metrics.NewRuntime(env.Metrics).Wrap(k.runtime)
+		k.cgroups = countedCgroups{k.cgroups, k.metrics.CgroupSeconds}
 	}
 	k.puller = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.tasks = k.periodicTasks()
@@ -318,45 +316,6 @@ func (k *Kubelet) connect() (err error) {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
 	return nil
-}
-
-func nodeName(override string) (string, error) {
-	name := override
-	if name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return "", fmt.Errorf("find the node's name: %w", err)
-		}
-		name = host
-	}
-	return strings.ToLower(strings.TrimSpace(name)), nil
-}
-
-// nodeIPs returns the given addresses. Without any, it returns the address from which packets leave to the outside.
-// Without a route to the outside, it returns the first global unicast address of an interface. name is only for errors.
-func nodeIPs(given []string, name string) ([]string, error) {
-	if len(given) > 0 {
-		for _, ip := range given {
-			if net.ParseIP(ip) == nil {
-				return nil, fmt.Errorf("node address %q is not an IP address", ip)
-			}
-		}
-		return given, nil
-	}
-	if conn, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
-		defer conn.Close()
-		return []string{conn.LocalAddr().(*net.UDPAddr).IP.String()}, nil
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("find the node's address: %w", err)
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-			return []string{n.IP.String()}, nil
-		}
-	}
-	return nil, fmt.Errorf("node %s has no address: set --node-ip", name)
 }
 
 func (k *Kubelet) run(ctx context.Context, o Options) error {
@@ -433,21 +392,9 @@ func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, er
 		if !said {
 			k.env.Log.Warn("waiting for the container runtime", "error", err)
 		}
-		if !sleep(ctx, 200*time.Millisecond) {
+		if !sleep.For(ctx, 200*time.Millisecond) {
 			return nil, fmt.Errorf("wait for the container runtime: %w", err)
 		}
-	}
-}
-
-// sleep waits for d. It reports false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -96,7 +96,7 @@ func (k *Kubelet) sweepCgroups(context.Context) {
 
 // sweepLogs removes the logs of pods that no longer exist, and links that lead to no log.
 func (k *Kubelet) sweepLogs(context.Context) {
-	entries, err := os.ReadDir(k.logRoot)
+	entries, err := os.ReadDir(string(k.logs))
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
 			k.env.Log.Warn("look for orphaned logs", "error", err)
@@ -110,12 +110,12 @@ func (k *Kubelet) sweepLogs(context.Context) {
 	for _, e := range entries {
 		parts := strings.Split(e.Name(), "_")
 		if uid := parts[len(parts)-1]; len(parts) == 3 && !known[uid] {
-			if err := k.removeLogs(filepath.Join(k.logRoot, e.Name())); err != nil {
+			if err := k.logs.RemoveAll(filepath.Join(string(k.logs), e.Name())); err != nil {
 				k.env.Log.Warn("remove orphaned logs", "directory", e.Name(), "error", err)
 			}
 		}
 	}
-	containers := filepath.Join(filepath.Dir(k.logRoot), "containers")
+	containers := k.logs.Links()
 	links, _ := os.ReadDir(containers) // if the folder cannot be read, dangling links stay until the next run
 	for _, link := range links {
 		path := filepath.Join(containers, link.Name())

@@ -12,6 +12,7 @@ import (
 
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/sleep"
 )
 
 // watchPods watches the pods that are assigned to this node, and the services for the pods' environment.
@@ -113,7 +114,7 @@ func (k *Kubelet) startWorker(w *worker) {
 		w.mu.Unlock()
 		k.objects.removePod(uid)
 		k.status.removePod(uid)
-		k.metrics.probes.removePod(p)
+		k.metrics.Probes.RemovePod(p)
 		k.mu.Lock()
 		delete(k.workers, uid)
 		k.mu.Unlock()
@@ -162,7 +163,7 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 			if ctx.Err() == nil {
 				k.env.Log.Warn("the runtime's events ended; listening again", "error", err)
 			}
-			if !sleep(ctx, 500*time.Millisecond) {
+			if !sleep.For(ctx, 500*time.Millisecond) {
 				return ctx.Err()
 			}
 			listen()

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"clusterctl/daemons/kubelet/sleep"
 )
 
 // register creates this machine's Node, then updates its status and renews its lease until ctx ends. Apart from the end
@@ -37,7 +39,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 			return ctx.Err()
 		}
 		k.env.Log.Warn("register the node", "node", k.name, "error", err)
-		if !sleep(ctx, delay) {
+		if !sleep.For(ctx, delay) {
 			return ctx.Err()
 		}
 	}
@@ -189,7 +191,7 @@ func (k *Kubelet) runStatusLoop(ctx context.Context) {
 				every = 100 * time.Millisecond
 			}
 		}
-		if !sleep(ctx, every) {
+		if !sleep.For(ctx, every) {
 			return
 		}
 	}
@@ -296,8 +298,8 @@ func (k *Kubelet) runLeaseLoop(ctx context.Context) {
 		var err error
 		if lease, err = k.renewLease(ctx, lease); err == nil {
 			retry = 200 * time.Millisecond
-			k.metrics.leaseRenewals.Inc()
-			if !sleep(ctx, every) {
+			k.metrics.LeaseRenewals.Inc()
+			if !sleep.For(ctx, every) {
 				return
 			}
 			continue
@@ -306,7 +308,7 @@ func (k *Kubelet) runLeaseLoop(ctx context.Context) {
 			k.env.Log.Warn("renew the node's lease", "node", k.name, "error", err)
 		}
 		lease = nil
-		if !sleep(ctx, retry) {
+		if !sleep.For(ctx, retry) {
 			return
 		}
 		retry = min(2*retry, 7*time.Second)

@@ -11,6 +11,7 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/machine"
 )
 
 // serveResourceMetrics serves the metrics that the metrics server reads, under upstream's names.
@@ -67,7 +68,7 @@ func memoryStat(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bool
 }
 
 // write writes the metrics in the text format of Prometheus. Containers that do not run have no line.
-func (u podStats) write(to io.Writer, machine Machine) error {
+func (u podStats) write(to io.Writer, machine machine.Machine) error {
 	w := bufio.NewWriter(to)
 	now := time.Now().UnixMilli()
 	head := func(name, kind string) { fmt.Fprintf(w, "# TYPE %s %s\n", name, kind) }

@@ -24,6 +24,7 @@ import (
 
 	"clusterctl/daemons/api/directory"
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/logs"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/run"
 )
@@ -109,7 +110,7 @@ func (k *Kubelet) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	k.metrics.serving.get.Store(&certificate)
+	k.metrics.Serving.Set(certificate)
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,
 		// Streams are tunnelled as raw connections, which HTTP/2 does not support.
@@ -134,7 +135,7 @@ func (k *Kubelet) routes() http.Handler {
 	mux.HandleFunc("GET /stats/summary", k.serveSummary)
 	mux.HandleFunc("POST /stats/summary", k.serveSummary)
 	mux.HandleFunc("GET /metrics/resource", k.serveResourceMetrics)
-	mux.Handle("GET /metrics/probes", k.metrics.probes.handler())
+	mux.Handle("GET /metrics/probes", k.metrics.Probes.Handler())
 	mux.Handle("GET /metrics/cadvisor", k.cadvisor())
 	mux.Handle("GET /metrics/slis", k.env.Handler())
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
@@ -155,7 +156,7 @@ func (k *Kubelet) routes() http.Handler {
 
 // serveFiles serves the directory of the machine's logs. It does not follow links that lead out of the directory.
 func (k *Kubelet) serveFiles(w http.ResponseWriter, r *http.Request) {
-	root, err := os.OpenRoot(filepath.Dir(k.logRoot))
+	root, err := os.OpenRoot(filepath.Dir(string(k.logs)))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
@@ -262,8 +263,8 @@ func waitingReason(p *corev1.Pod, name string) string {
 }
 
 func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
-	q, values := logOptions{tail: -1, limit: -1}, r.URL.Query()
-	q.follow, q.timestamps = isSet(values, "follow"), isSet(values, "timestamps")
+	q, values := logs.Options{Tail: -1, Limit: -1}, r.URL.Query()
+	q.Follow, q.Timestamps = isSet(values, "follow"), isSet(values, "timestamps")
 	previous := isSet(values, "previous")
 	number := func(name string, at *int64) bool {
 		if s := values.Get(name); s != "" {
@@ -277,11 +278,11 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		return true
 	}
 	seconds := int64(-1)
-	if !number("tailLines", &q.tail) || !number("limitBytes", &q.limit) || !number("sinceSeconds", &seconds) {
+	if !number("tailLines", &q.Tail) || !number("limitBytes", &q.Limit) || !number("sinceSeconds", &seconds) {
 		return
 	}
 	if seconds >= 0 {
-		q.since = time.Now().Add(-time.Duration(seconds) * time.Second)
+		q.Since = time.Now().Add(-time.Duration(seconds) * time.Second)
 	}
 	if s := values.Get("sinceTime"); s != "" {
 		at, err := time.Parse(time.RFC3339, s)
@@ -289,13 +290,13 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "invalid sinceTime", http.StatusBadRequest)
 			return
 		}
-		q.since = at
+		q.Since = at
 	}
 	switch values.Get("stream") {
 	case "Stdout":
-		q.stream = "stdout"
+		q.Stream = "stdout"
 	case "Stderr":
-		q.stream = "stderr"
+		q.Stream = "stderr"
 	}
 	p, c, err := k.findContainer(r, previous)
 	if err != nil && p != nil {
@@ -311,8 +312,8 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), code)
 		return
 	}
-	path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, c.Attempt))
-	if log, err := openLog(k.logRoot, path); err == nil {
+	path := k.logs.Path(p, c.Name, c.Attempt)
+	if log, err := k.logs.Open(path); err == nil {
 		log.Close()
 	} else {
 		http.Error(w, fmt.Sprintf("unable to retrieve container logs for "+
@@ -322,14 +323,14 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Transfer-Encoding", "chunked")
 	out := &flusher{w: w}
-	if q.follow {
+	if q.Follow {
 		out.Flush()
 	}
 	ended := func() bool {
 		s, err := k.runtime.ContainerStatus(r.Context(), c.ID)
 		return err != nil || s.State != criapi.ContainerState_CONTAINER_RUNNING
 	}
-	if err := writeLog(r.Context(), k.logRoot, path, q, ended, out); err != nil {
+	if err := k.logs.Write(r.Context(), path, q, ended, out); err != nil {
 		k.env.Log.Debug("serve log", "path", path, "error", err)
 	}
 }
@@ -358,4 +359,20 @@ func (k *Kubelet) serveRun(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write(append(stdout, stderr...))
+}
+
+// latestAttempt returns the newest attempt of a container, or the one before it if previous is set.
+func latestAttempt(containers []pod.Container, name string, previous bool) (pod.Container, bool) {
+	skip := previous
+	for _, c := range containers {
+		if c.Name != name || c.State == pod.Created {
+			continue
+		}
+		if skip {
+			skip = false
+			continue
+		}
+		return c, true
+	}
+	return pod.Container{}, false
 }

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
-
-	"clusterctl/daemons/kubelet/cri"
 )
 
 // diskUsage is a pod's usage of the machine's disk, in bytes.
@@ -74,24 +70,13 @@ func containerNames(p *corev1.Pod) []string {
 	return names
 }
 
-// logBytes returns the size of a container's logs, including rotated parts.
-func (k *Kubelet) logBytes(p *corev1.Pod, container string) (sum int64) {
-	err := k.withLogRoot(func(root *os.Root) error {
-		dir := k.logName(filepath.Join(cri.LogDir(k.logRoot, p), container))
-		return fs.WalkDir(root.FS(), dir, func(_ string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			if info, err := d.Info(); err == nil {
-				sum += info.Size()
-			}
-			return nil
-		})
-	})
+// logBytes returns the size of a container's logs, including rotated parts. On errors it is a lower bound.
+func (k *Kubelet) logBytes(p *corev1.Pod, container string) int64 {
+	sum, err := k.logs.Size(p, container)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		k.env.Log.Debug("count a container's logs", "pod", podName(p), "container", container, "error", err)
 	}
-	return sum // on errors the sum is a lower bound
+	return sum
 }
 
 // hasStorageLimit reports whether a pod has a limit on ephemeral storage.

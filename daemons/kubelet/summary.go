@@ -11,6 +11,7 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/usage"
 )
 
 // serveSummary serves the resource usage of the node and its pods, as counted by the runtime.
@@ -66,7 +67,7 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 				CPU: cpuStats(c.GetCpu()), Memory: memoryStats(c.GetMemory()),
 			})
 		}
-		p.VolumeStats = volumeStats(p.PodRef, uses[types.UID(p.PodRef.UID)])
+		p.VolumeStats = usage.VolumeStats(p.PodRef, uses[types.UID(p.PodRef.UID)])
 		summary.Pods = append(summary.Pods, p)
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -16,6 +16,7 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/sleep"
 )
 
 // worker manages the life of one pod. Only its goroutine decides and changes the state; others leave news in the inbox
@@ -154,7 +155,7 @@ func (w *worker) run(ctx context.Context) {
 		if now == nil || time.Since(now.began) > observeDelay {
 			if !w.observe(ctx) {
 				failures++
-				if !sleep(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
+				if !sleep.For(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
 					w.cancelStep(now)
 					return
 				}
@@ -288,7 +289,7 @@ func (w *worker) beginStep(ctx context.Context, f *pod.Facts, step pod.Step) *ru
 	}
 	go func() {
 		out := w.runStep(ctx, f, step)
-		w.k.metrics.recordStep(f, step, u.began)
+		w.k.metrics.RecordStep(f, step, u.began)
 		u.done <- out
 	}()
 	return u
@@ -319,11 +320,11 @@ func (w *worker) observe(ctx context.Context) bool {
 		return true
 	}
 	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
-		return cri.TerminationMessage(s, w.k.tailLog)
+		return cri.TerminationMessage(s, w.k.logs.Tail)
 	}}
 	asked := time.Now()
 	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
-	w.k.metrics.recordObserve(asked, w.observedAt)
+	w.k.metrics.RecordObserve(asked, w.observedAt)
 	w.observedAt = asked
 	if err != nil {
 		if ctx.Err() == nil {
@@ -379,7 +380,7 @@ func (w *worker) publishStatus(f *pod.Facts) {
 	for _, c := range status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !w.wasReady {
 			w.wasReady = true
-			w.k.metrics.startSeconds.Observe(time.Since(w.firstSeen).Seconds())
+			w.k.metrics.StartSeconds.Observe(time.Since(w.firstSeen).Seconds())
 		}
 	}
 	w.k.status.queueStatus(target, status)

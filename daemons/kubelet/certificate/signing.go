@@ -1,4 +1,4 @@
-package kubelet
+package certificate
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/kubelet/sleep"
 	"clusterctl/kube/kubernetes"
 )
 
@@ -81,7 +82,7 @@ func (s certificateRequester) awaitSigned(ctx context.Context, name string, uid 
 			return cert, err
 		}
 		s.log.Info("cannot watch a certificate signing request: reading it again", "request", name, "reason", err)
-		if !sleep(ctx, time.Second) {
+		if !sleep.For(ctx, time.Second) {
 			return nil, errors.Join(err, ctx.Err())
 		}
 	}

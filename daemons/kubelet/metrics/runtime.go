@@ -1,4 +1,4 @@
-package kubelet
+package metrics
 
 import (
 	"context"
@@ -7,20 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/run/measure"
 )
 
-// runtimeMetrics are the metrics of the kubelet's calls to the runtime, under upstream's names.
-type runtimeMetrics struct {
+// Runtime are the metrics of the kubelet's calls to the runtime, under upstream's names.
+type Runtime struct {
 	total, errors *prometheus.CounterVec
 	seconds       *prometheus.HistogramVec
 }
 
-func newRuntimeMetrics(r prometheus.Registerer) *runtimeMetrics {
+func NewRuntime(r prometheus.Registerer) *Runtime {
 	operation := []string{"operation_type"}
-	c := &runtimeMetrics{
+	c := &Runtime{
 		total: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "kubelet_runtime_operations_total", Help: "Calls of the container runtime."},
 			operation,
@@ -41,7 +40,7 @@ func newRuntimeMetrics(r prometheus.Registerer) *runtimeMetrics {
 	return c
 }
 
-func (c *runtimeMetrics) recordCall(operation string, began time.Time, err error) {
+func (c *Runtime) recordCall(operation string, began time.Time, err error) {
 	c.total.WithLabelValues(operation).Inc()
 	c.seconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
 	if err != nil {
@@ -49,14 +48,14 @@ func (c *runtimeMetrics) recordCall(operation string, began time.Time, err error
 	}
 }
 
-// wrap returns a runtime whose calls are counted.
-func (c *runtimeMetrics) wrap(runtime cri.Service) cri.Service { return &countedRuntime{runtime, c} }
+// Wrap returns a runtime whose calls are counted.
+func (c *Runtime) Wrap(runtime cri.Service) cri.Service { return &countedRuntime{runtime, c} }
 
 // countedRuntime counts calls. Methods that it does not override are not counted, such as the event stream, which does
 // not end.
 type countedRuntime struct {
 	cri.Service
-	counts *runtimeMetrics
+	counts *Runtime
 }
 
 func (r *countedRuntime) Version(ctx context.Context) (answer *criapi.VersionResponse, err error) {
@@ -218,29 +217,4 @@ func (r *countedRuntime) RemoveImage(ctx context.Context, image string) (err err
 func (r *countedRuntime) ImageFsInfo(ctx context.Context) (list []*criapi.FilesystemUsage, err error) {
 	defer func(began time.Time) { r.counts.recordCall("image_fs_info", began, err) }(time.Now())
 	return r.Service.ImageFsInfo(ctx)
-}
-
-// countedCgroups measures the duration of cgroup operations.
-type countedCgroups struct {
-	Cgroups
-	seconds *prometheus.HistogramVec
-}
-
-func (c countedCgroups) Setup(all cgroup.Limits) error {
-	defer c.recordCall("create", time.Now())
-	return c.Cgroups.Setup(all)
-}
-
-func (c countedCgroups) Make(path string, l cgroup.Limits) error {
-	defer c.recordCall("update", time.Now())
-	return c.Cgroups.Make(path, l)
-}
-
-func (c countedCgroups) Remove(path string) error {
-	defer c.recordCall("destroy", time.Now())
-	return c.Cgroups.Remove(path)
-}
-
-func (c countedCgroups) recordCall(operation string, began time.Time) {
-	c.seconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
 }

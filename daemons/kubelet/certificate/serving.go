@@ -1,4 +1,4 @@
-package kubelet
+package certificate
 
 import (
 	"bytes"
@@ -20,45 +20,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"clusterctl/certs"
+	"clusterctl/daemons/kubelet/sleep"
 	"clusterctl/kube/kubernetes"
-)
-
-// newServing returns the source of the server's certificate. That is the configured file, which is reloaded when it
-// changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil if
-// nothing has to run.
-func (k *Kubelet) newServing() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context),
-	err error) {
-	switch {
-	case k.file.ServerTLSBootstrap:
-		asking, err := NewServing(
-			k.client,
-			k.name,
-			k.ips,
-			filepath.Join(k.cfg.RootDir, "pki"),
-			k.env.Log,
-			k.metrics.serverErrors,
-		)
-		if err != nil {
-			return nil, nil, err
-		}
-		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if current := asking.Current(); current != nil {
-				return current, nil
-			}
-			return nil, errNoServingCertificate
-		}, asking.Run, nil
-	case k.file.TLSCertFile != "":
-		file := &keyPair{cert: k.file.TLSCertFile, key: k.file.TLSPrivateKeyFile}
-		_, err := file.get(nil)
-		return file.get, nil, err
-	}
-	own := &keyPair{}
-	return own.get, nil, own.createSelfSigned(k.name, k.ips)
-}
-
-// errNoServingCertificate is the error of handshakes before the first serving certificate is approved and signed.
-var errNoServingCertificate = errors.New(
-	"serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved",
 )
 
 // Serving is a serving certificate that the cluster signs. Its files are named as upstream's kubelet names them.
@@ -126,7 +89,7 @@ func (s *Serving) Current() *tls.Certificate {
 // request has to be approved.
 func (s *Serving) Run(ctx context.Context) {
 	wait := minServingPause
-	for sleep(ctx, time.Until(s.renewAt())) {
+	for sleep.For(ctx, time.Until(s.renewAt())) {
 		err := s.renew(ctx)
 		switch {
 		case err == nil:
@@ -138,7 +101,7 @@ func (s *Serving) Run(ctx context.Context) {
 				s.failures.Inc()
 			}
 		}
-		if !sleep(ctx, wait) {
+		if !sleep.For(ctx, wait) {
 			return
 		}
 		wait = min(2*wait, maxServingPause)

@@ -1,4 +1,4 @@
-package kubelet
+package machine
 
 import (
 	"os"
@@ -44,9 +44,9 @@ func TestProcessCapacityIsTheSmallestLimit(t *testing.T) {
 		"more than there are": {"32768", "127000", map[string]string{"cgroup.controllers": "pids",
 			"kubepods/pids.current": "40", "kubepods/pids.max": "50000"}, 500, 32768},
 	} {
-		l := localMachine{procfs: tree(t, map[string]string{"sys/kernel/pid_max": row.pids,
+		l := Local{procfs: tree(t, map[string]string{"sys/kernel/pid_max": row.pids,
 			"sys/kernel/threads-max": row.threads, "loadavg": "0.1 0.2 0.3 2/500 1234"}),
-			cgroups: &cgroup.Manager{Mount: tree(t, row.groups)}}
+			Cgroups: &cgroup.Manager{Mount: tree(t, row.groups)}}
 		used, capacity, err := l.Processes()
 		if err != nil || used != row.used || capacity != row.capacity {
 			t.Errorf("%s: %d of %d, %v; want %d of %d", name, used, capacity, err, row.used, row.capacity)

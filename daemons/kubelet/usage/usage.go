@@ -1,4 +1,5 @@
-package kubelet
+// Package usage measures the disk usage of the volumes of claims.
+package usage
 
 import (
 	"errors"
@@ -13,29 +14,29 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// claimUsage is the usage of one volume of a claim.
-type claimUsage struct {
+// Claim is the usage of one volume of a claim.
+type Claim struct {
 	volume, namespace, claim string
 	volume.Use
 }
 
-// mountedClaim is a volume of a claim together with a pod that mounts it.
-type mountedClaim struct {
-	pod    *corev1.Pod
-	volume *corev1.Volume
+// Mounted is a volume of a claim together with a pod that mounts it.
+type Mounted struct {
+	Pod    *corev1.Pod
+	Volume *corev1.Volume
 }
 
-// claimMeter measures the usage of the volumes of claims. A call to a hanging file system may never return. Therefore
+// Meter measures the usage of the volumes of claims. A call to a hanging file system may never return. Therefore
 // only one goroutine at a time measures a volume, and callers wait for it only briefly.
-type claimMeter struct {
-	measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
-	// reportHanging is called once for a volume that does not respond.
-	reportHanging func(pods []mountedClaim, claim string, since time.Duration)
-	// hangTimeout is how long a measurement may take before hangs is called.
-	hangTimeout time.Duration
+type Meter struct {
+	Measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
+	// ReportHanging is called once for a volume that does not respond.
+	ReportHanging func(pods []Mounted, claim string, since time.Duration)
+	// HangTimeout is how long a measurement may take before hangs is called.
+	HangTimeout time.Duration
 
-	mu     sync.Mutex
-	claims map[types.NamespacedName]*measuredClaim
+	Mu     sync.Mutex
+	Claims map[types.NamespacedName]*measuredClaim
 }
 
 // measuredClaim is the state of one volume.
@@ -52,26 +53,26 @@ const (
 	maxMeasureAge  = time.Second            // how long a measurement is reused
 )
 
-// usageByPod returns the usage of claim volumes by pod UID. A volume that does not respond has its last measured usage.
-func (c *claimMeter) usageByPod(pods []*corev1.Pod) map[types.UID][]claimUsage {
-	claims := map[types.NamespacedName][]mountedClaim{}
+// UsageByPod returns the usage of claim volumes by pod UID. A volume that does not respond has its last measured usage.
+func (c *Meter) UsageByPod(pods []*corev1.Pod) map[types.UID][]Claim {
+	claims := map[types.NamespacedName][]Mounted{}
 	for _, p := range pods {
 		for i := range p.Spec.Volumes {
 			v := &p.Spec.Volumes[i]
 			if name := volume.ClaimName(p, v); name != "" {
 				key := types.NamespacedName{Namespace: p.Namespace, Name: name}
-				claims[key] = append(claims[key], mountedClaim{p, v})
+				claims[key] = append(claims[key], Mounted{p, v})
 			}
 		}
 	}
 	c.await(c.startMeasuring(claims))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	uses := map[types.UID][]claimUsage{}
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	uses := map[types.UID][]Claim{}
 	for key, all := range claims {
-		if m := c.claims[key]; m != nil && m.isValid {
+		if m := c.Claims[key]; m != nil && m.isValid {
 			for _, at := range all {
-				uses[at.pod.UID] = append(uses[at.pod.UID], claimUsage{at.volume.Name, key.Namespace, key.Name, m.use})
+				uses[at.Pod.UID] = append(uses[at.Pod.UID], Claim{at.Volume.Name, key.Namespace, key.Name, m.use})
 			}
 		}
 	}
@@ -80,22 +81,22 @@ func (c *claimMeter) usageByPod(pods []*corev1.Pod) map[types.UID][]claimUsage {
 
 // startMeasuring starts a measurement of each volume that needs one, and returns the channels to wait for. It removes
 // volumes that no pod uses.
-func (c *claimMeter) startMeasuring(claims map[types.NamespacedName][]mountedClaim) (wait []<-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, m := range c.claims {
+func (c *Meter) startMeasuring(claims map[types.NamespacedName][]Mounted) (wait []<-chan struct{}) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	for key, m := range c.Claims {
 		if claims[key] == nil && m.done == nil {
-			delete(c.claims, key)
+			delete(c.Claims, key)
 		}
 	}
 	for key, all := range claims {
-		m := c.claims[key]
+		m := c.Claims[key]
 		if m == nil {
-			if c.claims == nil {
-				c.claims = map[types.NamespacedName]*measuredClaim{}
+			if c.Claims == nil {
+				c.Claims = map[types.NamespacedName]*measuredClaim{}
 			}
 			m = &measuredClaim{}
-			c.claims[key] = m
+			c.Claims[key] = m
 		}
 		since := time.Since(m.began)
 		switch {
@@ -105,32 +106,32 @@ func (c *claimMeter) startMeasuring(claims map[types.NamespacedName][]mountedCla
 			wait = append(wait, m.done)
 		case m.done != nil && since < measureTimeout:
 			wait = append(wait, m.done)
-		case m.done != nil && since > c.hangTimeout && !m.reported:
+		case m.done != nil && since > c.HangTimeout && !m.reported:
 			m.reported = true
-			c.reportHanging(all, key.Name, since)
+			c.ReportHanging(all, key.Name, since)
 		}
 	}
 	return wait
 }
 
 // measureClaim measures a volume through the first pod that has it mounted.
-func (c *claimMeter) measureClaim(m *measuredClaim, all []mountedClaim) {
+func (c *Meter) measureClaim(m *measuredClaim, all []Mounted) {
 	var use volume.Use
 	err := errors.New("no pod has it")
 	for _, at := range all {
-		if use, err = c.measure(at.pod, at.volume); err == nil {
+		if use, err = c.Measure(at.Pod, at.Volume); err == nil {
 			break // otherwise it is not mounted yet, or no longer
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
 	m.use, m.isValid, m.reported = use, err == nil, false
 	close(m.done)
 	m.done = nil
 }
 
 // await waits until the measurements end, but at most measureTimeout in total.
-func (c *claimMeter) await(all []<-chan struct{}) {
+func (c *Meter) await(all []<-chan struct{}) {
 	timer := time.NewTimer(measureTimeout)
 	defer timer.Stop()
 	for _, done := range all {
@@ -142,30 +143,8 @@ func (c *claimMeter) await(all []<-chan struct{}) {
 	}
 }
 
-// claimUsageByPod returns the usage of claim volumes by pod UID.
-func (k *Kubelet) claimUsageByPod() map[types.UID][]claimUsage {
-	var pods []*corev1.Pod
-	for _, w := range k.allWorkers() {
-		w.mu.Lock()
-		pods = append(pods, w.pod)
-		w.mu.Unlock()
-	}
-	return k.claimUsage.usageByPod(pods)
-}
-
-// recordHangingVolume reports a volume that does not respond by events on the pods that mount it.
-func (k *Kubelet) recordHangingVolume(all []mountedClaim, claim string, since time.Duration) {
-	k.env.Log.Warn("a volume does not respond", "namespace", all[0].pod.Namespace, "claim", claim, "since",
-		since.Round(time.Second))
-	for _, at := range all {
-		k.recordEvent(at.pod, corev1.EventTypeWarning, "VolumeNotResponding",
-			"volume %q of claim %q has not responded for %s: its disk or server hangs",
-			at.volume.Name, claim, since.Round(time.Second))
-	}
-}
-
-// volumeStats converts the usage of a pod's claim volumes for the summary.
-func volumeStats(p stats.PodReference, uses []claimUsage) (found []stats.VolumeStats) {
+// VolumeStats converts the usage of a pod's claim volumes for the summary.
+func VolumeStats(p stats.PodReference, uses []Claim) (found []stats.VolumeStats) {
 	for _, u := range uses {
 		found = append(
 			found,
@@ -181,9 +160,9 @@ func volumeStats(p stats.PodReference, uses []claimUsage) (found []stats.VolumeS
 	return found
 }
 
-// volumeMetrics collects kubelet_volume_stats_*.
-type volumeMetrics struct {
-	uses func() map[types.UID][]claimUsage
+// Collector collects kubelet_volume_stats_*.
+type Collector struct {
+	Uses func() map[types.UID][]Claim
 }
 
 func volumeDesc(name, help string) *prometheus.Desc {
@@ -212,16 +191,16 @@ var volumeStatDescs = []struct {
 }
 
 // Describe implements prometheus.Collector.
-func (volumeMetrics) Describe(to chan<- *prometheus.Desc) {
+func (Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, f := range volumeStatDescs {
 		to <- f.desc
 	}
 }
 
 // Collect implements prometheus.Collector. A claim that several pods use is reported once.
-func (m volumeMetrics) Collect(to chan<- prometheus.Metric) {
+func (m Collector) Collect(to chan<- prometheus.Metric) {
 	seen := map[types.NamespacedName]bool{}
-	for _, uses := range m.uses() {
+	for _, uses := range m.Uses() {
 		for _, u := range uses {
 			if at := (types.NamespacedName{Namespace: u.namespace, Name: u.claim}); !seen[at] {
 				seen[at] = true
@@ -232,20 +211,4 @@ func (m volumeMetrics) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
-}
-
-// recordUnbounded reports once that volumes are not limited to their size.
-func (k *Kubelet) recordUnbounded(name string, why error) {
-	k.unboundedOnce.Do(func() {
-		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", why)
-		ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
-		k.events.Eventf(
-			ref,
-			corev1.EventTypeWarning,
-			"VolumesNotBounded",
-			"volumes of this node, %s the first, are not held to their size: %v",
-			name,
-			why,
-		)
-	})
 }

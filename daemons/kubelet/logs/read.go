@@ -1,4 +1,4 @@
-package kubelet
+package logs
 
 import (
 	"bufio"
@@ -12,10 +12,6 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"k8s.io/apimachinery/pkg/api/resource"
-
-	"clusterctl/daemons/kubelet/cri"
-	"clusterctl/daemons/kubelet/pod"
 )
 
 // logLine is one line of a log in CRI's format: time, stream, tag, text.
@@ -42,24 +38,24 @@ func parseLine(line []byte) (logLine, error) {
 	return logLine{at, stamp, string(stream), bytes.Equal(first, []byte("P")), text}, nil
 }
 
-// logOptions holds the parameters of a log request.
-type logOptions struct {
-	follow, timestamps bool
-	since              time.Time
-	tail, limit        int64 // below zero: no limit
-	stream             string
+// Options holds the parameters of a log request.
+type Options struct {
+	Follow, Timestamps bool
+	Since              time.Time
+	Tail, Limit        int64 // below zero: no limit
+	Stream             string
 }
 
-// writeLog writes the requested part of the log at path, which is below root, to out. With follow, it continues in the
-// next file after a rotation. It stops once ended reports that the container has ended and everything is read.
-func writeLog(ctx context.Context, root, path string, q logOptions, ended func() bool, out io.Writer) error {
-	file, err := openLog(root, path)
+// Write writes the requested part of the log at path, which is below the directory, to out. With follow, it continues
+// in the next file after a rotation. It stops once ended reports that the container has ended and everything is read.
+func (d Dir) Write(ctx context.Context, path string, q Options, ended func() bool, out io.Writer) error {
+	file, err := d.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { file.Close() }()
-	if q.tail >= 0 {
-		at, err := tailOffset(file, q.tail)
+	if q.Tail >= 0 {
+		at, err := tailOffset(file, q.Tail)
 		if err != nil {
 			return err
 		}
@@ -68,7 +64,7 @@ func writeLog(ctx context.Context, root, path string, q logOptions, ended func()
 		}
 	}
 	var watcher *fsnotify.Watcher
-	if q.follow {
+	if q.Follow {
 		if watcher, err = fsnotify.NewWatcher(); err != nil {
 			return fmt.Errorf("watch log: %w", err)
 		}
@@ -77,7 +73,7 @@ func writeLog(ctx context.Context, root, path string, q logOptions, ended func()
 			return fmt.Errorf("watch log: %w", err)
 		}
 	}
-	w := &logWriter{q: q, remaining: q.limit, out: out}
+	w := &logWriter{q: q, remaining: q.Limit, out: out}
 	lines := bufio.NewReaderSize(file, 64<<10)
 	var pending []byte
 	for {
@@ -93,11 +89,11 @@ func writeLog(ctx context.Context, root, path string, q logOptions, ended func()
 		if !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read log: %w", err)
 		}
-		if !q.follow {
+		if !q.Follow {
 			return nil
 		}
 		w.flush()
-		if next, err := openLog(root, path); err == nil && !sameFile(file, next) {
+		if next, err := d.Open(path); err == nil && !sameFile(file, next) {
 			file.Close()
 			file, lines = next, bufio.NewReaderSize(next, 64<<10)
 			continue
@@ -133,7 +129,7 @@ func sameFile(a, b *os.File) bool {
 
 // logWriter writes the text of log lines, up to the requested limit.
 type logWriter struct {
-	q         logOptions
+	q         Options
 	remaining int64
 	out       io.Writer
 	isMidLine bool // the last line written was incomplete
@@ -144,18 +140,18 @@ func (w *logWriter) write(line []byte) (done bool, err error) {
 	if err != nil {
 		return false, nil // not in CRI format: a line torn by a crash
 	}
-	if e.at.Before(w.q.since) || w.q.stream != "" && w.q.stream != e.stream {
+	if e.at.Before(w.q.Since) || w.q.Stream != "" && w.q.Stream != e.stream {
 		return false, nil
 	}
 	var b []byte
-	if w.q.timestamps && !w.isMidLine {
+	if w.q.Timestamps && !w.isMidLine {
 		b = append(append(b, e.stamp...), ' ')
 	}
 	b = append(b, e.text...)
 	if w.isMidLine = e.partial; !e.partial {
 		b = append(b, '\n')
 	}
-	if w.q.limit >= 0 {
+	if w.q.Limit >= 0 {
 		if int64(len(b)) >= w.remaining {
 			b, done = b[:w.remaining], true
 		}
@@ -203,11 +199,11 @@ func tailOffset(f *os.File, n int64) (int64, error) {
 	return 0, nil
 }
 
-// tailLog returns the end of a container's log as a termination message.
-func (k *Kubelet) tailLog(path string, lines, limit int) string {
+// Tail returns the end of a log: at most lines lines and limit bytes. It returns "" if the log cannot be read.
+func (d Dir) Tail(path string, lines, limit int) string {
 	b := &lastBytes{limit: limit}
-	if err := writeLog(context.Background(), k.logRoot, path, logOptions{tail: int64(lines), limit: -1}, nil,
-		b); err != nil {
+	q := Options{Tail: int64(lines), Limit: -1}
+	if err := d.Write(context.Background(), path, q, nil, b); err != nil {
 		return ""
 	}
 	return string(b.text)
@@ -225,70 +221,4 @@ func (l *lastBytes) Write(b []byte) (int, error) {
 		l.text = append(l.text[:0], l.text[over:]...)
 	}
 	return len(b), nil
-}
-
-// rotateLogs renames logs that have grown too large, and has the runtime open new ones.
-func (k *Kubelet) rotateLogs(ctx context.Context) {
-	most, err := resource.ParseQuantity(k.file.ContainerLogMaxSize)
-	if err != nil {
-		k.env.Log.Error("logs are not rotated", "containerLogMaxSize", k.file.ContainerLogMaxSize, "error", err)
-		return
-	}
-	for _, w := range k.allWorkers() {
-		w.mu.Lock()
-		p, containers := w.pod, w.containers
-		w.mu.Unlock()
-		for _, c := range containers {
-			if c.State != pod.Running {
-				continue
-			}
-			path := filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(c.Name, c.Attempt))
-			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < most.Value() {
-				continue
-			}
-			if err := k.rotateLog(ctx, path, c.ID); err != nil {
-				k.env.Log.Warn("rotate log", "path", path, "error", err)
-			}
-		}
-	}
-}
-
-func (k *Kubelet) rotateLog(ctx context.Context, path, id string) error {
-	return k.withLogRoot(func(root *os.Root) error {
-		name := k.logName(path)
-		old, err := logParts(root, name+".")
-		if err != nil {
-			return err
-		}
-		for len(old) > max(k.file.ContainerLogMaxFiles, 2)-2 {
-			if err := root.Remove(old[0]); err != nil {
-				return err
-			}
-			old = old[1:]
-		}
-		aside := name + "." + time.Now().UTC().Format("20060102-150405")
-		if err := root.Rename(name, aside); err != nil {
-			return err
-		}
-		if err := k.runtime.ReopenContainerLog(ctx, id); err != nil {
-			return errors.Join(err, root.Rename(aside, name))
-		}
-		return nil
-	})
-}
-
-// latestAttempt returns the newest attempt of a container, or the one before it if previous is set.
-func latestAttempt(containers []pod.Container, name string, previous bool) (pod.Container, bool) {
-	skip := previous
-	for _, c := range containers {
-		if c.Name != name || c.State == pod.Created {
-			continue
-		}
-		if skip {
-			skip = false
-			continue
-		}
-		return c, true
-	}
-	return pod.Container{}, false
 }

@@ -1,4 +1,5 @@
-package kubelet
+// Package metrics has the kubelet's own metrics, under upstream's names.
+package metrics
 
 import (
 	"net/http"
@@ -9,22 +10,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/daemons/run/measure"
 )
 
-// metrics are the kubelet's own metrics, under upstream's names.
-type metrics struct {
-	startSeconds               prometheus.Histogram
-	leaseRenewals              prometheus.Counter
-	evictions                  *prometheus.CounterVec
-	clientErrors, serverErrors prometheus.Counter // failed certificate renewals
-	serving                    servingCertificate
+// Metrics are the kubelet's own metrics, under upstream's names.
+type Metrics struct {
+	StartSeconds               prometheus.Histogram
+	LeaseRenewals              prometheus.Counter
+	Evictions                  *prometheus.CounterVec
+	clientErrors, ServerErrors prometheus.Counter // failed certificate renewals
+	Serving                    ServingCertificate
 
 	// The following are nil if metrics are not served.
-	stepSeconds, cgroupSeconds, mountSeconds *prometheus.HistogramVec
+	stepSeconds, CgroupSeconds, mountSeconds *prometheus.HistogramVec
 	observeSeconds, observeInterval          prometheus.Histogram
 	mountErrors                              *prometheus.CounterVec
-	probes                                   *probeMetrics
+	Probes                                   *Probes
 }
 
 // evictionSignals are the signals that pods are evicted for. Their series exist from the start, because a rate needs a
@@ -38,19 +40,19 @@ var evictionSignals = []string{
 	"pid.available",
 }
 
-// newMetrics returns the metrics of a kubelet. If they are not served, most are not recorded either, because one
+// New returns the metrics of a kubelet. If they are not served, most are not recorded either, because one
 // process may run thousands of simulated kubelets.
-func newMetrics(r prometheus.Registerer, served bool) *metrics {
+func New(r prometheus.Registerer, served bool) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	m := &metrics{
-		startSeconds: measure.NewHistogram(prometheus.HistogramOpts{
+	m := &Metrics{
+		StartSeconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubelet_pod_start_duration_seconds", Help: "From seeing a pod to its being ready.",
 			Buckets: []float64{.05, .1, .15, .2, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300},
 		}),
-		leaseRenewals: counter("kubelet_lease_renewals_total", "Renewals of the node's lease."),
-		evictions: prometheus.NewCounterVec(
+		LeaseRenewals: counter("kubelet_lease_renewals_total", "Renewals of the node's lease."),
+		Evictions: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "kubelet_evictions", Help: "Pods ended because the node ran short."},
 			[]string{"eviction_signal"},
 		),
@@ -58,16 +60,16 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 			"kubelet_certificate_manager_client_expiration_renew_errors",
 			"Failures to renew the client certificate.",
 		),
-		serverErrors: counter("kubelet_server_expiration_renew_errors", "Failures to renew the serving certificate."),
+		ServerErrors: counter("kubelet_server_expiration_renew_errors", "Failures to renew the serving certificate."),
 	}
-	r.MustRegister(m.startSeconds, m.leaseRenewals, m.evictions, m.clientErrors, m.serverErrors)
+	r.MustRegister(m.StartSeconds, m.LeaseRenewals, m.Evictions, m.clientErrors, m.ServerErrors)
 	if !served {
 		return m
 	}
 	for _, signal := range evictionSignals {
-		m.evictions.WithLabelValues(signal)
+		m.Evictions.WithLabelValues(signal)
 	}
-	m.probes = newProbeMetrics()
+	m.Probes = newProbeMetrics()
 	buckets := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60, 120}
 	m.stepSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubelet_pod_worker_duration_seconds", Help: "How long steps of pods' lives took.", Buckets: buckets,
@@ -80,7 +82,7 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 		Name: "kubelet_pleg_relist_interval_seconds", Help: "Time between two times that the runtime was asked what " +
 			"has become of a pod.", Buckets: buckets,
 	})
-	m.cgroupSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
+	m.CgroupSeconds = measure.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubelet_cgroup_manager_duration_seconds", Help: "How long operations on cgroups " +
 			"took.", Buckets: prometheus.DefBuckets,
 	}, []string{"operation_type"})
@@ -91,12 +93,12 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 	m.mountErrors = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "storage_operation_errors_total", Help: "Failures to set volumes up or to take them down.",
 	}, []string{"operation_name", "volume_plugin"})
-	r.MustRegister(m.stepSeconds, m.observeSeconds, m.observeInterval, m.cgroupSeconds, m.mountSeconds, m.mountErrors)
+	r.MustRegister(m.stepSeconds, m.observeSeconds, m.observeInterval, m.CgroupSeconds, m.mountSeconds, m.mountErrors)
 	return m
 }
 
-// recordStep records the duration of one step of a pod's worker.
-func (m *metrics) recordStep(f *pod.Facts, step pod.Step, began time.Time) {
+// RecordStep records the duration of one step of a pod's worker.
+func (m *Metrics) RecordStep(f *pod.Facts, step pod.Step, began time.Time) {
 	if m.stepSeconds == nil {
 		return
 	}
@@ -112,8 +114,8 @@ func (m *metrics) recordStep(f *pod.Facts, step pod.Step, began time.Time) {
 	m.stepSeconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
 }
 
-// recordObserve records that the runtime was asked about a pod. last is the time of the previous request, or zero.
-func (m *metrics) recordObserve(began, last time.Time) {
+// RecordObserve records that the runtime was asked about a pod. last is the time of the previous request, or zero.
+func (m *Metrics) RecordObserve(began, last time.Time) {
 	if m.observeSeconds == nil {
 		return
 	}
@@ -123,8 +125,8 @@ func (m *metrics) recordObserve(began, last time.Time) {
 	}
 }
 
-// recordMount records that the volumes of a pod were set up or torn down, once for each volume plugin of the pod.
-func (m *metrics) recordMount(p *corev1.Pod, operation string, began time.Time, err error) {
+// RecordMount records that the volumes of a pod were set up or torn down, once for each volume plugin of the pod.
+func (m *Metrics) RecordMount(p *corev1.Pod, operation string, began time.Time, err error) {
 	if m.mountSeconds == nil {
 		return
 	}
@@ -146,17 +148,17 @@ func (m *metrics) recordMount(p *corev1.Pod, operation string, began time.Time, 
 	}
 }
 
-// probeMetrics holds the probe metrics, which are served at /metrics/probes. There are several series for each probed
+// Probes holds the probe metrics, which are served at /metrics/probes. There are several series for each probed
 // container.
-type probeMetrics struct {
+type Probes struct {
 	registry *prometheus.Registry
 	total    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 }
 
-func newProbeMetrics() *probeMetrics {
+func newProbeMetrics() *Probes {
 	container := []string{"probe_type", "container", "pod", "namespace"}
-	c := &probeMetrics{
+	c := &Probes{
 		registry: prometheus.NewRegistry(),
 		total: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "prober_probe_total", Help: "Results of the probes of a container."},
@@ -175,15 +177,15 @@ func newProbeMetrics() *probeMetrics {
 	return c
 }
 
-func (c *probeMetrics) handler() http.Handler {
+func (c *Probes) Handler() http.Handler {
 	if c == nil {
 		return http.NotFoundHandler()
 	}
 	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{})
 }
 
-// recordProbe records one result of a probe.
-func (c *probeMetrics) recordProbe(p *corev1.Pod, container, kind string, took time.Duration, err error) {
+// RecordProbe records one result of a probe.
+func (c *Probes) RecordProbe(p *corev1.Pod, container, kind string, took time.Duration, err error) {
 	if c == nil {
 		return
 	}
@@ -197,11 +199,39 @@ func (c *probeMetrics) recordProbe(p *corev1.Pod, container, kind string, took t
 	}
 }
 
-// removePod deletes the series of a pod that is gone.
-func (c *probeMetrics) removePod(p *corev1.Pod) {
+// RemovePod deletes the series of a pod that is gone.
+func (c *Probes) RemovePod(p *corev1.Pod) {
 	if c == nil {
 		return
 	}
 	c.total.DeletePartialMatch(prometheus.Labels{"pod_uid": string(p.UID)})
 	c.seconds.DeletePartialMatch(prometheus.Labels{"pod": p.Name, "namespace": p.Namespace})
+}
+
+// volumePlugin returns upstream's name of the plugin that mounts a volume.
+func volumePlugin(p *corev1.Pod, v *corev1.Volume) string {
+	name := "unknown"
+	switch s := &v.VolumeSource; {
+	case volume.ClaimName(p, v) != "":
+		name = "local-volume"
+	case s.ConfigMap != nil:
+		name = "configmap"
+	case s.Secret != nil:
+		name = "secret"
+	case s.Projected != nil:
+		name = "projected"
+	case s.EmptyDir != nil:
+		name = "empty-dir"
+	case s.DownwardAPI != nil:
+		name = "downward-api"
+	case s.HostPath != nil:
+		name = "host-path"
+	case s.CSI != nil:
+		name = "csi"
+	case s.Image != nil:
+		name = "image"
+	case s.NFS != nil:
+		name = "nfs"
+	}
+	return "kubernetes.io/" + name
 }

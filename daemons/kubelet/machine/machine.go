@@ -1,9 +1,11 @@
-package kubelet
+// Package machine measures the machine that hosts the node.
+package machine
 
 import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,15 +36,15 @@ type Disk struct {
 	InodesFree, InodeCount int64
 }
 
-// localMachine is the machine that the kubelet runs on.
-type localMachine struct {
-	root    string
-	cgroups *cgroup.Manager // cgroups of the pods
+// Local is the machine that the kubelet runs on.
+type Local struct {
+	Root    string
+	Cgroups *cgroup.Manager // cgroups of the pods
 	procfs  string          // default /proc
 }
 
 // Info implements Machine.
-func (localMachine) Info() corev1.NodeSystemInfo {
+func (Local) Info() corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH}
 	info.MachineID = firstLine("/etc/machine-id", "/var/lib/dbus/machine-id")
 	info.SystemUUID = firstLine("/sys/class/dmi/id/product_uuid")
@@ -76,19 +78,19 @@ func firstLine(paths ...string) string {
 }
 
 // CPUs implements Machine.
-func (localMachine) CPUs() int { return runtime.NumCPU() }
+func (Local) CPUs() int { return runtime.NumCPU() }
 
 // Memory implements Machine.
-func (localMachine) Memory() (available, capacity int64, err error) {
+func (Local) Memory() (available, capacity int64, err error) {
 	used, total, err := cgroup.MemoryInUse()
 	return total - used, total, err
 }
 
 // Disk implements Machine.
-func (l localMachine) Disk() (Disk, error) {
+func (l Local) Disk() (Disk, error) {
 	var s unix.Statfs_t
-	if err := unix.Statfs(l.root, &s); err != nil {
-		return Disk{}, fmt.Errorf("look at the file system of %s: %w", l.root, err)
+	if err := unix.Statfs(l.Root, &s); err != nil {
+		return Disk{}, fmt.Errorf("look at the file system of %s: %w", l.Root, err)
 	}
 	return Disk{
 		Available: int64(s.Bavail) * s.Bsize, Capacity: int64(s.Blocks) * s.Bsize,
@@ -98,7 +100,7 @@ func (l localMachine) Disk() (Disk, error) {
 
 // Processes implements Machine. It returns the usage and the capacity of the scarcest resource: process IDs, kernel
 // tasks, or the pids limits of the cgroups that contain pods.
-func (l localMachine) Processes() (used, capacity int64, err error) {
+func (l Local) Processes() (used, capacity int64, err error) {
 	for _, limit := range []string{"pid_max", "threads-max"} {
 		most, err := strconv.ParseInt(firstLine(filepath.Join(l.procRoot(), "sys/kernel", limit)), 10, 64)
 		if err != nil {
@@ -117,16 +119,16 @@ func (l localMachine) Processes() (used, capacity int64, err error) {
 	if used, err = strconv.ParseInt(all, 10, 64); err != nil {
 		return 0, capacity, fmt.Errorf("read the number of processes: %w", err)
 	}
-	if inside, most, ok := l.cgroups.Tasks(); ok && most-inside < capacity-used {
+	if inside, most, ok := l.Cgroups.Tasks(); ok && most-inside < capacity-used {
 		return inside, most, nil
 	}
 	return used, capacity, nil
 }
 
-func (l localMachine) procRoot() string { return cmp.Or(l.procfs, "/proc") }
+func (l Local) procRoot() string { return cmp.Or(l.procfs, "/proc") }
 
 // CPU implements Machine.
-func (localMachine) CPU() (uint64, error) {
+func (Local) CPU() (uint64, error) {
 	fields := strings.Fields(firstLine("/proc/stat"))
 	if len(fields) < 9 || fields[0] != "cpu" {
 		return 0, fmt.Errorf("read the machine's CPU time: /proc/stat has no cpu line")
@@ -144,4 +146,43 @@ func (localMachine) CPU() (uint64, error) {
 	}
 	const perTick = 10_000_000 // nanoseconds; USER_HZ is 100 on all supported Linux machines
 	return ticks * perTick, nil
+}
+
+func NodeName(override string) (string, error) {
+	name := override
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("find the node's name: %w", err)
+		}
+		name = host
+	}
+	return strings.ToLower(strings.TrimSpace(name)), nil
+}
+
+// NodeIPs returns the given addresses. Without any, it returns the address from which packets leave to the outside.
+// Without a route to the outside, it returns the first global unicast address of an interface. name is only for errors.
+func NodeIPs(given []string, name string) ([]string, error) {
+	if len(given) > 0 {
+		for _, ip := range given {
+			if net.ParseIP(ip) == nil {
+				return nil, fmt.Errorf("node address %q is not an IP address", ip)
+			}
+		}
+		return given, nil
+	}
+	if conn, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
+		defer conn.Close()
+		return []string{conn.LocalAddr().(*net.UDPAddr).IP.String()}, nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("find the node's address: %w", err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return []string{n.IP.String()}, nil
+		}
+	}
+	return nil, fmt.Errorf("node %s has no address: set --node-ip", name)
 }

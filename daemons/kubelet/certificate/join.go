@@ -1,4 +1,6 @@
-package kubelet
+// Package certificate requests the certificates of a node from the cluster: the client certificate of its kubeconfig
+// and the serving certificate of the kubelet's server.
+package certificate
 
 import (
 	"context"
@@ -19,14 +21,15 @@ import (
 	"clusterctl/certs"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/kube/kubernetes"
 )
 
-// EnsureCertificate ensures that the node's kubeconfig has a client certificate that is valid for some time. If there
+// Ensure ensures that the node's kubeconfig has a client certificate that is valid for some time. If there
 // is none, or it has expired, Join requests one with the bootstrap kubeconfig, which has a token. If it is due for
 // renewal, Join requests one with the kubeconfig itself. It waits until the request is approved and signed.
-func EnsureCertificate(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
-	due, end, err := certLifetime(cfg.Kubeconfig)
+func Ensure(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
+	due, end, err := Lifetime(cfg.Kubeconfig)
 	now := time.Now()
 	if err != nil && cfg.BootstrapKubeconfig == "" || err == nil && now.Before(due) {
 		return nil // the user of the kubeconfig reports what is wrong with it
@@ -42,7 +45,7 @@ func EnsureCertificate(ctx context.Context, cfg config.Kubelet, log *slog.Logger
 			)
 		}
 	}
-	node, err := nodeName(cfg.HostnameOverride)
+	node, err := machine.NodeName(cfg.HostnameOverride)
 	if err != nil {
 		return err
 	}
@@ -54,16 +57,16 @@ func EnsureCertificate(ctx context.Context, cfg config.Kubelet, log *slog.Logger
 	if err != nil {
 		return fmt.Errorf("set up the client that asks for the node's certificate: %w", err)
 	}
-	pair, err := RequestCertificate(ctx, asking, node, log)
+	pair, err := Request(ctx, asking, node, log)
 	if err != nil {
 		return fmt.Errorf("ask for the client certificate of node %s with %s: %w", node, with, err)
 	}
 	return writeCredentials(cfg.Kubeconfig, with, "system:node:"+node, pair)
 }
 
-// RequestCertificate creates a key for a node and requests a client certificate for it. It returns both when the
+// Request creates a key for a node and requests a client certificate for it. It returns both when the
 // cluster has signed.
-func RequestCertificate(ctx context.Context, api kubernetes.Interface, node string,
+func Request(ctx context.Context, api kubernetes.Interface, node string,
 	log *slog.Logger) (certs.Pair, error) {
 	return certificateRequester{api: api, log: log, signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		template: x509.CertificateRequest{Subject: nodeSubject(node)},
@@ -78,9 +81,9 @@ func nodeSubject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
-// certLifetime returns when the client certificate in a kubeconfig is due for renewal, at four fifths of its lifetime,
+// Lifetime returns when the client certificate in a kubeconfig is due for renewal, at four fifths of its lifetime,
 // and when it expires.
-func certLifetime(kubeconfig string) (due, end time.Time, err error) {
+func Lifetime(kubeconfig string) (due, end time.Time, err error) {
 	text, err := os.ReadFile(kubeconfig)
 	if err != nil {
 		return due, end, err
@@ -137,22 +140,4 @@ func writeCredentials(path, from, user string, pair certs.Pair) error {
 		return fmt.Errorf("write the node's kubeconfig: %w", err)
 	}
 	return nil
-}
-
-// errCertificateDue stops the kubelet so that it is restarted. It renews its certificate at the start, and pods keep
-// running meanwhile.
-var errCertificateDue = errors.New(
-	"the node's client certificate is due: the kubelet is to be started anew, and renews it at its start",
-)
-
-// awaitRenewal waits until the client certificate is due for renewal and returns errCertificateDue.
-func (k *Kubelet) awaitRenewal(ctx context.Context) error {
-	due, _, err := certLifetime(k.cfg.Kubeconfig)
-	if err != nil {
-		return fmt.Errorf("rotateCertificates: read the client certificate in %s: %w", k.cfg.Kubeconfig, err)
-	}
-	if !sleep(ctx, time.Until(due)) {
-		return nil
-	}
-	return errCertificateDue
 }

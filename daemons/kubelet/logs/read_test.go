@@ -1,10 +1,8 @@
-package kubelet
+package logs
 
 import (
 	"bytes"
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,20 +33,21 @@ func TestLogOptionsAreApplied(t *testing.T) {
 	path := logFile(t, sampleLog)
 	for _, c := range []struct {
 		name string
-		q    logOptions
+		q    Options
 		want string
 	}{
-		{"all", logOptions{tail: -1, limit: -1}, "one\ntwo\nthree\nfour\n"},
-		{"tail", logOptions{tail: 1, limit: -1}, "four\n"},
-		{"tail of more than there is", logOptions{tail: 100, limit: -1}, "one\ntwo\nthree\nfour\n"},
-		{"none", logOptions{tail: 0, limit: -1}, ""},
-		{"limit", logOptions{tail: -1, limit: 5}, "one\nt"},
-		{"since", logOptions{tail: -1, limit: -1, since: time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)}, "three\nfour\n"},
-		{"one stream", logOptions{tail: -1, limit: -1, stream: "stderr"}, "two\n"},
-		{"times", logOptions{tail: 1, limit: -1, timestamps: true}, "2030-01-01T00:00:03Z four\n"},
+		{"all", Options{Tail: -1, Limit: -1}, "one\ntwo\nthree\nfour\n"},
+		{"tail", Options{Tail: 1, Limit: -1}, "four\n"},
+		{"tail of more than there is", Options{Tail: 100, Limit: -1}, "one\ntwo\nthree\nfour\n"},
+		{"none", Options{Tail: 0, Limit: -1}, ""},
+		{"limit", Options{Tail: -1, Limit: 5}, "one\nt"},
+		{"since", Options{Tail: -1, Limit: -1, Since: time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)},
+			"three\nfour\n"},
+		{"one stream", Options{Tail: -1, Limit: -1, Stream: "stderr"}, "two\n"},
+		{"times", Options{Tail: 1, Limit: -1, Timestamps: true}, "2030-01-01T00:00:03Z four\n"},
 	} {
 		var b bytes.Buffer
-		if err := writeLog(context.Background(), filepath.Dir(path), path, c.q, nil, &b); err != nil ||
+		if err := Dir(filepath.Dir(path)).Write(context.Background(), path, c.q, nil, &b); err != nil ||
 			b.String() != c.want {
 			t.Errorf("%s: got %q (%v), want %q", c.name, b.String(), err, c.want)
 		}
@@ -76,7 +75,8 @@ func TestFollowedLogContinuesAfterItsRotation(t *testing.T) {
 	over := false
 	done := make(chan error, 1)
 	go func() {
-		done <- writeLog(context.Background(), filepath.Dir(path), path, logOptions{tail: -1, limit: -1, follow: true},
+		done <- Dir(filepath.Dir(path)).Write(context.Background(), path,
+			Options{Tail: -1, Limit: -1, Follow: true},
 			func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
 	}()
 	waitUntil(t, func() bool { return out.String() == "one\n" })
@@ -149,16 +149,11 @@ func TestLogPathsCannotLeaveTheLogDirectory(t *testing.T) {
 	for _, name := range []string{"d_p_u/main/0.log", "d_p_u/dir/secret", "d_p_u/main/1.log", "../" +
 		filepath.Base(filepath.Dir(secret)) + "/secret"} {
 		var b bytes.Buffer
-		if err := writeLog(context.Background(), root, filepath.Join(root, name), logOptions{tail: -1, limit: -1}, nil,
+		if err := Dir(root).Write(context.Background(), filepath.Join(root, name),
+			Options{Tail: -1, Limit: -1}, nil,
 			&b); err == nil ||
 			b.Len() > 0 {
 			t.Errorf("%s: got %q, %v", name, b.String(), err)
 		}
-	}
-	k := &Kubelet{logRoot: filepath.Join(root, "d_p_u")}
-	w := httptest.NewRecorder()
-	k.serveFiles(w, httptest.NewRequest("GET", "/d_p_u/main/0.log", nil))
-	if w.Code == http.StatusOK || strings.Contains(w.Body.String(), "one") {
-		t.Errorf("served with %d: %q", w.Code, w.Body)
 	}
 }
