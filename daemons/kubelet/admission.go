@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/kubelet/nodeagent"
 	"clusterctl/daemons/kubelet/pod"
 )
 
@@ -24,11 +25,11 @@ func (k *Kubelet) checkAdmission(p *corev1.Pod, misplaced *pod.End) *pod.End {
 	if hasBegun(p) {
 		return nil
 	}
-	if conditions := k.shortages.update(pressures{}, time.Now()).rejectingConditions(p); len(conditions) > 0 {
+	if conditions := k.pressures.Update(nodeagent.Pressures{}, time.Now()).RejectingConditions(p); len(conditions) > 0 {
 		why := fmt.Sprintf("Pod was rejected: The node had condition: %v. ", conditions)
 		return &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: why, Rejected: true}
 	}
-	if k.node == nil {
+	if k.agent.Node() == nil {
 		return nil
 	}
 	if name, message := k.missingResource(p); name != "" {
@@ -72,7 +73,7 @@ func (k *Kubelet) checkPlacement(p *corev1.Pod) *pod.End {
 		return nil
 	}
 	k.mu.Lock()
-	ctx, node, known := k.ctx, k.node, k.workers[p.UID] != nil
+	ctx, node, known := k.ctx, k.agent.Node(), k.workers[p.UID] != nil
 	k.mu.Unlock()
 	if ctx == nil || node == nil || known || nodeMismatch(p, node) == nil {
 		return nil
@@ -140,7 +141,7 @@ func (k *Kubelet) otherPods(but types.UID) iter.Seq[*corev1.Pod] {
 // missingResource returns the resource that the node cannot give a pod besides the other pods, with a message. It
 // returns "" if the pod fits. The caller holds k.mu.
 func (k *Kubelet) missingResource(p *corev1.Pod) (what corev1.ResourceName, message string) {
-	room := k.node.Status.Allocatable
+	room := k.agent.Node().Status.Allocatable
 	if len(room) == 0 {
 		return "", ""
 	}
@@ -161,7 +162,7 @@ func (k *Kubelet) missingResource(p *corev1.Pod) (what corev1.ResourceName, mess
 		have, ok := room[name]
 		// An extended resource that is unknown here may have been added to the node's status a moment ago. The
 		// scheduler relies on that status.
-		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || isExtended(name)) {
+		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || nodeagent.IsExtended(name)) {
 			continue
 		}
 		sum := used[name]

@@ -13,25 +13,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
+	"clusterctl/daemons/kubelet/nodeagent"
 	"clusterctl/daemons/kubelet/pod"
 )
 
 // evict ends at most one pod when the machine is short of memory, disk or process IDs. It chooses the pod in upstream's
 // order: pods above their requests first, then the lowest priority, then the largest excess over the request.
 func (k *Kubelet) evict(ctx context.Context) {
-	now := k.measurePressures()
+	now := k.pressures.Measure()
 	signal, what := "", corev1.ResourceMemory
 	if k.isReclaiming(now, time.Now()) {
 		return // the resources that the last evicted pod releases may be enough
 	}
 	switch {
-	case now.memory:
+	case now.Memory:
 		signal = "memory.available"
-	case now.disk:
+	case now.Disk:
 		signal, what = "nodefs.available", corev1.ResourceEphemeralStorage
 		freed := k.discardEnded(ctx)
 		freed = k.collectImages(ctx, nil) || freed
-		if !k.measurePressures().disk {
+		if !k.pressures.Measure().Disk {
 			return
 		}
 		if freed { // the runtime frees the space later, as it does for an evicted pod
@@ -39,7 +40,7 @@ func (k *Kubelet) evict(ctx context.Context) {
 				return
 			}
 		}
-	case now.pids:
+	case now.PIDs:
 		signal, what = "pid.available", processIDs
 	default:
 		return
@@ -106,7 +107,7 @@ type reclaimState struct {
 }
 
 // isReclaiming reports whether a recently evicted pod is still releasing resources that the machine is short of.
-func (k *Kubelet) isReclaiming(short pressures, now time.Time) bool {
+func (k *Kubelet) isReclaiming(short nodeagent.Pressures, now time.Time) bool {
 	gone := false
 	for _, w := range k.allWorkers() {
 		w.mu.Lock()
@@ -119,7 +120,7 @@ func (k *Kubelet) isReclaiming(short pressures, now time.Time) bool {
 		}
 		gone = gone || first
 	}
-	if !short.disk {
+	if !short.Disk {
 		return false
 	}
 	d, err := k.machine.Disk()
@@ -127,7 +128,7 @@ func (k *Kubelet) isReclaiming(short pressures, now time.Time) bool {
 		return false
 	}
 	waits := k.reclaiming.needsWait(gone, d.Available, now)
-	return waits && !short.memory // if memory is short, the kernel would kill processes during the wait
+	return waits && !short.Memory // if memory is short, the kernel would kill processes during the wait
 }
 
 // needsWait records the free space (room) in bytes, and whether a pod's containers have just been removed (gone). It

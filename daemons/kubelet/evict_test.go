@@ -13,6 +13,7 @@ import (
 
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/machine"
+	"clusterctl/daemons/kubelet/nodeagent"
 )
 
 // fullDisk is a machine whose disk is full while the runtime has a container of a pod.
@@ -139,10 +140,10 @@ func TestMemoryEvictionDoesNotWaitForTheDisk(t *testing.T) {
 	n := newNode(t)
 	k, now := n.newKubelet(), time.Now()
 	k.reclaiming = reclaimState{began: now, grewAt: now, maxFree: 1 << 62}
-	if !k.isReclaiming(pressures{disk: true}, now) {
+	if !k.isReclaiming(nodeagent.Pressures{Disk: true}, now) {
 		t.Error("a pod is evicted while the disk is being freed")
 	}
-	if k.isReclaiming(pressures{disk: true, memory: true}, now) {
+	if k.isReclaiming(nodeagent.Pressures{Disk: true, Memory: true}, now) {
 		t.Error("no pod is evicted for memory while the disk is being freed")
 	}
 }
@@ -235,35 +236,35 @@ func TestANodeUnderPressureRejectsPods(t *testing.T) {
 	critical := int32(2000000000)
 	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}
 	for name, c := range map[string]struct {
-		short  pressures
+		short  nodeagent.Pressures
 		change func(*corev1.PodSpec)
 		want   string
 	}{
-		"nothing is short": {pressures{}, func(*corev1.PodSpec) {}, "[]"},
-		"disk":             {pressures{disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
-		"disk, tolerated": {pressures{disk: true},
+		"nothing is short": {nodeagent.Pressures{}, func(*corev1.PodSpec) {}, "[]"},
+		"disk":             {nodeagent.Pressures{Disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
+		"disk, tolerated": {nodeagent.Pressures{Disk: true},
 			func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
 			"[DiskPressure]"},
-		"disk and memory": {pressures{memory: true, disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
+		"disk and memory": {nodeagent.Pressures{Memory: true, Disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
 			"[MemoryPressure DiskPressure]"},
-		"processes":         {pressures{pids: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
-		"a critical pod":    {pressures{disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
-		"memory":            {pressures{memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
-		"memory, tolerated": {pressures{memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[]"},
-		"memory, of which it has asked": {pressures{memory: true}, func(s *corev1.PodSpec) {
+		"processes":         {nodeagent.Pressures{PIDs: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
+		"a critical pod":    {nodeagent.Pressures{Disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
+		"memory":            {nodeagent.Pressures{Memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
+		"memory, tolerated": {nodeagent.Pressures{Memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[]"},
+		"memory, of which it has asked": {nodeagent.Pressures{Memory: true}, func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}
 		}, "[]"},
 	} {
 		p := simplePod("web")
 		c.change(&p.Spec)
-		if got := fmt.Sprint(c.short.rejectingConditions(p)); got != c.want {
+		if got := fmt.Sprint(c.short.RejectingConditions(p)); got != c.want {
 			t.Errorf("%s: turned away for %s, want %s", name, got, c.want)
 		}
 	}
 	n := newNode(t)
 	k := n.newKubelet()
 	k.tasks = nil
-	k.shortages.update(pressures{disk: true}, time.Now())
+	k.pressures.Update(nodeagent.Pressures{Disk: true}, time.Now())
 	n.runKubelet(k)
 	n.create(simplePod("web"))
 	n.until(

@@ -36,6 +36,7 @@ import (
 	"clusterctl/daemons/kubelet/logs"
 	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/daemons/kubelet/metrics"
+	"clusterctl/daemons/kubelet/nodeagent"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/sleep"
 	"clusterctl/daemons/kubelet/usage"
@@ -106,14 +107,11 @@ type Kubelet struct {
 	ctx     context.Context // context of the workers while Run runs
 	workers map[types.UID]*worker
 	wg      sync.WaitGroup
-	node    *corev1.Node // as last read or written
 
-	lastCordoned bool // last state of spec.unschedulable that an event reported; owned by the node status loop
-
-	shortages  pressureTimes
+	agent      *nodeagent.Agent
+	pressures  *nodeagent.Monitor
 	reclaiming reclaimState // owned by the eviction chore
 	simulated  bool         // containers are simulated, see Options
-	hasNoLease bool         // the node has no lease, see Options.NoLease
 
 	podsLock         lockWatch // observes mu for health checks
 	tasks            []periodicTask
@@ -182,8 +180,7 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups,
 		machine: o.Machine,
 		logs:    logs.Dir(o.LogRoot), hangTimeout: defaultHangTimeout, simulated: o.Simulated, watches: o.Watches,
-		hasNoLease: o.NoLease,
-		workers:    map[types.UID]*worker{}, synced: make(chan struct{}),
+		workers: map[types.UID]*worker{}, synced: make(chan struct{}),
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
@@ -228,7 +225,7 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 			return nil, fmt.Errorf("read the resolver configuration: %w", err)
 		}
 	}
-	k.objects = newObjectCache(k.client, env.Log, k.name, k.lastNode, k.refreshWorker)
+	k.objects = newObjectCache(k.client, env.Log, k.name, func() *corev1.Node { return k.agent.Node() }, k.refreshWorker)
 	k.volumes = &volume.Manager{
 		Root:        cfg.RootDir,
 		Source:      k.objects,
@@ -295,8 +292,24 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		k.cgroups = countedCgroups{k.cgroups, k.metrics.CgroupSeconds}
 	}
 	k.puller = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
+	k.agent = k.newAgent(o.NoLease)
 	k.tasks = k.periodicTasks()
 	return k, nil
+}
+
+// newAgent returns the agent that represents this machine as a Node.
+func (k *Kubelet) newAgent(noLease bool) *nodeagent.Agent {
+	k.pressures = &nodeagent.Monitor{Machine: k.machine, File: &k.file}
+	c := nodeagent.Config{
+		Name: k.name, IPs: k.ips, Labels: k.cfg.NodeLabels, File: &k.file, Client: k.client, Runtime: k.runtime,
+		Machine: k.machine, Pressures: k.pressures, Log: k.env.Log, LeaseRenewals: k.metrics.LeaseRenewals,
+		NoLease: noLease, Simulated: k.simulated,
+		Registered: func(ctx context.Context) { k.mirrors.sync(ctx, k.nodeOwner()) },
+	}
+	if k.watches.isShared() {
+		c.Cached = func() (*corev1.Node, error) { return k.watches.nodes.Get(k.name) }
+	}
+	return &nodeagent.Agent{Config: c}
 }
 
 // connect creates the API clients.
@@ -365,7 +378,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		g.Go(func() error { return k.watchManifests(ctx) })
 	}
 	g.Go(func() error { return k.watchRuntime(ctx) })
-	g.Go(func() error { return k.register(ctx) })
+	g.Go(func() error { return k.agent.Run(ctx, k.events) })
 	g.Go(func() error { return k.watchPods(ctx) })
 	g.Go(func() error { k.runPeriodicTasks(ctx); return nil })
 	if !o.NoServer {
@@ -400,7 +413,7 @@ func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, er
 
 // nodeLabels reads the node's current labels from the API, because a volume may depend on a label that was just set.
 func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
-	node, err := k.readNode(ctx)
+	node, err := k.agent.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -409,11 +422,9 @@ func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
 
 // fieldNode returns the facts about the node that pods can read.
 func (k *Kubelet) fieldNode() pod.Node {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	n := pod.Node{Name: k.name, IPs: k.ips}
-	if k.node != nil {
-		n.Allocatable = k.node.Status.Allocatable
+	if node := k.agent.Node(); node != nil {
+		n.Allocatable = node.Status.Allocatable
 	}
 	return n
 }

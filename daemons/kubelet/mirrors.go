@@ -138,11 +138,10 @@ func (k *Kubelet) wakeStatic(mirror *corev1.Pod) {
 
 // nodeOwner returns an owner reference to the node for mirror pods. It returns nil until the node is registered.
 func (k *Kubelet) nodeOwner() *metav1.OwnerReference {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.node == nil || k.node.UID == "" {
+	node := k.agent.Node()
+	if node == nil || node.UID == "" {
 		return nil
 	}
 	yes := true
-	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: k.node.Name, UID: k.node.UID, Controller: &yes}
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &yes}
 }

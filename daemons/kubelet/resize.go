@@ -32,7 +32,7 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 		w.resizeState.Pending, w.resizeState.Message = "", ""
 		return p
 	}
-	if p.DeletionTimestamp != nil || k.node == nil {
+	if p.DeletionTimestamp != nil || k.agent.Node() == nil {
 		return pod.WithAllocation(p, w.allocated)
 	}
 	w.mu.Unlock()
@@ -53,10 +53,10 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 
 // checkResize returns why the node cannot grant the size in a pod's spec, or "" if it can. The caller holds k.mu.
 func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
-	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	requests, allocatable := resource.PodRequests(p, resource.PodResourcesOptions{}), k.agent.Node().Status.Allocatable
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
-		want, have := requests[name], k.node.Status.Allocatable[name]
-		if _, known := k.node.Status.Allocatable[name]; !known || want.Cmp(have) <= 0 {
+		want, have := requests[name], allocatable[name]
+		if _, known := allocatable[name]; !known || want.Cmp(have) <= 0 {
 			continue
 		}
 		requested, capacity := want.Value(), have.Value()

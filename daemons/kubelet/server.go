@@ -80,7 +80,7 @@ func (k *Kubelet) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	k.env.Health.AddLive("syncloop", k.checkProgress)
 	k.env.Health.AddReady("node", func() error {
-		if k.lastNode() == nil {
+		if k.agent.Node() == nil {
 			return errors.New("the node is not registered yet")
 		}
 		return nil

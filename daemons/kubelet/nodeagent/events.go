@@ -1,4 +1,4 @@
-package kubelet
+package nodeagent
 
 import (
 	"fmt"
@@ -69,28 +69,28 @@ func statusEvent(name, reason string) nodeEvent {
 
 // recordStatusEvents records events for what a written status has changed. Simulated nodes skip their first status,
 // because they are created by the thousand.
-func (k *Kubelet) recordStatusEvents(was, is *corev1.NodeStatus) {
-	if k.simulated && len(was.Conditions) == 0 {
+func (a *Agent) recordStatusEvents(was, is *corev1.NodeStatus) {
+	if a.Simulated && len(was.Conditions) == 0 {
 		return
 	}
-	for _, e := range nodeEvents(k.name, was, is) {
-		k.recordNodeEvent(e)
+	for _, e := range nodeEvents(a.Name, was, is) {
+		a.recordNodeEvent(e)
 	}
 }
 
 // recordSchedulableEvent records an event when the node was cordoned or uncordoned.
-func (k *Kubelet) recordSchedulableEvent(node *corev1.Node) {
-	if node.Spec.Unschedulable == k.lastCordoned {
+func (a *Agent) recordSchedulableEvent(node *corev1.Node) {
+	if node.Spec.Unschedulable == a.lastCordoned {
 		return
 	}
-	if k.lastCordoned = node.Spec.Unschedulable; k.lastCordoned {
-		k.recordNodeEvent(statusEvent(k.name, "NodeNotSchedulable"))
+	if a.lastCordoned = node.Spec.Unschedulable; a.lastCordoned {
+		a.recordNodeEvent(statusEvent(a.Name, "NodeNotSchedulable"))
 	} else {
-		k.recordNodeEvent(statusEvent(k.name, "NodeSchedulable"))
+		a.recordNodeEvent(statusEvent(a.Name, "NodeSchedulable"))
 	}
 }
 
-func (k *Kubelet) recordNodeEvent(e nodeEvent) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
-	k.events.Event(ref, e.kind, e.reason, e.message)
+func (a *Agent) recordNodeEvent(e nodeEvent) {
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.Name, UID: types.UID(a.Name)}
+	a.events.Event(ref, e.kind, e.reason, e.message)
 }

@@ -1,4 +1,4 @@
-package kubelet
+package nodeagent
 
 import (
 	"cmp"
