@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"net/http"
@@ -23,9 +23,9 @@ func TestServedFilesStayInTheLogDirectory(t *testing.T) {
 	if err := os.Symlink(secret, filepath.Join(root, "d_p_u/main/0.log")); err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{logs: logs.Dir(filepath.Join(root, "d_p_u"))}
+	s := &Server{Config: Config{Logs: logs.Dir(filepath.Join(root, "d_p_u"))}}
 	w := httptest.NewRecorder()
-	k.serveFiles(w, httptest.NewRequest("GET", "/d_p_u/main/0.log", nil))
+	s.serveFiles(w, httptest.NewRequest("GET", "/d_p_u/main/0.log", nil))
 	if w.Code == http.StatusOK || strings.Contains(w.Body.String(), "one") {
 		t.Errorf("served with %d: %q", w.Code, w.Body)
 	}

@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"cmp"
@@ -19,17 +19,17 @@ const scrapeTime = 10 * time.Second
 
 // cadvisor serves container metrics under cAdvisor's names. The values are the runtime's own metrics if it has them,
 // otherwise metrics computed from the pod statistics of the runtime.
-func (k *Kubelet) cadvisor() http.Handler {
+func (s *Server) cadvisor() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), scrapeTime)
 		defer cancel()
-		list, err := k.containerMetrics(ctx)
+		list, err := s.containerMetrics(ctx)
 		if err != nil {
 			http.Error(w, cri.Message(err), http.StatusInternalServerError)
 			return
 		}
 		registry := prometheus.NewRegistry()
-		if err := registry.Register(collectedMetrics(append(list, k.machineMetrics()...))); err != nil {
+		if err := registry.Register(collectedMetrics(append(list, s.machineMetrics()...))); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
@@ -52,16 +52,16 @@ func (f collectedMetrics) Collect(to chan<- prometheus.Metric) {
 }
 
 // containerMetrics returns the metrics of containers and of pod networks.
-func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, error) {
-	about, pods, err := k.runtime.PodMetrics(ctx)
+func (s *Server) containerMetrics(ctx context.Context) ([]prometheus.Metric, error) {
+	about, pods, err := s.Runtime.PodMetrics(ctx)
 	if errors.Is(err, cri.ErrNoMetrics) {
-		return k.podStatsMetrics(ctx, func(string) bool { return true })
+		return s.podStatsMetrics(ctx, func(string) bool { return true })
 	}
 	if err != nil {
 		return nil, err
 	}
 	// The runtime reports CPU time in whole seconds, which is too coarse. Compute it from the pod statistics instead.
-	out, err := k.podStatsMetrics(ctx, func(name string) bool { return name == cpuMetric })
+	out, err := s.podStatsMetrics(ctx, func(name string) bool { return name == cpuMetric })
 	if err != nil {
 		return nil, err
 	}
@@ -136,12 +136,12 @@ var (
 )
 
 // podStatsMetrics returns the requested metrics that can be computed from the runtime's pod statistics.
-func (k *Kubelet) podStatsMetrics(ctx context.Context, wanted func(name string) bool) ([]prometheus.Metric, error) {
-	u, err := readPodStats(ctx, k.runtime)
+func (s *Server) podStatsMetrics(ctx context.Context, wanted func(name string) bool) ([]prometheus.Metric, error) {
+	u, err := readPodStats(ctx, s.Runtime)
 	if err != nil {
 		return nil, err
 	}
-	containers, err := k.runtime.ListContainers(ctx, &criapi.ContainerFilter{})
+	containers, err := s.Runtime.ListContainers(ctx, &criapi.ContainerFilter{})
 	if err != nil {
 		return nil, err
 	}
@@ -215,17 +215,17 @@ func (k *Kubelet) podStatsMetrics(ctx context.Context, wanted func(name string) 
 
 // machineMetrics returns the metrics of the whole machine. Its usage has the same metric names as containers, with the
 // id of the root cgroup.
-func (k *Kubelet) machineMetrics() []prometheus.Metric {
+func (s *Server) machineMetrics() []prometheus.Metric {
 	out := []prometheus.Metric{
-		prometheus.MustNewConstMetric(coresDesc, prometheus.GaugeValue, float64(k.machine.CPUs())),
+		prometheus.MustNewConstMetric(coresDesc, prometheus.GaugeValue, float64(s.Machine.CPUs())),
 	}
 	root := prometheus.Labels{"id": "/"}
-	if available, capacity, err := k.machine.Memory(); err == nil {
+	if available, capacity, err := s.Machine.Memory(); err == nil {
 		used := prometheus.NewDesc(workingSetMetric, metricHelp[workingSetMetric], nil, root)
 		out = append(out, prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(capacity)),
 			prometheus.MustNewConstMetric(used, prometheus.GaugeValue, float64(capacity-available)))
 	}
-	if nanos, err := k.machine.CPU(); err == nil {
+	if nanos, err := s.Machine.CPU(); err == nil {
 		used := prometheus.NewDesc(cpuMetric, metricHelp[cpuMetric], nil, root)
 		out = append(out, prometheus.MustNewConstMetric(used, prometheus.CounterValue, float64(nanos)/1e9))
 	}

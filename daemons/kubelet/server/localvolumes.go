@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"encoding/json"
@@ -15,25 +15,25 @@ import (
 // serveRemoveVolume removes the directory of a volume that was provisioned on this node, and responds when it is gone.
 // Requests can be repeated. The query carries what the volume's object records about the directory, because a
 // reinstalled machine has lost its own notes.
-func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if err := directory.CheckName(name); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	query := r.URL.Query()
-	k.respondVolume(
+	s.respondVolume(
 		w,
 		name,
 		"remove",
-		k.volumes.RemoveProvisioned(name, query.Get(directory.UsedParameter) != "",
+		s.Volumes.RemoveProvisioned(name, query.Get(directory.UsedParameter) != "",
 			query.Get(directory.MachineParameter)),
 	)
 }
 
 // serveGrowVolume raises the size limit of the directory of a volume that was provisioned on this node. The query holds
 // the new size in bytes.
-func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	bytes, err := strconv.ParseInt(r.URL.Query().Get(directory.SizeParameter), 10, 64)
 	if err == nil {
@@ -43,12 +43,12 @@ func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the query says no size, or the path no volume", http.StatusBadRequest)
 		return
 	}
-	k.respondVolume(w, name, "grow", k.volumes.GrowProvisioned(name, bytes))
+	s.respondVolume(w, name, "grow", s.Volumes.GrowProvisioned(name, bytes))
 }
 
 // respondVolume responds with a Status that names the volume. The client can thereby distinguish it from responses of
 // intermediaries.
-func (k *Kubelet) respondVolume(w http.ResponseWriter, name, what string, err error) {
+func (s *Server) respondVolume(w http.ResponseWriter, name, what string, err error) {
 	said := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess,
@@ -67,9 +67,9 @@ func (k *Kubelet) respondVolume(w http.ResponseWriter, name, what string, err er
 	case errors.Is(err, volume.ErrMissing):
 		said.Details.Causes = []metav1.StatusCause{{Type: directory.MissingCause, Message: err.Error()}}
 	case err != nil:
-		k.env.Log.Warn("change a provisioned volume", "what", what, "volume", name, "error", err)
+		s.Log.Warn("change a provisioned volume", "what", what, "volume", name, "error", err)
 	default:
-		k.env.Log.Info("changed a provisioned volume", "what", what, "volume", name)
+		s.Log.Info("changed a provisioned volume", "what", what, "volume", name)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(int(said.Code))

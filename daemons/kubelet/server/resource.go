@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"bufio"
@@ -11,27 +11,26 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"clusterctl/daemons/kubelet/cri"
-	"clusterctl/daemons/kubelet/machine"
 )
 
 // serveResourceMetrics serves the metrics that the metrics server reads, under upstream's names.
-func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
-	used, err := readPodStats(r.Context(), k.runtime)
+func (s *Server) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
+	used, err := readPodStats(r.Context(), s.Runtime)
 	if err != nil {
 		http.Error(w, cri.Message(err), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_ = used.write(w, k.machine) // an error means that the client has gone
+	_ = used.write(w, s.Machine) // an error means that the client has gone
 }
 
-// WriteResource writes what /metrics/resource serves. It is for simulated nodes, which have no server.
-func (o Options) WriteResource(ctx context.Context, w io.Writer) error {
-	used, err := readPodStats(ctx, o.Runtime)
+// WriteResource writes what /metrics/resource serves.
+func WriteResource(ctx context.Context, runtime cri.Service, m Machine, w io.Writer) error {
+	used, err := readPodStats(ctx, runtime)
 	if err != nil {
 		return err
 	}
-	return used.write(w, o.Machine)
+	return used.write(w, m)
 }
 
 // podStats is the resource usage of the node's pods, as counted by the runtime.
@@ -68,7 +67,7 @@ func memoryStat(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bool
 }
 
 // write writes the metrics in the text format of Prometheus. Containers that do not run have no line.
-func (u podStats) write(to io.Writer, machine machine.Machine) error {
+func (u podStats) write(to io.Writer, machine Machine) error {
 	w := bufio.NewWriter(to)
 	now := time.Now().UnixMilli()
 	head := func(name, kind string) { fmt.Fprintf(w, "# TYPE %s %s\n", name, kind) }

@@ -1,7 +1,8 @@
-package kubelet
+package server
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"runtime"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	k8stesting "k8s.io/client-go/testing"
+
+	"clusterctl/daemons/config"
+	"clusterctl/kube/kubernetes/fake"
 )
 
 // Each path requires its permission on the node. A client that may only get cannot run commands, not even with a
@@ -35,6 +39,7 @@ func TestPathsMapToVerbsAndSubresources(t *testing.T) {
 		{"GET", "/portForward/a/b", "create proxy"},
 		{"POST", "/run/a/b/c", "create proxy"},
 		{"GET", "/%65xec/a/b/c", "create proxy"},
+		{"DELETE", "/localVolumes/pvc-1", "delete proxy"},
 	} {
 		verb, subresource := requestAttributes(httptest.NewRequest(c.method, "https://n"+c.path, nil))
 		if is := verb + " " + subresource; is != c.want {
@@ -45,14 +50,16 @@ func TestPathsMapToVerbsAndSubresources(t *testing.T) {
 
 // newTestAuthFilter returns the gate of a kubelet. The fake client passes each created resource to answer.
 func newTestAuthFilter(t *testing.T, resource string, answer func(apiruntime.Object)) *authFilter {
-	n := newNode(t)
-	n.file.Authentication.X509.ClientCAFile = ""
-	n.client.PrependReactor("create", resource, func(a k8stesting.Action) (bool, apiruntime.Object, error) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", resource, func(a k8stesting.Action) (bool, apiruntime.Object, error) {
 		asked := a.(k8stesting.CreateAction).GetObject().DeepCopyObject()
 		answer(asked)
 		return true, asked, nil
 	})
-	g, err := n.newKubelet().newAuthFilter()
+	file := config.DefaultKubeletFile()
+	file.Authentication.X509.ClientCAFile = ""
+	s := &Server{Config: Config{Node: "n1", File: &file, Client: client, Log: slog.New(slog.DiscardHandler)}}
+	g, err := s.newAuthFilter()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +76,13 @@ func TestCachedVerdictsOfInvalidTokensUseLittleMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	g.k.client.(interface{ ClearActions() }).ClearActions()
+	g.s.Client.(interface{ ClearActions() }).ClearActions()
 	before := held()
 	for i := range 200 {
 		if _, err := g.reviewToken(t.Context(), fmt.Sprint(long, i)); err == nil {
 			t.Fatal("an invalid token is accepted")
 		}
-		g.k.client.(interface{ ClearActions() }).ClearActions() // the fake client records every request
+		g.s.Client.(interface{ ClearActions() }).ClearActions() // the fake client records every request
 	}
 	if after := held(); after > before+2<<20 {
 		t.Errorf("200 invalid tokens take %d KiB", (after-before)>>10)

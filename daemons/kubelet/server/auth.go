@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // authFilter authenticates and authorizes requests to the kubelet's server. It authenticates by a client certificate of
 // the cluster's CA or by a token. It authorizes against the subresource of the node that belongs to the path.
 type authFilter struct {
-	k   *Kubelet
+	s   *Server
 	cas *run.Authorities
 	// revoked certificates do not authenticate.
 	revoked  *run.Revoked
@@ -53,14 +53,14 @@ const (
 	maxVerdicts = 4096
 )
 
-func (k *Kubelet) newAuthFilter() (*authFilter, error) {
-	g := &authFilter{k: k, verdicts: map[requestHash]verdict{}}
-	if path := k.file.Authentication.X509.ClientCAFile; path != "" {
+func (s *Server) newAuthFilter() (*authFilter, error) {
+	g := &authFilter{s: s, verdicts: map[requestHash]verdict{}}
+	if path := s.File.Authentication.X509.ClientCAFile; path != "" {
 		var err error
 		if g.cas, err = run.NewAuthorities(path); err != nil {
 			return nil, fmt.Errorf("read the CA of clients: %w", err)
 		}
-		if g.revoked, err = run.NewRevoked(k.cfg.ClientCRLFile, path, k.env.Log); err != nil {
+		if g.revoked, err = run.NewRevoked(s.RevokedFile, path, s.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -76,7 +76,7 @@ func (g *authFilter) guard(next http.Handler) http.Handler {
 		}
 		ok, err := g.authorize(r, user)
 		if err != nil {
-			g.k.env.Log.Warn(
+			g.s.Log.Warn(
 				"ask whether a request is allowed",
 				"user",
 				user.Username,
@@ -143,10 +143,10 @@ func (g *authFilter) authenticate(r *http.Request) (authenticationv1.UserInfo, e
 		}
 	}
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok &&
-		g.k.file.Authentication.Webhook.Enabled {
+		g.s.File.Authentication.Webhook.Enabled {
 		return g.reviewToken(r.Context(), strings.TrimSpace(token))
 	}
-	if g.k.file.Authentication.Anonymous.Enabled {
+	if g.s.File.Authentication.Anonymous.Enabled {
 		return authenticationv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, nil
 	}
 	return authenticationv1.UserInfo{}, errNoCredentials
@@ -162,7 +162,7 @@ func (g *authFilter) reviewToken(ctx context.Context, token string) (authenticat
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	review, err := g.k.client.AuthenticationV1().TokenReviews().Create(ctx,
+	review, err := g.s.Client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, fmt.Errorf("review a token: %w", err)
@@ -215,7 +215,7 @@ func requestAttributes(r *http.Request) (verb, subresource string) {
 }
 
 func (g *authFilter) authorize(r *http.Request, user authenticationv1.UserInfo) (bool, error) {
-	if g.k.file.Authorization.Mode == "AlwaysAllow" {
+	if g.s.File.Authorization.Mode == "AlwaysAllow" {
 		return true, nil
 	}
 	verb, subresource := requestAttributes(r)
@@ -230,7 +230,7 @@ func (g *authFilter) authorize(r *http.Request, user authenticationv1.UserInfo) 
 	ask := func(sub string) (bool, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 		defer cancel()
-		review, err := g.k.client.AuthorizationV1().
+		review, err := g.s.Client.AuthorizationV1().
 			SubjectAccessReviews().
 			Create(ctx, &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -240,7 +240,7 @@ func (g *authFilter) authorize(r *http.Request, user authenticationv1.UserInfo) 
 						Version:     "v1",
 						Resource:    "nodes",
 						Subresource: sub,
-						Name:        g.k.name,
+						Name:        g.s.Node,
 					},
 				},
 			}, metav1.CreateOptions{})

@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"context"
@@ -17,48 +17,48 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
-	_, c, err := k.findContainer(r, false)
+func (s *Server) serveExec(w http.ResponseWriter, r *http.Request) {
+	_, c, err := s.findContainer(r, false)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	q := r.URL.Query()
-	to, err := k.runtime.Exec(r.Context(), &criapi.ExecRequest{
+	to, err := s.Runtime.Exec(r.Context(), &criapi.ExecRequest{
 		ContainerId: c.ID, Cmd: q["command"], Tty: isSet(q, "tty"), Stdin: isSet(q, "input", "stdin"),
 		Stdout: isSet(q, "output", "stdout"),
 		Stderr: isSet(q, "error", "stderr") && !isSet(q, "tty"),
 	})
-	k.proxyStream(w, r, to, err)
+	s.proxyStream(w, r, to, err)
 }
 
-func (k *Kubelet) serveAttach(w http.ResponseWriter, r *http.Request) {
-	_, c, err := k.findContainer(r, false)
+func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
+	_, c, err := s.findContainer(r, false)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	q := r.URL.Query()
-	to, err := k.runtime.Attach(r.Context(), &criapi.AttachRequest{
+	to, err := s.Runtime.Attach(r.Context(), &criapi.AttachRequest{
 		ContainerId: c.ID, Tty: isSet(q, "tty"), Stdin: isSet(q, "input", "stdin"),
 		Stdout: isSet(q, "output", "stdout"),
 		Stderr: isSet(q, "error", "stderr") && !isSet(q, "tty"),
 	})
-	k.proxyStream(w, r, to, err)
+	s.proxyStream(w, r, to, err)
 }
 
-func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
-	p, err := k.findPod(r)
+func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request) {
+	p, err := s.findPod(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	boxes, err := k.runtime.ListPodSandbox(r.Context(), &criapi.PodSandboxFilter{
+	boxes, err := s.Runtime.ListPodSandbox(r.Context(), &criapi.PodSandboxFilter{
 		LabelSelector: map[string]string{cri.LabelPodUID: string(p.UID)},
 		State:         &criapi.PodSandboxStateValue{State: criapi.PodSandboxState_SANDBOX_READY},
 	})
 	if err != nil || len(boxes) == 0 {
-		http.Error(w, fmt.Sprintf("pod %s has no running sandbox", podName(p)), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("pod %s has no running sandbox", p.Namespace+"/"+p.Name), http.StatusNotFound)
 		return
 	}
 	var ports []int32
@@ -67,8 +67,8 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 			ports = append(ports, int32(n))
 		}
 	}
-	to, err := k.runtime.PortForward(r.Context(), &criapi.PortForwardRequest{PodSandboxId: boxes[0].Id, Port: ports})
-	k.proxyStream(w, r, to, err)
+	to, err := s.Runtime.PortForward(r.Context(), &criapi.PortForwardRequest{PodSandboxId: boxes[0].Id, Port: ports})
+	s.proxyStream(w, r, to, err)
 }
 
 // isSet reports whether one of the query parameters is set. Upstream has two names for each. As everywhere in the API,
@@ -84,7 +84,7 @@ func isSet(q url.Values, names ...string) bool {
 
 // proxyStream connects the client with the runtime's streaming server. The upgrade and all following bytes pass between
 // client and runtime.
-func (k *Kubelet) proxyStream(w http.ResponseWriter, r *http.Request, to string, err error) {
+func (s *Server) proxyStream(w http.ResponseWriter, r *http.Request, to string, err error) {
 	if err != nil {
 		http.Error(w, cri.Message(err), http.StatusInternalServerError)
 		return
@@ -118,7 +118,7 @@ func (k *Kubelet) proxyStream(w http.ResponseWriter, r *http.Request, to string,
 	defer context.AfterFunc(r.Context(), func() { _, _ = client.Close(), backend.Close() })()
 	// A client that leaves a stream idle loses it after the configured time.
 	up, down := io.Reader(buffered), io.Reader(backend)
-	if d := k.file.StreamingConnectionIdleTimeout.Duration; d > 0 {
+	if d := s.File.StreamingConnectionIdleTimeout.Duration; d > 0 {
 		idle := time.AfterFunc(d, func() { _, _ = client.Close(), backend.Close() })
 		defer idle.Stop()
 		up, down = &activeReader{buffered, idle, d}, &activeReader{backend, idle, d}

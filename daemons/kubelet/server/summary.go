@@ -1,4 +1,4 @@
-package kubelet
+package server
 
 import (
 	"encoding/json"
@@ -15,15 +15,15 @@ import (
 )
 
 // serveSummary serves the resource usage of the node and its pods, as counted by the runtime.
-func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
-	boxes, err := k.runtime.ListPodSandboxStats(r.Context())
+func (s *Server) serveSummary(w http.ResponseWriter, r *http.Request) {
+	boxes, err := s.Runtime.ListPodSandboxStats(r.Context())
 	if err != nil {
 		http.Error(w, cri.Message(err), http.StatusInternalServerError)
 		return
 	}
-	summary := stats.Summary{Node: stats.NodeStats{NodeName: k.name}}
+	summary := stats.Summary{Node: stats.NodeStats{NodeName: s.Node}}
 	now := metav1.Now()
-	if available, capacity, err := k.machine.Memory(); err == nil {
+	if available, capacity, err := s.Machine.Memory(); err == nil {
 		used, free := uint64(capacity-available), uint64(available)
 		summary.Node.Memory = &stats.MemoryStats{
 			Time:            now,
@@ -32,10 +32,10 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 			WorkingSetBytes: &used,
 		}
 	}
-	if nanos, err := k.machine.CPU(); err == nil {
+	if nanos, err := s.Machine.CPU(); err == nil {
 		summary.Node.CPU = &stats.CPUStats{Time: now, UsageCoreNanoSeconds: &nanos}
 	}
-	if d, err := k.machine.Disk(); err == nil {
+	if d, err := s.Machine.Disk(); err == nil {
 		available, capacity, used := uint64(d.Available), uint64(d.Capacity), uint64(d.Capacity-d.Available)
 		summary.Node.Fs = &stats.FsStats{
 			Time:           now,
@@ -44,7 +44,7 @@ func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 			UsedBytes:      &used,
 		}
 	}
-	uses := k.claimUsageByPod()
+	uses := s.ClaimUsage()
 	for _, b := range boxes {
 		m := b.GetAttributes().GetMetadata()
 		p := stats.PodStats{PodRef: stats.PodReference{Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUid()}}
