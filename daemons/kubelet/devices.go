@@ -88,23 +88,3 @@ func (k *Kubelet) deleteSlices(ctx context.Context, selector string) error {
 	}
 	return nil
 }
-
-// sweepDevices unprepares the device claims of pods that no longer exist.
-func (k *Kubelet) sweepDevices(ctx context.Context) {
-	pods := k.devices.Pods()
-	if len(pods) == 0 {
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for _, uid := range pods {
-		if known[string(uid)] {
-			continue
-		}
-		if err := k.devices.Unprepare(ctx, uid); err != nil {
-			k.env.Log.Warn("unprepare the devices of a pod that is gone", "uid", uid, "error", err)
-		}
-	}
-}

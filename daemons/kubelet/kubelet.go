@@ -32,6 +32,7 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/device"
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/housekeeping"
 	"clusterctl/daemons/kubelet/image"
 	"clusterctl/daemons/kubelet/logs"
 	"clusterctl/daemons/kubelet/machine"
@@ -108,23 +109,18 @@ type Kubelet struct {
 	workers map[types.UID]*worker
 	wg      sync.WaitGroup
 
-	agent      *nodeagent.Agent
-	pressures  *nodeagent.Monitor
-	reclaiming reclaimState // owned by the eviction chore
-	simulated  bool         // containers are simulated, see Options
+	agent     *nodeagent.Agent
+	pressures *nodeagent.Monitor
+	simulated bool // containers are simulated, see Options
 
 	podsLock         lockWatch // observes mu for health checks
-	tasks            []periodicTask
+	chores           chores
+	tasks            []housekeeping.Task
 	manifestsMissing atomic.Bool     // neither the manifest directory nor a record of its contents exists
 	keptStatic       map[string]bool // UIDs of running static pods that are kept because their manifests may return
 	manifestMutex    sync.Mutex      // serializes reads of the manifest directory
 	manifestsRead    atomic.Bool     // the set of static pods is known
-	cpuMutex         sync.Mutex      // serializes writes of the CPU shares of burstable pods
-	// protectedMemory is the memory of guaranteed and burstable pods in bytes, as last written. It is guarded by
-	// sharing.
-	protectedMemory *[2]int64
-	teardowns       sync.Map  // UIDs of pods whose volumes are being removed
-	unboundedOnce   sync.Once // reports volumes without enforced sizes once
+	unboundedOnce    sync.Once       // reports volumes without enforced sizes once
 }
 
 // defaultHangTimeout is how long volume operations may take before they are reported as hanging.
@@ -293,6 +289,7 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 	}
 	k.puller = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
 	k.agent = k.newAgent(o.NoLease)
+	k.chores = k.newChores()
 	k.tasks = k.periodicTasks()
 	return k, nil
 }

@@ -2,11 +2,7 @@ package kubelet
 
 import (
 	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,85 +40,6 @@ func (k *Kubelet) knownPods() (map[string]bool, bool) {
 		known[string(uid)] = true
 	}
 	return known, true
-}
-
-// sweepVolumes removes the volume directories of pods that no longer exist. Each pod has its own goroutine, so that an
-// unmount that hangs does not block the others.
-func (k *Kubelet) sweepVolumes(context.Context) {
-	uids, err := k.volumes.Pods()
-	if err != nil {
-		k.env.Log.Warn("look for orphaned volumes", "error", err)
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for _, uid := range uids {
-		if known[uid] {
-			continue
-		}
-		if _, hangs := k.teardowns.LoadOrStore(uid, true); hangs {
-			continue
-		}
-		go func() {
-			defer k.teardowns.Delete(uid)
-			if err := k.volumes.Teardown(uid); err != nil {
-				k.env.Log.Warn("remove orphaned volumes", "uid", uid, "error", err)
-			}
-		}()
-	}
-}
-
-// sweepCgroups removes the cgroups of pods that no longer exist and kills the processes in them.
-func (k *Kubelet) sweepCgroups(context.Context) {
-	groups, err := k.cgroups.Pods()
-	if err != nil {
-		k.env.Log.Warn("look for orphaned cgroups", "error", err)
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for uid, path := range groups {
-		if !known[uid] {
-			if err := k.cgroups.Remove(path); err != nil {
-				k.env.Log.Warn("remove an orphaned cgroup", "cgroup", path, "error", err)
-			}
-		}
-	}
-}
-
-// sweepLogs removes the logs of pods that no longer exist, and links that lead to no log.
-func (k *Kubelet) sweepLogs(context.Context) {
-	entries, err := os.ReadDir(string(k.logs))
-	if err != nil {
-		if !errors.Is(err, os.ErrNotExist) {
-			k.env.Log.Warn("look for orphaned logs", "error", err)
-		}
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for _, e := range entries {
-		parts := strings.Split(e.Name(), "_")
-		if uid := parts[len(parts)-1]; len(parts) == 3 && !known[uid] {
-			if err := k.logs.RemoveAll(filepath.Join(string(k.logs), e.Name())); err != nil {
-				k.env.Log.Warn("remove orphaned logs", "directory", e.Name(), "error", err)
-			}
-		}
-	}
-	containers := k.logs.Links()
-	links, _ := os.ReadDir(containers) // if the folder cannot be read, dangling links stay until the next run
-	for _, link := range links {
-		path := filepath.Join(containers, link.Name())
-		if _, err := os.Stat(path); strings.HasSuffix(path, ".log") && os.IsNotExist(err) {
-			_ = os.Remove(path)
-		}
-	}
 }
 
 // adoptOrphans stops and removes running pods that no source wants any more. suspects holds the pods that the last run

@@ -14,6 +14,7 @@ import (
 
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/housekeeping"
 	"clusterctl/daemons/kubelet/pod"
 )
 
@@ -144,8 +145,8 @@ func (w *worker) fitLimits(ctx context.Context, f *pod.Facts, limits cgroup.Limi
 	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
 		return limits, again
 	}
-	usage, err := w.k.usageByPod(ctx)
-	problem, used := "", usage[f.Pod.UID].memory
+	usage, err := housekeeping.UsageByPod(ctx, w.k.runtime)
+	problem, used := "", usage[f.Pod.UID].Memory
 	switch {
 	case err != nil:
 		problem = podMemoryPrefix + ": " + cri.Message(err)

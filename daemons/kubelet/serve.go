@@ -21,7 +21,7 @@ func (o Options) WriteResource(ctx context.Context, w io.Writer) error {
 func (k *Kubelet) newServer() *server.Server {
 	return &server.Server{Config: server.Config{
 		Node: k.name, RuntimeName: k.runtimeName, File: &k.file, RevokedFile: k.cfg.ClientCRLFile, Env: k.env,
-		Log: k.env.Log, Client: k.client, Runtime: k.runtime, Machine: k.machine, Logs: k.logs, Pods: k,
+		Log: k.env.Log, Client: k.client, Runtime: k.runtime, Machine: k.machine, Logs: k.logs, Pods: podRegistry{k},
 		Volumes: k.volumes, ClaimUsage: k.claimUsageByPod, Probes: k.metrics.Probes.Handler(),
 	}}
 }
@@ -52,10 +52,10 @@ func (k *Kubelet) serve(ctx context.Context) error {
 }
 
 // Pods implements server.Pods.
-func (k *Kubelet) Pods() (all []*corev1.Pod) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, w := range k.workers {
+func (r podRegistry) Pods() (all []*corev1.Pod) {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	for _, w := range r.k.workers {
 		w.mu.Lock()
 		all = append(all, w.pod)
 		w.mu.Unlock()
@@ -64,10 +64,10 @@ func (k *Kubelet) Pods() (all []*corev1.Pod) {
 }
 
 // FindPod implements server.Pods.
-func (k *Kubelet) FindPod(namespace, name, uid string) (found *corev1.Pod) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, w := range k.workers {
+func (r podRegistry) FindPod(namespace, name, uid string) (found *corev1.Pod) {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+	for _, w := range r.k.workers {
 		w.mu.Lock()
 		p, gone := w.pod, w.removed
 		w.mu.Unlock()

@@ -36,7 +36,6 @@ type worker struct {
 	needsRetry       bool // an object that the volumes wait for has changed: retry at once
 	evicted          *pod.End
 	evictedAt        time.Time            // when it was evicted because of a shortage
-	freed            bool                 // eviction has seen that nothing of it remains to be freed
 	discardRequested bool                 // the machine needs the disk space of the ended containers
 	probes           map[string]pod.Probe // by container ID
 	containers       []pod.Container      // containers and released are changed only by the worker's goroutine

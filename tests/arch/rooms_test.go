@@ -21,6 +21,14 @@ var rooms = []struct {
 		{"."},
 		{"quota"},
 	}},
+	{"daemons/kubelet", [][]string{
+		{"pod", "image", "probe", "device", "sleep"},
+		{"cri", "cgroup", "volume", "credential"},
+		{"logs", "machine", "metrics", "usage", "hollow"},
+		{"certificate", "nodeagent", "server"},
+		{"housekeeping"},
+		{"."},
+	}},
 }
 
 func TestPackagesOfAFolderImportOnlyEarlierOnes(t *testing.T) {
