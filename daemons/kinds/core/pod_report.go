@@ -80,11 +80,29 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 			validateDualAddresses(hosts, path.Child("hostIPs"), "may specify no more than one IP for each IP "+
 				"family")...)
 	}
+	errs = append(errs, validateClaimStatuses(is.ResourceClaimStatuses, old.Spec.ResourceClaims, path)...)
+	for i, c := range is.Conditions {
+		at := path.Child("conditions").Index(i)
+		if c.ObservedGeneration < 0 {
+			errs = append(errs,
+				field.Invalid(at.Child("observedGeneration"), c.ObservedGeneration, validate.NotNegativeText))
+		}
+	}
+	return errs
+}
+
+// validateClaimStatuses requires that each reported claim is one of the pod's, and unique.
+func validateClaimStatuses(
+	list []corev1.PodResourceClaimStatus,
+	claims []corev1.PodResourceClaim,
+	path *field.Path,
+) field.ErrorList {
+	var errs field.ErrorList
 	seen := map[string]bool{}
-	for i, c := range is.ResourceClaimStatuses {
+	for i, c := range list {
 		at := path.Child("resourceClaimStatuses").Index(i)
 		known := false
-		for _, claim := range old.Spec.ResourceClaims {
+		for _, claim := range claims {
 			known = known || claim.Name == c.Name
 		}
 		if !known {
@@ -99,13 +117,6 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 		seen[c.Name] = true
 		if c.ResourceClaimName != nil {
 			errs = append(errs, validate.DNSSubdomain(*c.ResourceClaimName, at.Child("resourceClaimName"))...)
-		}
-	}
-	for i, c := range is.Conditions {
-		at := path.Child("conditions").Index(i)
-		if c.ObservedGeneration < 0 {
-			errs = append(errs,
-				field.Invalid(at.Child("observedGeneration"), c.ObservedGeneration, validate.NotNegativeText))
 		}
 	}
 	return errs

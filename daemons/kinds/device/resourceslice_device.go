@@ -195,6 +195,16 @@ func validateRequestPolicy(
 			),
 		)
 	}
+	return append(errs, validateRequestRange(p, whole, at)...)
+}
+
+// validateRequestRange checks the range of a policy, which may be missing, and that the default is in it.
+func validateRequestRange(
+	p *resourcev1.CapacityRequestPolicy,
+	whole resource.Quantity,
+	at *field.Path,
+) field.ErrorList {
+	var errs field.ErrorList
 	r := p.ValidRange
 	if r == nil {
 		return errs

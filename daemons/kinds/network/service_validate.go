@@ -145,6 +145,12 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 			corev1.ServiceTrafficDistributionPreferSameZone,
 		}, path.Child("trafficDistribution"))...)
 	}
+	return append(errs, validateBalancerFields(s, old, path)...)
+}
+
+// validateBalancerFields checks the fields that only Services with a load balancer may have.
+func validateBalancerFields(s, old *corev1.Service, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	for i, r := range s.Spec.LoadBalancerSourceRanges {
 		var before []string
 		if old != nil {

@@ -85,21 +85,7 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, validate.DNSSubdomain(name, at.Child("hostnames").Index(j))...)
 		}
 	}
-	seen := map[string]bool{}
-	for i, gate := range spec.SchedulingGates {
-		at := path.Child("schedulingGates").Index(i)
-		errs = append(errs, metavalidation.ValidateLabelName(gate.Name, at.Child("name"))...)
-		if seen[gate.Name] {
-			errs = append(errs, field.Duplicate(at, gate.Name))
-		}
-		seen[gate.Name] = true
-	}
-	for i, gate := range spec.ReadinessGates {
-		at := path.Child("readinessGates").Index(i).Child("conditionType")
-		errs = append(
-			errs,
-			validate.Invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
-	}
+	errs = append(errs, validateGates(spec, path)...)
 	if p := spec.PreemptionPolicy; p != nil {
 		errs = append(
 			errs,
@@ -122,6 +108,26 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 			errs,
 			field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"),
 		)
+	}
+	return errs
+}
+
+func validateGates(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, gate := range spec.SchedulingGates {
+		at := path.Child("schedulingGates").Index(i)
+		errs = append(errs, metavalidation.ValidateLabelName(gate.Name, at.Child("name"))...)
+		if seen[gate.Name] {
+			errs = append(errs, field.Duplicate(at, gate.Name))
+		}
+		seen[gate.Name] = true
+	}
+	for i, gate := range spec.ReadinessGates {
+		at := path.Child("readinessGates").Index(i).Child("conditionType")
+		errs = append(
+			errs,
+			validate.Invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	return errs
 }

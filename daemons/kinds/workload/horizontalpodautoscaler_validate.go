@@ -82,6 +82,8 @@ func validateScaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *fi
 
 // validateMetric requires exactly the source that the type names. Only the first source that is set is checked,
 // whatever the type is.
+//
+//style:long one literal table of the sources, and the loop over it
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
 	sources := []struct {
 		kind  autoscalingv2.MetricSourceType
