@@ -13,7 +13,7 @@ import (
 // claimUsageByPod returns the usage of claim volumes by pod UID.
 func (k *Kubelet) claimUsageByPod() map[types.UID][]usage.Claim {
 	var pods []*corev1.Pod
-	for _, w := range k.allWorkers() {
+	for _, w := range k.pods.all() {
 		w.mu.Lock()
 		pods = append(pods, w.pod)
 		w.mu.Unlock()
@@ -48,19 +48,19 @@ func (k *Kubelet) recordUnbounded(name string, why error) {
 	})
 }
 
-// podStates returns the state of all pods for metrics.
-func (k *Kubelet) podStates() (all []metrics.PodState) {
-	for _, w := range k.allWorkers() {
+// states returns the state of all pods for metrics.
+func (s *podWorkers) states() (all []metrics.PodState) {
+	for _, w := range s.all() {
 		w.mu.Lock()
-		s := metrics.PodState{Pod: w.pod}
+		state := metrics.PodState{Pod: w.pod}
 		for _, b := range w.sandboxes {
-			s.Ready = s.Ready || b.Ready
+			state.Ready = state.Ready || b.Ready
 		}
 		for _, c := range w.containers {
-			s.Containers = append(s.Containers, c.State)
+			state.Containers = append(state.Containers, c.State)
 		}
 		w.mu.Unlock()
-		all = append(all, s)
+		all = append(all, state)
 	}
 	return all
 }

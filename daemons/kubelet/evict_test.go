@@ -140,7 +140,7 @@ func TestCriticalPodsAreNotEvicted(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.evicted != nil
 	}
-	if k.chores.evictor.Run(t.Context()); slices.ContainsFunc(k.allWorkers(), evicted) {
+	if k.chores.evictor.Run(t.Context()); slices.ContainsFunc(k.pods.all(), evicted) {
 		t.Error("a critical pod was evicted")
 	}
 }
@@ -181,12 +181,15 @@ func TestANodeUnderPressureRejectsPods(t *testing.T) {
 		"disk, tolerated": {nodeagent.Pressures{Disk: true},
 			func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
 			"[DiskPressure]"},
-		"disk and memory": {nodeagent.Pressures{Memory: true, Disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
+		"disk and memory": {nodeagent.Pressures{Memory: true, Disk: true},
+			func(s *corev1.PodSpec) { s.Tolerations = memory },
 			"[MemoryPressure DiskPressure]"},
-		"processes":         {nodeagent.Pressures{PIDs: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
-		"a critical pod":    {nodeagent.Pressures{Disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
-		"memory":            {nodeagent.Pressures{Memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
-		"memory, tolerated": {nodeagent.Pressures{Memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[]"},
+		"processes": {nodeagent.Pressures{PIDs: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
+		"a critical pod": {nodeagent.Pressures{Disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical },
+			"[]"},
+		"memory": {nodeagent.Pressures{Memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
+		"memory, tolerated": {nodeagent.Pressures{Memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
+			"[]"},
 		"memory, of which it has asked": {nodeagent.Pressures{Memory: true}, func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}
 		}, "[]"},

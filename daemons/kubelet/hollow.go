@@ -53,10 +53,10 @@ func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot str
 // isFinite reports whether a container of a simulated pod should exit by itself. Init containers and the containers of
 // pods that are not restarted do, because others wait for their exit. Sidecars and ephemeral containers run until they
 // are stopped.
-func (k *Kubelet) isFinite(uid, name string) bool {
-	k.mu.Lock()
-	w := k.workers[types.UID(uid)]
-	k.mu.Unlock()
+func (s *podWorkers) isFinite(uid, name string) bool {
+	s.mu.Lock()
+	w := s.workers[types.UID(uid)]
+	s.mu.Unlock()
 	if w == nil {
 		return false
 	}

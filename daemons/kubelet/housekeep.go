@@ -35,7 +35,8 @@ func (k *Kubelet) newChores() chores {
 		sweeper: &housekeeping.Sweeper{Pods: pods, VolumeDirs: k.volumes, Groups: k.cgroups, Claims: k.devices,
 			LogDir: k.logs, Log: log},
 		rotator: &housekeeping.Rotator{Pods: pods, Logs: k.logs, Runtime: k.runtime, File: &k.file, Log: log},
-		shares:  &housekeeping.Shares{Pods: pods, Cgroups: k.cgroups, Protects: k.isMemoryProtected(), Log: log},
+		shares: &housekeeping.Shares{Pods: pods, Cgroups: k.cgroups, Protects: k.limits().isMemoryProtected(),
+			Log: log},
 	}
 }
 
@@ -79,7 +80,7 @@ type podRegistry struct{ k *Kubelet }
 
 // Snapshot implements housekeeping.Pods.
 func (r podRegistry) Snapshot() (all []housekeeping.Pod) {
-	for _, w := range r.k.allWorkers() {
+	for _, w := range r.k.pods.all() {
 		w.mu.Lock()
 		all = append(all, housekeeping.Pod{Pod: w.pod, Removed: w.removed, Evicted: w.evicted, EvictedAt: w.evictedAt,
 			Released: w.released, Containers: w.containers})
@@ -108,17 +109,17 @@ func (r podRegistry) Report(p *corev1.Pod, reason, message string) {
 
 // update changes the inbox of a pod's worker, if there is one.
 func (r podRegistry) update(uid types.UID, change func(w *worker)) {
-	r.k.mu.Lock()
-	w := r.k.workers[uid]
-	r.k.mu.Unlock()
+	r.k.pods.mu.Lock()
+	w := r.k.pods.workers[uid]
+	r.k.pods.mu.Unlock()
 	if w != nil {
 		w.updateInbox(func() { change(w) })
 	}
 }
 
-// allWorkers returns the current workers.
-func (k *Kubelet) allWorkers() []*worker {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Collect(maps.Values(k.workers))
+// all returns the current workers.
+func (s *podWorkers) all() []*worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.workers))
 }

@@ -142,9 +142,9 @@ func TestNoPodIsEvictedWithoutUsageStatistics(t *testing.T) {
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	evicted := func() bool {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		w := k.workers["uid-web"]
+		k.pods.mu.Lock()
+		defer k.pods.mu.Unlock()
+		w := k.pods.workers["uid-web"]
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.evicted != nil

@@ -1,11 +1,15 @@
 package kubelet
 
-import "context"
+import (
+	"context"
+
+	"clusterctl/daemons/kubelet/cri"
+)
 
 // imageID returns a function that looks up the id of an image. The id is empty if the node does not have the image.
-func (k *Kubelet) imageID(ctx context.Context) func(name string) (string, error) {
+func imageID(ctx context.Context, runtime cri.Service) func(name string) (string, error) {
 	return func(name string) (string, error) {
-		have, err := k.runtime.ImageStatus(ctx, name)
+		have, err := runtime.ImageStatus(ctx, name)
 		return have.GetId(), err
 	}
 }

@@ -73,54 +73,68 @@ type Options struct {
 
 // Kubelet is the agent of one node.
 type Kubelet struct {
-	cfg  config.Kubelet
-	file config.KubeletFile
-	env  run.Env
+	settings
+	nodeParts
+	apiParts
 
-	name            string
-	ips             []string
-	client          kubernetes.Interface
-	api             *rest.Config
+	pods podWorkers
+	ctx  context.Context // context of the workers while Run runs; guarded by pods.mu
+
+	static        staticState
+	agent         *nodeagent.Agent
+	pressures     *nodeagent.Monitor
+	metrics       *metrics.Metrics
+	claimUsage    usage.Meter // disk usage of the volumes of claims
+	chores        chores
+	tasks         []housekeeping.Task
+	unboundedOnce sync.Once // reports volumes without enforced sizes once
+}
+
+// settings is what a kubelet was started with.
+type settings struct {
+	cfg         config.Kubelet
+	file        config.KubeletFile
+	env         run.Env
+	name        string
+	ips         []string
+	logs        logs.Dir
+	resolver    cri.Resolver
+	hangTimeout time.Duration // how long volume operations may take before they are reported as hanging
+	simulated   bool          // containers are simulated, see Options
+}
+
+// nodeParts are the interfaces to the machine.
+type nodeParts struct {
 	runtime         cri.Service
 	runtimeName     string // name of the runtime, as in containerd://ID
 	cgroups         Cgroups
 	machine         machine.Machine
 	volumes         *volume.Manager
-	claimUsage      usage.Meter   // disk usage of the volumes of claims
-	hangTimeout     time.Duration // how long volume operations may take before they are reported as hanging
-	objects         *objectCache
 	devices         *device.Manager
 	drivers         *device.Registry // nil on simulated nodes
-	status          *statusWriter
-	events          record.EventRecorder
-	resolver        cri.Resolver
-	logs            logs.Dir
 	puller          *puller
 	pullRecords     *image.Records   // records which credentials pulled which images
 	nodeCredentials *credential.Node // registry credentials for all pods
-	metrics         *metrics.Metrics
+}
 
+// apiParts are the connections to the API.
+type apiParts struct {
+	client  kubernetes.Interface
+	api     *rest.Config
+	objects *objectCache
+	status  *statusWriter
+	events  record.EventRecorder
 	watches *Watches
-	mirrors *mirrorPods
 	synced  chan struct{} // closed when the pods of the API have been listed
+}
 
-	mu      sync.Mutex
-	ctx     context.Context // context of the workers while Run runs
-	workers map[types.UID]*worker
-	wg      sync.WaitGroup
-
-	agent     *nodeagent.Agent
-	pressures *nodeagent.Monitor
-	simulated bool // containers are simulated, see Options
-
-	podsLock         lockWatch // observes mu for health checks
-	chores           chores
-	tasks            []housekeeping.Task
-	manifestsMissing atomic.Bool     // neither the manifest directory nor a record of its contents exists
-	keptStatic       map[string]bool // UIDs of running static pods that are kept because their manifests may return
-	manifestMutex    sync.Mutex      // serializes reads of the manifest directory
-	manifestsRead    atomic.Bool     // the set of static pods is known
-	unboundedOnce    sync.Once       // reports volumes without enforced sizes once
+// staticState is the state of the static pods.
+type staticState struct {
+	mirrors *mirrorPods
+	mu      sync.Mutex      // serializes reads of the manifest directory
+	read    atomic.Bool     // the set of static pods is known
+	missing atomic.Bool     // neither the manifest directory nor a record of its contents exists
+	kept    map[string]bool // UIDs of running pods that are kept because their manifests may return; guarded by pods.mu
 }
 
 // defaultHangTimeout is how long volume operations may take before they are reported as hanging.
@@ -173,10 +187,11 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		return nil, err
 	}
 	k := &Kubelet{
-		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups,
-		machine: o.Machine,
-		logs:    logs.Dir(o.LogRoot), hangTimeout: defaultHangTimeout, simulated: o.Simulated, watches: o.Watches,
-		workers: map[types.UID]*worker{}, synced: make(chan struct{}),
+		settings: settings{cfg: cfg, file: file, env: env, name: name, logs: logs.Dir(o.LogRoot),
+			hangTimeout: defaultHangTimeout, simulated: o.Simulated},
+		nodeParts: nodeParts{runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine},
+		apiParts:  apiParts{api: o.API, watches: o.Watches, synced: make(chan struct{})},
+		pods:      podWorkers{workers: map[types.UID]*worker{}},
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
@@ -221,7 +236,7 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 			return nil, fmt.Errorf("read the resolver configuration: %w", err)
 		}
 	}
-	k.objects = newObjectCache(k.client, env.Log, k.name, func() *corev1.Node { return k.agent.Node() }, k.refreshWorker)
+	k.objects = newObjectCache(k.client, env.Log, k.name, func() *corev1.Node { return k.agent.Node() }, k.pods.refresh)
 	k.volumes = &volume.Manager{
 		Root:        cfg.RootDir,
 		Source:      k.objects,
@@ -237,12 +252,12 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		// One machine hosts many simulated nodes, and nothing is written into their volumes.
 		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil
 	}
-	k.devices = &device.Manager{Dir: cfg.RootDir, ReadClaim: k.readClaim}
+	k.devices = &device.Manager{Dir: cfg.RootDir, ReadClaim: k.nodeDevices().readClaim}
 	if !o.Simulated {
 		k.drivers = &device.Registry{
 			Dir:       filepath.Join(cfg.RootDir, "plugins_registry"),
 			Log:       env.Log,
-			OnGone:    k.deleteDriverSlices,
+			OnGone:    func(ctx context.Context, driver string) { k.nodeDevices().deleteDriverSlices(ctx, driver) },
 			OnChanged: k.updateDevicePods,
 		}
 		k.devices.Plugins, k.devices.Health = k.drivers, k.drivers.Health
@@ -251,14 +266,14 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 	if o.Simulated {
 		k.status.writers = 1 // other simulated nodes write at the same time
 	}
-	k.mirrors = &mirrorPods{
+	k.static.mirrors = &mirrorPods{
 		client:   k.client,
 		log:      env.Log,
 		static:   map[string]*corev1.Pod{},
 		existing: map[string]*corev1.Pod{},
 	}
 	if r, ok := k.runtime.(*hollow.Runtime); ok && r.IsFinite == nil {
-		r.IsFinite = k.isFinite
+		r.IsFinite = k.pods.isFinite
 	}
 	k.pullRecords = &image.Records{Policy: image.NewPolicy(&file),
 		Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
@@ -278,7 +293,7 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 	env.Metrics.MustRegister(usage.Collector{Uses: k.claimUsageByPod})
 	if !o.NoServer {
 		env.Metrics.MustRegister(metrics.Node{
-			Node: name, Pods: k.podStates, Serving: &k.metrics.Serving,
+			Node: name, Pods: k.pods.states, Serving: &k.metrics.Serving,
 			Expiry: func() (time.Time, error) {
 				_, end, err := certificate.Lifetime(cfg.Kubeconfig)
 				return end, err
@@ -301,7 +316,7 @@ func (k *Kubelet) newAgent(noLease bool) *nodeagent.Agent {
 		Name: k.name, IPs: k.ips, Labels: k.cfg.NodeLabels, File: &k.file, Client: k.client, Runtime: k.runtime,
 		Machine: k.machine, Pressures: k.pressures, Log: k.env.Log, LeaseRenewals: k.metrics.LeaseRenewals,
 		NoLease: noLease, Simulated: k.simulated,
-		Registered: func(ctx context.Context) { k.mirrors.sync(ctx, k.nodeOwner()) },
+		Registered: func(ctx context.Context) { k.static.mirrors.sync(ctx, nodeOwner(k.agent.Node())) },
 	}
 	if k.watches.isShared() {
 		c.Cached = func() (*corev1.Node, error) { return k.watches.nodes.Get(k.name) }
@@ -339,22 +354,22 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	}
 	k.runtimeName = version.RuntimeName
 	log.Info("runtime answers", "runtime", version.RuntimeName, "version", version.RuntimeVersion)
-	if err := k.cgroups.Setup(k.allPodsLimits()); err != nil {
+	if err := k.cgroups.Setup(k.limits().allPodsLimits()); err != nil {
 		return fmt.Errorf("set up the cgroups of pods: %w", err)
 	}
 	if err := k.devices.Load(); err != nil {
 		return err
 	}
-	if err := k.pullRecords.Recover(k.imageID(ctx)); err != nil {
+	if err := k.pullRecords.Recover(imageID(ctx, k.runtime)); err != nil {
 		log.Warn("take in images that were being pulled", "error", err)
 	}
 	if err := k.volumes.RecordProvisioned(); err != nil {
 		return fmt.Errorf("note which volumes are on this machine: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	k.mu.Lock()
+	k.pods.mu.Lock()
 	k.ctx = ctx
-	k.mu.Unlock()
+	k.pods.mu.Unlock()
 
 	broadcaster := o.Events
 	if broadcaster == nil {
@@ -385,7 +400,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		g.Go(func() error { return k.awaitRenewal(ctx) })
 	}
 	err = g.Wait()
-	k.wg.Wait()
+	k.pods.wg.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

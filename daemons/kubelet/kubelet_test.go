@@ -482,7 +482,8 @@ func TestExtendedResourcesInTheStatusAreKept(t *testing.T) {
 // Proves S15.
 func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
 	n := newNode(t)
-	k := &Kubelet{file: n.file, workers: map[types.UID]*worker{}, agent: &nodeagent.Agent{},
+	k := &Kubelet{settings: settings{file: n.file}, pods: podWorkers{workers: map[types.UID]*worker{}},
+		agent:     &nodeagent.Agent{},
 		pressures: &nodeagent.Monitor{Machine: n.options.Machine, File: &n.file}}
 	k.agent.SetNode(&corev1.Node{
 		Status: corev1.NodeStatus{
@@ -497,7 +498,7 @@ func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
 	}
 	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
 	there := &worker{pod: asking("there", three)}
-	k.workers["there"] = there
+	k.pods.workers["there"] = there
 	if end := k.checkAdmission(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
 		t.Errorf("while the other runs: %v", end)
 	}

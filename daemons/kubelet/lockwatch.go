@@ -45,8 +45,8 @@ func (w *lockWatch) canLockWithin(lock sync.Locker, d time.Duration) bool {
 
 // checkProgress returns an error if the kubelet hangs. It checks the lock on the list of pods, which all work on pods
 // needs.
-func (k *Kubelet) checkProgress() error {
-	if !k.podsLock.canLockWithin(&k.mu, lockTimeout) {
+func (p *podWorkers) checkProgress() error {
+	if !p.lock.canLockWithin(&p.mu, lockTimeout) {
 		return fmt.Errorf("the list of pods has been locked for %s", lockTimeout)
 	}
 	return nil

@@ -24,19 +24,19 @@ func (k *Kubelet) knownPods() (map[string]bool, bool) {
 	default:
 		return nil, false
 	}
-	if k.file.StaticPodPath != "" && !k.manifestsRead.Load() {
+	if k.file.StaticPodPath != "" && !k.static.read.Load() {
 		return nil, false
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.pods.mu.Lock()
+	defer k.pods.mu.Unlock()
 	known := map[string]bool{}
-	for uid := range k.workers {
+	for uid := range k.pods.workers {
 		known[string(uid)] = true
 	}
-	for uid := range k.keptStatic {
+	for uid := range k.static.kept {
 		known[uid] = true
 	}
-	for uid := range k.mirrors.heldPods() {
+	for uid := range k.static.mirrors.heldPods() {
 		known[string(uid)] = true
 	}
 	return known, true
@@ -61,20 +61,20 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 		return
 	}
 	// A missing manifest directory says nothing about static pods. Those that run count as known until it exists.
-	missing := k.file.StaticPodPath != "" && k.manifestsMissing.Load()
-	k.mu.Lock()
-	for uid := range k.keptStatic {
-		if k.workers[types.UID(uid)] == nil {
+	missing := k.file.StaticPodPath != "" && k.static.missing.Load()
+	k.pods.mu.Lock()
+	for uid := range k.static.kept {
+		if k.pods.workers[types.UID(uid)] == nil {
 			delete(known, uid) // check the pod again
 		}
 	}
-	k.keptStatic = map[string]bool{}
+	k.static.kept = map[string]bool{}
 	for _, b := range boxes {
 		if uid := b.Labels[cri.LabelPodUID]; missing && uid != "" && b.Annotations[pod.SourceAnnotation] == "file" {
-			known[uid], k.keptStatic[uid] = true, true
+			known[uid], k.static.kept[uid] = true, true
 		}
 	}
-	k.mu.Unlock()
+	k.pods.mu.Unlock()
 	found := map[string]bool{}
 	look := func(labels, annotations map[string]string) {
 		uid := labels[cri.LabelPodUID]
@@ -102,9 +102,9 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 
 func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
 	uid := types.UID(labels[cri.LabelPodUID])
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.workers[uid] != nil || k.ctx.Err() != nil {
+	k.pods.mu.Lock()
+	defer k.pods.mu.Unlock()
+	if k.pods.workers[uid] != nil || k.ctx.Err() != nil {
 		return
 	}
 	p := &corev1.Pod{

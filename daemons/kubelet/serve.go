@@ -29,7 +29,7 @@ func (k *Kubelet) newServer() *server.Server {
 // serve serves the kubelet's port and its health port until ctx ends.
 func (k *Kubelet) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	k.env.Health.AddLive("syncloop", k.checkProgress)
+	k.env.Health.AddLive("syncloop", k.pods.checkProgress)
 	k.env.Health.AddReady("node", func() error {
 		if k.agent.Node() == nil {
 			return errors.New("the node is not registered yet")
@@ -53,9 +53,9 @@ func (k *Kubelet) serve(ctx context.Context) error {
 
 // Pods implements server.Pods.
 func (r podRegistry) Pods() (all []*corev1.Pod) {
-	r.k.mu.Lock()
-	defer r.k.mu.Unlock()
-	for _, w := range r.k.workers {
+	r.k.pods.mu.Lock()
+	defer r.k.pods.mu.Unlock()
+	for _, w := range r.k.pods.workers {
 		w.mu.Lock()
 		all = append(all, w.pod)
 		w.mu.Unlock()
@@ -65,9 +65,9 @@ func (r podRegistry) Pods() (all []*corev1.Pod) {
 
 // FindPod implements server.Pods.
 func (r podRegistry) FindPod(namespace, name, uid string) (found *corev1.Pod) {
-	r.k.mu.Lock()
-	defer r.k.mu.Unlock()
-	for _, w := range r.k.workers {
+	r.k.pods.mu.Lock()
+	defer r.k.pods.mu.Unlock()
+	for _, w := range r.k.pods.workers {
 		w.mu.Lock()
 		p, gone := w.pod, w.removed
 		w.mu.Unlock()

@@ -82,7 +82,7 @@ func (w *worker) preparePod(ctx context.Context, f *pod.Facts) stepResult {
 		return stepResult{err: err}
 	}
 	// The limits are written when the pod's resources have changed, and once after each start of the kubelet.
-	limits := w.k.podCgroupLimits(f.Pod)
+	limits := w.k.limits().podCgroupLimits(f.Pod)
 	if pod.HasResizingContainers(f) {
 		limits = limits.Max(w.limits) // other containers still have to shrink
 	}
@@ -146,7 +146,7 @@ func (w *worker) nodeSettings(p *corev1.Pod) (cri.NodeSettings, error) {
 	dns, _ := w.k.resolver.PodConfig(p)
 	return cri.NodeSettings{
 		LogRoot: string(w.k.logs), CgroupParent: w.k.cgroups.Parent(p), Hostname: host,
-		DNS: dns, Memory: w.k.memoryCapacity(), Unified: w.k.containerMemory(),
+		DNS: dns, Memory: w.k.limits().memoryCapacity(), Unified: w.k.limits().containerMemory(),
 		SeccompRoot: filepath.Join(w.k.cfg.RootDir, "seccomp"),
 	}, nil
 }
@@ -267,7 +267,7 @@ func (w *worker) removePod(ctx context.Context, f *pod.Facts) error {
 // recordEvent records an event about a pod.
 func (k *Kubelet) recordEvent(p *corev1.Pod, kind, reason, format string, args ...any) {
 	if p.Annotations[pod.SourceAnnotation] == "file" {
-		if m := k.mirrors.find(p); m != nil {
+		if m := k.static.mirrors.find(p); m != nil {
 			p = m
 		}
 	}

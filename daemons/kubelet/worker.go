@@ -94,7 +94,7 @@ func (w *worker) update(p *corev1.Pod) {
 	w.updateInbox(func() {
 		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) ||
 			!equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
-			w.k.podCgroupLimits(w.pod) != w.k.podCgroupLimits(p) {
+			w.k.limits().podCgroupLimits(w.pod) != w.k.limits().podCgroupLimits(p) {
 			w.refreshRequested = true
 		}
 		w.pod = p
@@ -116,14 +116,14 @@ func (w *worker) facts() *pod.Facts {
 		delete(w.waits, "")
 	}
 	w.needsRetry = false
-	f.Devices = w.k.deviceStatuses(w.pod)
+	f.Devices = w.k.nodeDevices().deviceStatuses(w.pod)
 	if w.resizeState.Generation != w.resized {
 		w.resized = w.resizeState.Generation
 		clear(w.resizeRetryAt)
 		clear(w.resizeTries)
 	}
 	f.Resize.NotBefore = maps.Clone(w.resizeRetryAt)
-	f.Resize.IsPodPending = w.resizeState.Generation != 0 && w.limits != w.k.podCgroupLimits(w.pod)
+	f.Resize.IsPodPending = w.resizeState.Generation != 0 && w.limits != w.k.limits().podCgroupLimits(w.pod)
 	if f.AdmittedSandbox = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
 		f.AdmittedSandbox = f.Sandboxes[0].ID // no network policy service is configured
 	}
@@ -363,7 +363,7 @@ func (w *worker) publishStatus(f *pod.Facts) {
 	}
 	target := f.Pod
 	if pod.IsStatic(f.Pod) {
-		if target = w.k.mirrors.find(f.Pod); target == nil {
+		if target = w.k.static.mirrors.find(f.Pod); target == nil {
 			return
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// rooms lists the packages below a folder in import order. A package imports only packages of earlier rows. The folder's
-// own package is ".".
+// rooms lists the packages below a folder in import order. A package imports only packages of earlier rows. The
+// folder's own package is ".".
 var rooms = []struct {
 	folder string
 	rows   [][]string

@@ -1,5 +1,5 @@
-// Package housekeeping does the periodic work for the whole node: it evicts pods when the machine is short of something,
-// limits the storage of pods, rotates logs, and removes unused images and what is left of former pods.
+// Package housekeeping does the periodic work for the whole node: it evicts pods when the machine is short of
+// something, limits the storage of pods, rotates logs, and removes unused images and what is left of former pods.
 package housekeeping
 
 import (
