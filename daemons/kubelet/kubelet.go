@@ -203,42 +203,80 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 			return nil, err
 		}
 	}
-	if k.runtime == nil {
-		if k.runtime, err = cri.Dial(file.ContainerRuntimeEndpoint); err != nil {
-			return nil, err
-		}
+	if err := k.openMachine(o); err != nil {
+		return nil, err
 	}
-	groups := &cgroup.Manager{Root: file.CgroupRoot}
-	if k.cgroups == nil {
-		k.cgroups = groups
-	}
-	if single := file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.IsUnified() {
-		return nil, errors.New(
-			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has",
-		)
-	}
-	if k.machine == nil {
-		k.machine = machine.Local{Root: cfg.RootDir, Cgroups: groups}
-	}
-	if k.logs == "" {
-		k.logs = logs.Dir(cri.LogRoot)
-	}
+	k.setUpAPI()
 	mounter := o.Mounter
 	if mounter == nil {
 		mounter = volume.Kernel{}
 	}
-	if k.ips, err = machine.NodeIPs(cfg.NodeIP, name); err != nil {
+	k.setUpVolumes(mounter)
+	if err := k.setUpImages(); err != nil {
 		return nil, err
 	}
-	k.resolver = cri.Resolver{Cluster: file.ClusterDNS, Domain: file.ClusterDomain}
-	if file.ResolverConfig != "" {
-		if k.resolver.Host, err = cri.ReadResolver(file.ResolverConfig); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("read the resolver configuration: %w", err)
+	k.setUpTasks(o)
+	return k, nil
+}
+
+// openMachine connects to the container runtime and to the rest of the machine.
+func (k *Kubelet) openMachine(o Options) (err error) {
+	if k.runtime == nil {
+		if k.runtime, err = cri.Dial(k.file.ContainerRuntimeEndpoint); err != nil {
+			return err
 		}
 	}
-	k.objects = newObjectCache(k.client, env.Log, k.name, func() *corev1.Node { return k.agent.Node() }, k.pods.refresh)
+	groups := &cgroup.Manager{Root: k.file.CgroupRoot}
+	if k.cgroups == nil {
+		k.cgroups = groups
+	}
+	if single := k.file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.IsUnified() {
+		return errors.New(
+			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has",
+		)
+	}
+	if k.machine == nil {
+		k.machine = machine.Local{Root: k.cfg.RootDir, Cgroups: groups}
+	}
+	if k.logs == "" {
+		k.logs = logs.Dir(cri.LogRoot)
+	}
+	if k.ips, err = machine.NodeIPs(k.cfg.NodeIP, k.name); err != nil {
+		return err
+	}
+	k.resolver = cri.Resolver{Cluster: k.file.ClusterDNS, Domain: k.file.ClusterDomain}
+	if k.file.ResolverConfig != "" {
+		if k.resolver.Host, err = cri.ReadResolver(k.file.ResolverConfig); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("read the resolver configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// setUpAPI creates what reads and writes the API.
+func (k *Kubelet) setUpAPI() {
+	k.objects = newObjectCache(k.client, k.env.Log, k.name, func() *corev1.Node { return k.agent.Node() },
+		k.pods.refresh)
+	k.status = newStatusWriter(k.client, k.env.Log)
+	if k.simulated {
+		k.status.writers = 1 // other simulated nodes write at the same time
+	}
+	k.static.mirrors = &mirrorPods{
+		client:   k.client,
+		log:      k.env.Log,
+		static:   map[string]*corev1.Pod{},
+		existing: map[string]*corev1.Pod{},
+	}
+	if r, ok := k.runtime.(*hollow.Runtime); ok && r.IsFinite == nil {
+		r.IsFinite = k.pods.isFinite
+	}
+}
+
+// setUpVolumes creates what prepares volumes and devices.
+func (k *Kubelet) setUpVolumes(mounter volume.Mounter) {
 	k.volumes = &volume.Manager{
-		Root:        cfg.RootDir,
+		Root:        k.cfg.RootDir,
 		Source:      k.objects,
 		Mounter:     mounter,
 		Node:        k.fieldNode,
@@ -248,65 +286,58 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		Projects:    &volume.Projects{},
 		OnUnbounded: k.recordUnbounded,
 	}
-	if o.Simulated {
+	if k.simulated {
 		// One machine hosts many simulated nodes, and nothing is written into their volumes.
-		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil
+		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(k.cfg.RootDir, "local-volumes"), nil
 	}
-	k.devices = &device.Manager{Dir: cfg.RootDir, ReadClaim: k.nodeDevices().readClaim}
-	if !o.Simulated {
+	k.devices = &device.Manager{Dir: k.cfg.RootDir, ReadClaim: k.nodeDevices().readClaim}
+	if !k.simulated {
 		k.drivers = &device.Registry{
-			Dir:       filepath.Join(cfg.RootDir, "plugins_registry"),
-			Log:       env.Log,
+			Dir:       filepath.Join(k.cfg.RootDir, "plugins_registry"),
+			Log:       k.env.Log,
 			OnGone:    func(ctx context.Context, driver string) { k.nodeDevices().deleteDriverSlices(ctx, driver) },
 			OnChanged: k.updateDevicePods,
 		}
 		k.devices.Plugins, k.devices.Health = k.drivers, k.drivers.Health
 	}
-	k.status = newStatusWriter(k.client, env.Log)
-	if o.Simulated {
-		k.status.writers = 1 // other simulated nodes write at the same time
-	}
-	k.static.mirrors = &mirrorPods{
-		client:   k.client,
-		log:      env.Log,
-		static:   map[string]*corev1.Pod{},
-		existing: map[string]*corev1.Pod{},
-	}
-	if r, ok := k.runtime.(*hollow.Runtime); ok && r.IsFinite == nil {
-		r.IsFinite = k.pods.isFinite
-	}
-	k.pullRecords = &image.Records{Policy: image.NewPolicy(&file),
-		Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
-	if o.Simulated {
+}
+
+// setUpImages creates what pulls images and records the pulls.
+func (k *Kubelet) setUpImages() (err error) {
+	k.pullRecords = &image.Records{Policy: image.NewPolicy(&k.file),
+		Store: image.Directory(filepath.Join(k.cfg.RootDir, "image_manager"))}
+	if k.simulated {
 		k.pullRecords.Store = &image.Memory{} // records live in memory, as the simulated images do
 	}
 	k.nodeCredentials, err = credential.New(credential.Options{
-		RootDir: cfg.RootDir, Config: cfg.ImageCredentialProviderConfig, BinDir: cfg.ImageCredentialProviderBinDir,
-		Log: env.Log,
+		RootDir: k.cfg.RootDir, Config: k.cfg.ImageCredentialProviderConfig,
+		BinDir: k.cfg.ImageCredentialProviderBinDir,
+		Log:    k.env.Log,
 	})
-	if err != nil {
-		return nil, err
-	}
-	k.metrics = metrics.New(env.Metrics, !o.NoServer)
+	return err
+}
+
+// setUpTasks creates the metrics, the node agent and the periodic tasks.
+func (k *Kubelet) setUpTasks(o Options) {
+	k.metrics = metrics.New(k.env.Metrics, !o.NoServer)
 	k.claimUsage = usage.Meter{Measure: k.volumes.Use, ReportHanging: k.recordHangingVolume,
 		HangTimeout: defaultHangTimeout}
-	env.Metrics.MustRegister(usage.Collector{Uses: k.claimUsageByPod})
+	k.env.Metrics.MustRegister(usage.Collector{Uses: k.claimUsageByPod})
 	if !o.NoServer {
-		env.Metrics.MustRegister(metrics.Node{
-			Node: name, Pods: k.pods.states, Serving: &k.metrics.Serving,
+		k.env.Metrics.MustRegister(metrics.Node{
+			Node: k.name, Pods: k.pods.states, Serving: &k.metrics.Serving,
 			Expiry: func() (time.Time, error) {
-				_, end, err := certificate.Lifetime(cfg.Kubeconfig)
+				_, end, err := certificate.Lifetime(k.cfg.Kubeconfig)
 				return end, err
 			},
 		})
-		k.runtime = metrics.NewRuntime(env.Metrics).Wrap(k.runtime)
+		k.runtime = metrics.NewRuntime(k.env.Metrics).Wrap(k.runtime)
 		k.cgroups = countedCgroups{k.cgroups, k.metrics.CgroupSeconds}
 	}
-	k.puller = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
+	k.puller = newPuller(k.runtime, k.file.SerializeImagePulls != nil && *k.file.SerializeImagePulls)
 	k.agent = k.newAgent(o.NoLease)
 	k.chores = k.newChores()
 	k.tasks = k.periodicTasks()
-	return k, nil
 }
 
 // newAgent returns the agent that represents this machine as a Node.
