@@ -8,6 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"clusterctl/daemons/kinds/podspec"
+	"clusterctl/daemons/kinds/value"
 )
 
 // disabledFields lists the fields of features that upstream's API server disables by default, and that nothing here
@@ -21,7 +24,7 @@ var disabledFields = []struct {
 	{"EvictionRequestAPI", fieldInPods(func(s *corev1.PodSpec) any { return &s.EvictionResponders })},
 	{"WorkloadWithJob", fieldInJobs(func(s *batchv1.JobSpec) any { return &s.Scheduling })},
 	{"CrossNamespaceVolumeDataSource", fieldIn(func(c *corev1.PersistentVolumeClaim) any {
-		if d := c.Spec.DataSourceRef; d == nil || valueOrZero(d.Namespace) == "" {
+		if d := c.Spec.DataSourceRef; d == nil || value.OrZero(d.Namespace) == "" {
 			return nil
 		}
 		return &c.Spec.DataSourceRef // drop all of it: without the namespace it would refer to another object
@@ -84,7 +87,7 @@ func fieldInJobs(field func(*batchv1.JobSpec) any) func(runtime.Object) any {
 // fieldInPods adapts a function for PodSpec to pods and all kinds with a pod template.
 func fieldInPods(field func(*corev1.PodSpec) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
-		if spec := podSpecOf(obj); spec != nil {
+		if spec := podspec.Of(obj); spec != nil {
 			return field(spec)
 		}
 		return nil

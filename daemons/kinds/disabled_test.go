@@ -39,13 +39,13 @@ func TestDisabledFieldsInUseAreKept(t *testing.T) {
 	}
 	lease := &coordinationv1.Lease{
 		Spec: coordinationv1.LeaseSpec{
-			Strategy:        ptr(coordinationv1.OldestEmulationVersion),
-			PreferredHolder: ptr("you"),
+			Strategy:        new(coordinationv1.OldestEmulationVersion),
+			PreferredHolder: new("you"),
 		},
 	}
 	ClearDisabled(
 		lease,
-		&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: ptr(coordinationv1.OldestEmulationVersion)}},
+		&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: new(coordinationv1.OldestEmulationVersion)}},
 	)
 	if lease.Spec.Strategy == nil || lease.Spec.PreferredHolder != nil {
 		t.Errorf("each field of a feature is looked at by itself: %+v", lease.Spec)

@@ -79,7 +79,7 @@ func TestImmutableFieldsAreRejected(t *testing.T) {
 		"a revision's data":                 {"ControllerRevision", `{revision: 1, data: {a: b}}`, `a: b -> a: c`, "data: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := kind(t, c.kind)
+			k := kindOf(t, c.kind)
 			from, to, _ := strings.Cut(c.change, " -> ")
 			changed := strings.Replace(c.old, from, to, 1)
 			if changed == c.old {
@@ -198,7 +198,7 @@ func TestStatusesAreValidated(t *testing.T) {
 		"flow schema": {"FlowSchema", "{}", "status: {conditions: [{type: A}, {type: A}]}", `status.conditions[1].type: Duplicate value: "A"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := kind(t, c.kind)
+			k := kindOf(t, c.kind)
 			obj, old := read(t, k, c.is), read(t, k, c.old)
 			if got := messages(k.Status.Validate(obj, old)); (got == "") != (c.want == "") ||
 				!strings.Contains(got, c.want) {

@@ -136,7 +136,7 @@ func TestDefaultsAreStable(t *testing.T) {
 	}
 }
 
-func kind(t *testing.T, name string) *Kind {
+func kindOf(t *testing.T, name string) *Kind {
 	t.Helper()
 	for _, k := range All() {
 		if k.GVK.Kind == name && !k.Virtual {
@@ -200,7 +200,7 @@ spec: {completions: 1, parallelism: 1, backoffLimit: 6, completionMode: NonIndex
 		"secret":         {"Secret", `stringData: {a: b}`, `{type: Opaque, data: {a: Yg==}}`},
 		"network policy": {"NetworkPolicy", `spec: {egress: [{ports: [{port: 53}]}]}`, `spec: {policyTypes: [Ingress, Egress], podSelector: {}, egress: [{ports: [{port: 53, protocol: TCP}]}]}`},
 	} {
-		k := kind(t, c.kind)
+		k := kindOf(t, c.kind)
 		got := read(t, k, c.given)
 		want := k.New()
 		if err := yaml.UnmarshalStrict([]byte(c.want), want); err != nil {
@@ -215,7 +215,7 @@ spec: {completions: 1, parallelism: 1, backoffLimit: 6, completionMode: NonIndex
 }
 
 func TestDeploymentDefaults(t *testing.T) {
-	k := kind(t, "Deployment")
+	k := kindOf(t, "Deployment")
 	obj := read(t, k, `spec: {template: {spec: {containers: []}}}`)
 	text, err := yaml.Marshal(obj)
 	if err != nil {
@@ -237,7 +237,7 @@ func TestAliasConversionsAreLossless(t *testing.T) {
 		"Event":                   `{metadata: {name: e, namespace: n}, involvedObject: {kind: Pod, name: p, namespace: n}, reason: R, message: M, type: Normal, count: 3, source: {component: c}, series: {count: 2}}`,
 		"HorizontalPodAutoscaler": `{metadata: {name: h}, spec: {maxReplicas: 3, minReplicas: 2, scaleTargetRef: {kind: Deployment, name: d}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}, {type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1Gi}}}], behavior: {scaleDown: {stabilizationWindowSeconds: 5}}}}`,
 	} {
-		k := kind(t, kindName)
+		k := kindOf(t, kindName)
 		hub := read(t, k, text)
 		other, err := k.Aliases[0].FromHub(hub)
 		if err != nil {
@@ -271,7 +271,7 @@ func TestUnscheduledPodsAreDeletedAtOnce(t *testing.T) {
 		"finished": {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
 			nil, 0},
 	} {
-		if got := podGracePeriod(&c.pod, c.asked); got != c.want {
+		if got := kindOf(t, "Pod").GracePeriod(&c.pod, c.asked); got != c.want {
 			t.Errorf("%s: %d s, want %d", name, got, c.want)
 		}
 	}

@@ -4,13 +4,18 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // The test covers the cells that kubectl get shows.
 func TestRowsMatchKubectl(t *testing.T) {
-	now = func() time.Time { return time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC) }
-	defer func() { now = time.Now }()
+	synctest.Test(t, testRows)
+}
+
+// testRows compares cells an hour after the objects were created.
+func testRows(t *testing.T) {
+	time.Sleep(time.Until(time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC))) // by the clock of synctest
 	const made = `metadata: {name: x, creationTimestamp: "2026-01-01T00:00:00Z"}`
 	pod := func(spec, status string) string {
 		return "{" + made + ", spec: {" + spec + "}, status: {" + status + "}}"
@@ -47,7 +52,7 @@ func TestRowsMatchKubectl(t *testing.T) {
 		"endpoints":    {"Endpoints", `{` + made + `, subsets: [{addresses: [{ip: 1.1.1.1}, {ip: 1.1.1.2}], ports: [{port: 80}, {port: 81}]}]}`, "1.1.1.1:80,1.1.1.2:80,1.1.1.1:81 + 1 more... 60m"},
 		"default sc":   {"StorageClass", `{metadata: {name: s, creationTimestamp: "2026-01-01T00:00:00Z", annotations: {storageclass.kubernetes.io/is-default-class: "true"}}, provisioner: p}`, "s (default) p Delete Immediate false 60m"},
 	} {
-		k := kind(t, c.kind)
+		k := kindOf(t, c.kind)
 		var cells []string
 		for _, cell := range k.Row(read(t, k, c.given)) {
 			cells = append(cells, fmt.Sprint(cell))

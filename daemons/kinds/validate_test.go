@@ -121,7 +121,7 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		"slice":           {"EndpointSlice", `{addressType: IPv4, endpoints: [{addresses: ["::1"]}]}`, "must be an IPv4 address"},
 		"event elsewhere": {"Event", `{metadata: {namespace: a}, involvedObject: {namespace: b}}`, `involvedObject.namespace: Invalid value: "b": does not match event.namespace`},
 	} {
-		k := kind(t, c.kind)
+		k := kindOf(t, c.kind)
 		obj := read(t, k, c.given)
 		if k.PrepareCreate != nil {
 			k.PrepareCreate(obj)
@@ -156,7 +156,7 @@ func TestUpdatesKeepImmutableFields(t *testing.T) {
 		"completions":       {"Job", `spec: {manualSelector: true, selector: {matchLabels: {a: b}}, completions: 1, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`, `completions: 1 -> completions: 2`, "spec.completions: Invalid value: 2: field is immutable"},
 		"stateful selector": {"StatefulSet", strings.Replace(deployment, "spec: {", "spec: {serviceName: a, ", 1), `serviceName: a -> serviceName: b`, "spec: Forbidden: updates to statefulset spec for fields other than"},
 	} {
-		k := kind(t, c.kind)
+		k := kindOf(t, c.kind)
 		from, to, _ := strings.Cut(c.change, " -> ")
 		changed := strings.Replace(c.old, from, to, -1)
 		if strings.HasPrefix(from, "{a: b}") { // only the selector

@@ -14,21 +14,22 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/kubelet/nodeagent"
 	"clusterctl/daemons/kubelet/pod"
 )
 
 // checkAdmission returns why a new pod cannot run on this node, or nil. Pods of the scheduler normally fit. Pods that
 // were assigned in another way, or concurrently, may not. misplaced is the result of k.misplaced, or nil. The caller
-// holds k.mu.
+// holds k.pods.mu.
 func (k *Kubelet) checkAdmission(p *corev1.Pod, misplaced *pod.End) *pod.End {
 	if hasBegun(p) {
 		return nil
 	}
-	if conditions := k.shortages.update(pressures{}, time.Now()).rejectingConditions(p); len(conditions) > 0 {
+	if conditions := k.pressures.Update(nodeagent.Pressures{}, time.Now()).RejectingConditions(p); len(conditions) > 0 {
 		why := fmt.Sprintf("Pod was rejected: The node had condition: %v. ", conditions)
 		return &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: why, Rejected: true}
 	}
-	if k.node == nil {
+	if k.agent.Node() == nil {
 		return nil
 	}
 	if name, message := k.missingResource(p); name != "" {
@@ -39,7 +40,7 @@ func (k *Kubelet) checkAdmission(p *corev1.Pod, misplaced *pod.End) *pod.End {
 			Rejected: true,
 		}
 	}
-	if misplaced == nil && k.isPortTaken(p) {
+	if misplaced == nil && k.pods.isPortTaken(p) {
 		return schedulerRejection("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 	}
 	return misplaced
@@ -71,9 +72,9 @@ func (k *Kubelet) checkPlacement(p *corev1.Pod) *pod.End {
 	if hasBegun(p) || p.DeletionTimestamp != nil || pod.IsStatic(p) {
 		return nil
 	}
-	k.mu.Lock()
-	ctx, node, known := k.ctx, k.node, k.workers[p.UID] != nil
-	k.mu.Unlock()
+	k.pods.mu.Lock()
+	ctx, node, known := k.ctx, k.agent.Node(), k.pods.workers[p.UID] != nil
+	k.pods.mu.Unlock()
 	if ctx == nil || node == nil || known || nodeMismatch(p, node) == nil {
 		return nil
 	}
@@ -103,13 +104,13 @@ func nodeMismatch(p *corev1.Pod, node *corev1.Node) *pod.End {
 	return nil
 }
 
-// isPortTaken reports whether another pod uses a host port that the pod wants. The caller holds k.mu.
-func (k *Kubelet) isPortTaken(p *corev1.Pod) bool {
+// isPortTaken reports whether another pod uses a host port that the pod wants. The caller holds s.mu.
+func (s *podWorkers) isPortTaken(p *corev1.Pod) bool {
 	wanted := api.HostPorts(p)
 	if len(wanted) == 0 {
 		return false
 	}
-	for other := range k.otherPods(p.UID) {
+	for other := range s.otherPods(p.UID) {
 		for _, taken := range api.HostPorts(other) {
 			if slices.ContainsFunc(wanted, taken.Conflicts) {
 				return true
@@ -121,10 +122,10 @@ func (k *Kubelet) isPortTaken(p *corev1.Pod) bool {
 
 // otherPods yields the pods that use resources of this node, except for one. Pods that the API no longer has are left
 // out, even if they still terminate here, because the scheduler has already given away their resources. The caller
-// holds k.mu.
-func (k *Kubelet) otherPods(but types.UID) iter.Seq[*corev1.Pod] {
+// holds s.mu.
+func (s *podWorkers) otherPods(but types.UID) iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
-		for _, w := range k.workers {
+		for _, w := range s.workers {
 			w.mu.Lock()
 			other := w.pod
 			over := w.removed || w.evicted != nil || other.Status.Phase == corev1.PodFailed ||
@@ -138,15 +139,15 @@ func (k *Kubelet) otherPods(but types.UID) iter.Seq[*corev1.Pod] {
 }
 
 // missingResource returns the resource that the node cannot give a pod besides the other pods, with a message. It
-// returns "" if the pod fits. The caller holds k.mu.
+// returns "" if the pod fits. The caller holds k.pods.mu.
 func (k *Kubelet) missingResource(p *corev1.Pod) (what corev1.ResourceName, message string) {
-	room := k.node.Status.Allocatable
+	room := k.agent.Node().Status.Allocatable
 	if len(room) == 0 {
 		return "", ""
 	}
 	used := corev1.ResourceList{}
 	pods := int64(0)
-	for other := range k.otherPods(p.UID) {
+	for other := range k.pods.otherPods(p.UID) {
 		pods++
 		for name, q := range resource.PodRequests(other, resource.PodResourcesOptions{}) {
 			sum := used[name]
@@ -161,7 +162,7 @@ func (k *Kubelet) missingResource(p *corev1.Pod) (what corev1.ResourceName, mess
 		have, ok := room[name]
 		// An extended resource that is unknown here may have been added to the node's status a moment ago. The
 		// scheduler relies on that status.
-		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || isExtended(name)) {
+		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || nodeagent.IsExtended(name)) {
 			continue
 		}
 		sum := used[name]

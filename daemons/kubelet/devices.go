@@ -3,12 +3,18 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"clusterctl/daemons/kubelet/sleep"
+
+	"clusterctl/daemons/kubelet/device"
+	"clusterctl/kube/kubernetes"
 )
 
 // devicesError marks that the device claims of a pod could not be prepared.
@@ -17,23 +23,37 @@ type devicesError struct{ error }
 // Unwrap returns the cause.
 func (e *devicesError) Unwrap() error { return e.error }
 
+// nodeDevices connects the devices of this node with the API.
+type nodeDevices struct {
+	node      string
+	client    kubernetes.Interface
+	manager   *device.Manager
+	hasDriver func(name string) bool
+	log       *slog.Logger
+}
+
+// nodeDevices returns the devices of this node.
+func (k *Kubelet) nodeDevices() nodeDevices {
+	return nodeDevices{k.name, k.client, k.devices, func(name string) bool { return k.drivers.Has(name) }, k.env.Log}
+}
+
 // readClaim reads the current ResourceClaim from the API.
-func (k *Kubelet) readClaim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error) {
+func (d nodeDevices) readClaim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return k.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	return d.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // deviceStatuses returns the device health of a pod's containers by container name. It returns nil for a pod without
 // devices, which is the usual case.
-func (k *Kubelet) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStatus {
+func (d nodeDevices) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStatus {
 	if len(p.Spec.ResourceClaims) == 0 && p.Status.ExtendedResourceClaimStatus == nil {
 		return nil
 	}
 	all := map[string][]corev1.ResourceStatus{}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
-			if s := k.devices.Status(p, &list[i]); len(s) > 0 {
+			if s := d.manager.Status(p, &list[i]); len(s) > 0 {
 				all[list[i].Name] = s
 			}
 		}
@@ -44,10 +64,10 @@ func (k *Kubelet) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStat
 // updateDevicePods makes the workers of all pods with devices of a driver update the pod status.
 func (k *Kubelet) updateDevicePods(driver string) {
 	users := k.devices.Users(driver)
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.pods.mu.Lock()
+	defer k.pods.mu.Unlock()
 	for _, uid := range users {
-		if w := k.workers[uid]; w != nil {
+		if w := k.pods.workers[uid]; w != nil {
 			w.updateInbox(func() {})
 		}
 	}
@@ -56,53 +76,33 @@ func (k *Kubelet) updateDevicePods(driver string) {
 // deleteDriverSlices deletes the ResourceSlices that a driver published for this node, so that no more pods are
 // scheduled here for its devices. The driver publishes them again when it returns. It retries until it succeeds or ctx
 // ends.
-func (k *Kubelet) deleteDriverSlices(ctx context.Context, driver string) {
+func (d nodeDevices) deleteDriverSlices(ctx context.Context, driver string) {
 	selector := fields.Set{
-		resourcev1.ResourceSliceSelectorNodeName: k.name,
+		resourcev1.ResourceSliceSelectorNodeName: d.node,
 		resourcev1.ResourceSliceSelectorDriver:   driver,
 	}.AsSelector().
 		String()
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
-		err := k.deleteSlices(ctx, selector)
+		err := d.deleteSlices(ctx, selector)
 		if err == nil {
-			k.env.Log.Info("removed the resource slices of a driver that is gone", "driver", driver)
+			d.log.Info("removed the resource slices of a driver that is gone", "driver", driver)
 			return
 		}
-		k.env.Log.Warn("remove the resource slices of a driver that is gone", "driver", driver, "error", err)
-		if !sleep(ctx, wait) || k.drivers.Has(driver) {
+		d.log.Warn("remove the resource slices of a driver that is gone", "driver", driver, "error", err)
+		if !sleep.For(ctx, wait) || d.hasDriver(driver) {
 			return
 		}
 	}
 }
 
-func (k *Kubelet) deleteSlices(ctx context.Context, selector string) error {
+func (d nodeDevices) deleteSlices(ctx context.Context, selector string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := k.client.ResourceV1().
+	err := d.client.ResourceV1().
 		ResourceSlices().
 		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
 		return fmt.Errorf("delete resource slices %s: %w", selector, err)
 	}
 	return nil
-}
-
-// sweepDevices unprepares the device claims of pods that no longer exist.
-func (k *Kubelet) sweepDevices(ctx context.Context) {
-	pods := k.devices.Pods()
-	if len(pods) == 0 {
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for _, uid := range pods {
-		if known[string(uid)] {
-			continue
-		}
-		if err := k.devices.Unprepare(ctx, uid); err != nil {
-			k.env.Log.Warn("unprepare the devices of a pod that is gone", "uid", uid, "error", err)
-		}
-	}
 }

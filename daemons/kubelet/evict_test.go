@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/machine"
+	"clusterctl/daemons/kubelet/nodeagent"
 )
 
 // fullDisk is a machine whose disk is full while the runtime has a container of a pod.
@@ -23,8 +25,8 @@ type fullDisk struct {
 	checks      atomic.Int32 // number of disk checks
 }
 
-func (m *fullDisk) Disk() (Disk, error) {
-	d := Disk{Available: 90 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}
+func (m *fullDisk) Disk() (machine.Disk, error) {
+	d := machine.Disk{Available: 90 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}
 	m.checks.Add(1)
 	if m.exceeded.Load() && (m.hasContainer() || m.isStuckFull.Load()) {
 		d.Available = 1 << 30
@@ -52,7 +54,7 @@ func newFullNode(t *testing.T, filling *corev1.Pod) (n *node, m *fullDisk) {
 	n.options.Machine = m
 	k := n.newKubelet()
 	for i := range k.tasks {
-		k.tasks[i].interval = 10 * time.Millisecond
+		k.tasks[i].Interval = 10 * time.Millisecond
 	}
 	n.runKubelet(k)
 	n.create(filling)
@@ -102,50 +104,6 @@ func TestNoOtherPodIsEvictedWhileTheRuntimeFreesTheDisk(t *testing.T) {
 	}
 }
 
-func TestTheNextPodIsEvictedWhenFreeSpaceStopsGrowing(t *testing.T) {
-	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
-	var r reclaimState
-	if r.needsWait(false, 10, at(0)) {
-		t.Error("it is waited although no pod was evicted")
-	}
-	for _, row := range []struct {
-		gone  bool
-		room  int64
-		at    time.Duration
-		waits bool
-	}{
-		{true, 10, 0, true}, {false, 10, 29 * time.Second, true}, {false, 11, 29 * time.Second, true},
-		{false, 9, 58 * time.Second, true},
-		{false, 9, time.Minute, false}, {true, 9, 2 * time.Minute, true}, {false, 9, 3 * time.Minute, false},
-	} {
-		if got := r.needsWait(row.gone, row.room, at(row.at)); got != row.waits {
-			t.Errorf("after %s with %d: it is waited: %t", row.at, row.room, got)
-		}
-	}
-	r.needsWait(true, 0, at(0))
-	for d := time.Duration(0); d < maxFreeTimeout; d += 10 * time.Second {
-		if !r.needsWait(false, int64(d), at(d)) {
-			t.Errorf("after %s it is not waited while there is more and more room", d)
-		}
-	}
-	if r.needsWait(false, 1<<62, at(maxFreeTimeout)) {
-		t.Error("it is waited for ever")
-	}
-}
-
-// The kernel kills processes when memory is short, even while the disk is being freed.
-func TestMemoryEvictionDoesNotWaitForTheDisk(t *testing.T) {
-	n := newNode(t)
-	k, now := n.newKubelet(), time.Now()
-	k.reclaiming = reclaimState{began: now, grewAt: now, maxFree: 1 << 62}
-	if !k.isReclaiming(pressures{disk: true}, now) {
-		t.Error("a pod is evicted while the disk is being freed")
-	}
-	if k.isReclaiming(pressures{disk: true, memory: true}, now) {
-		t.Error("no pod is evicted for memory while the disk is being freed")
-	}
-}
-
 // The data of ended pods is removed before any pod is evicted.
 // Proves S26.
 func TestEndedContainersAreRemovedBeforeAnyPodIsEvicted(t *testing.T) {
@@ -182,7 +140,7 @@ func TestCriticalPodsAreNotEvicted(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.evicted != nil
 	}
-	if k.evict(t.Context()); slices.ContainsFunc(k.allWorkers(), evicted) {
+	if k.chores.evictor.Run(t.Context()); slices.ContainsFunc(k.pods.all(), evicted) {
 		t.Error("a critical pod was evicted")
 	}
 }
@@ -191,26 +149,6 @@ func TestCriticalPodsAreNotEvicted(t *testing.T) {
 // does not count.
 // Proves S02, S26.
 func TestPodsAreEvictedForProcessIDs(t *testing.T) {
-	low, high := int32(-5), int32(5)
-	for name, c := range map[string]struct {
-		priorities [2]*int32
-		used       [2]int64
-		want       int
-	}{
-		"the lower priority": {[2]*int32{&high, &low}, [2]int64{900, 1}, 1},
-		"more processes":     {[2]*int32{nil, nil}, [2]int64{3, 40}, 1},
-		"no counts":          {[2]*int32{&low, &high}, [2]int64{}, 0},
-	} {
-		var ranked []evictionCandidate
-		for i := range 2 {
-			p := simplePod(fmt.Sprint("p", i))
-			p.Spec.Priority = c.priorities[i]
-			ranked = append(ranked, newCandidate(nil, p, processIDs, c.used[i]))
-		}
-		if got := slices.MinFunc(ranked, evictionOrder).pod.Name; got != fmt.Sprint("p", c.want) {
-			t.Errorf("%s: %s goes", name, got)
-		}
-	}
 	n := newNode(t)
 	m := &shortMachine{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Machine = m
@@ -221,7 +159,7 @@ func TestPodsAreEvictedForProcessIDs(t *testing.T) {
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	m.processes.Store(true)
-	k.evict(t.Context())
+	k.chores.evictor.Run(t.Context())
 	n.until("the pod to be evicted", func() bool { return n.pod("web").Status.Reason == "Evicted" })
 	if got := n.pod("web").Status.Message; got != "The node was low on resource: pids. " {
 		t.Errorf("the message is %q", got)
@@ -234,35 +172,38 @@ func TestANodeUnderPressureRejectsPods(t *testing.T) {
 	critical := int32(2000000000)
 	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}
 	for name, c := range map[string]struct {
-		short  pressures
+		short  nodeagent.Pressures
 		change func(*corev1.PodSpec)
 		want   string
 	}{
-		"nothing is short": {pressures{}, func(*corev1.PodSpec) {}, "[]"},
-		"disk":             {pressures{disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
-		"disk, tolerated": {pressures{disk: true},
+		"nothing is short": {nodeagent.Pressures{}, func(*corev1.PodSpec) {}, "[]"},
+		"disk":             {nodeagent.Pressures{Disk: true}, func(*corev1.PodSpec) {}, "[DiskPressure]"},
+		"disk, tolerated": {nodeagent.Pressures{Disk: true},
 			func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
 			"[DiskPressure]"},
-		"disk and memory": {pressures{memory: true, disk: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
+		"disk and memory": {nodeagent.Pressures{Memory: true, Disk: true},
+			func(s *corev1.PodSpec) { s.Tolerations = memory },
 			"[MemoryPressure DiskPressure]"},
-		"processes":         {pressures{pids: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
-		"a critical pod":    {pressures{disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical }, "[]"},
-		"memory":            {pressures{memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
-		"memory, tolerated": {pressures{memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory }, "[]"},
-		"memory, of which it has asked": {pressures{memory: true}, func(s *corev1.PodSpec) {
+		"processes": {nodeagent.Pressures{PIDs: true}, func(*corev1.PodSpec) {}, "[PIDPressure]"},
+		"a critical pod": {nodeagent.Pressures{Disk: true}, func(s *corev1.PodSpec) { s.Priority = &critical },
+			"[]"},
+		"memory": {nodeagent.Pressures{Memory: true}, func(*corev1.PodSpec) {}, "[MemoryPressure]"},
+		"memory, tolerated": {nodeagent.Pressures{Memory: true}, func(s *corev1.PodSpec) { s.Tolerations = memory },
+			"[]"},
+		"memory, of which it has asked": {nodeagent.Pressures{Memory: true}, func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}
 		}, "[]"},
 	} {
 		p := simplePod("web")
 		c.change(&p.Spec)
-		if got := fmt.Sprint(c.short.rejectingConditions(p)); got != c.want {
+		if got := fmt.Sprint(c.short.RejectingConditions(p)); got != c.want {
 			t.Errorf("%s: turned away for %s, want %s", name, got, c.want)
 		}
 	}
 	n := newNode(t)
 	k := n.newKubelet()
 	k.tasks = nil
-	k.shortages.update(pressures{disk: true}, time.Now())
+	k.pressures.Update(nodeagent.Pressures{Disk: true}, time.Now())
 	n.runKubelet(k)
 	n.create(simplePod("web"))
 	n.until(

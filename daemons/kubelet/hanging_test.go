@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"clusterctl/daemons/kubelet/usage"
 	"clusterctl/daemons/kubelet/volume"
 )
 
@@ -26,8 +27,8 @@ func podWithClaim(name, claim string) *corev1.Pod {
 func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 	end := make(chan struct{})
 	var asked, reported atomic.Int32
-	c := claimMeter{hangTimeout: time.Millisecond}
-	c.measure = func(p *corev1.Pod, v *corev1.Volume) (volume.Use, error) {
+	c := usage.Meter{HangTimeout: time.Millisecond}
+	c.Measure = func(p *corev1.Pod, v *corev1.Volume) (volume.Use, error) {
 		if volume.ClaimName(p, v) == "hung" {
 			asked.Add(1)
 			<-end
@@ -38,7 +39,7 @@ func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 		}
 		return volume.Use{Used: 1}, nil
 	}
-	c.reportHanging = func(pods []mountedClaim, claim string, _ time.Duration) {
+	c.ReportHanging = func(pods []usage.Mounted, claim string, _ time.Duration) {
 		if reported.Add(1); len(pods) != 2 || claim != "hung" {
 			t.Errorf("claim %s of %d pods hangs", claim, len(pods))
 		}
@@ -46,7 +47,7 @@ func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 	pods := []*corev1.Pod{podWithClaim("a", "hung"), podWithClaim("b", "hung"), podWithClaim("c", "well"),
 		podWithClaim("unmounted", "well"), podWithClaim("d", "well")}
 	for range 5 {
-		uses := c.usageByPod(pods)
+		uses := c.UsageByPod(pods)
 		if len(uses["uid-a"]) > 0 || len(uses["uid-c"]) != 1 || len(uses["uid-d"]) != 1 || uses["uid-d"][0].Used != 1 {
 			t.Fatalf("the figures are %+v", uses)
 		}
@@ -56,16 +57,16 @@ func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 	}
 	close(end)
 	deadline := time.Now().Add(10 * time.Second)
-	for len(c.usageByPod(pods)["uid-b"]) == 0 {
+	for len(c.UsageByPod(pods)["uid-b"]) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the volume has no figure when it answers again")
 		}
 	}
-	c.usageByPod(nil)
-	if c.mu.Lock(); len(c.claims) > 0 {
-		t.Errorf("%d volumes are known that no pod has", len(c.claims))
+	c.UsageByPod(nil)
+	if c.Mu.Lock(); len(c.Claims) > 0 {
+		t.Errorf("%d volumes are known that no pod has", len(c.Claims))
 	}
-	c.mu.Unlock()
+	c.Mu.Unlock()
 }
 
 // stuckMounter is a Mounter whose tmpfs mounts and unmounts hang.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/volume"
 )
@@ -31,8 +32,8 @@ func (m hollowMachine) Memory() (available, capacity int64, err error) {
 }
 
 // Disk implements Machine.
-func (hollowMachine) Disk() (Disk, error) {
-	return Disk{Available: 100 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}, nil
+func (hollowMachine) Disk() (machine.Disk, error) {
+	return machine.Disk{Available: 100 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}, nil
 }
 
 // Hollow returns the options of a simulated node: no containers run, nothing is mounted, and no root privileges are
@@ -52,10 +53,10 @@ func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot str
 // isFinite reports whether a container of a simulated pod should exit by itself. Init containers and the containers of
 // pods that are not restarted do, because others wait for their exit. Sidecars and ephemeral containers run until they
 // are stopped.
-func (k *Kubelet) isFinite(uid, name string) bool {
-	k.mu.Lock()
-	w := k.workers[types.UID(uid)]
-	k.mu.Unlock()
+func (s *podWorkers) isFinite(uid, name string) bool {
+	s.mu.Lock()
+	w := s.workers[types.UID(uid)]
+	s.mu.Unlock()
 	if w == nil {
 		return false
 	}

@@ -2,113 +2,124 @@ package kubelet
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"clusterctl/daemons/kubelet/cgroup"
+	"clusterctl/daemons/kubelet/housekeeping"
+	"clusterctl/daemons/kubelet/pod"
 )
 
-// periodicTask is a periodic task for the whole node. Each chore has its own loop, so that a chore that hangs does not
-// delay the others. An unmount from a dead file server can hang, for example.
-type periodicTask struct {
-	name     string
-	interval time.Duration
-	deadline time.Duration // cancels the context; a chore that ignores the context runs on
-	run      func(context.Context)
+// chores holds the parts of the node's housekeeping.
+type chores struct {
+	images  *housekeeping.Images
+	evictor *housekeeping.Evictor
+	sweeper *housekeeping.Sweeper
+	rotator *housekeeping.Rotator
+	shares  *housekeeping.Shares
 }
 
-// periodicTasks returns the chores of the node: eviction, log rotation, and removal of orphans and unused images, among
-// others.
-func (k *Kubelet) periodicTasks() []periodicTask {
-	unused := map[string]time.Time{}
-	suspects := map[string]bool{}
-	return []periodicTask{
-		{"eviction", 10 * time.Second, 10 * time.Second, k.evict},
-		{"shares of burstable pods", 10 * time.Second, 10 * time.Second,
-			func(context.Context) { k.updateBurstableShares() }},
-		{"deferred resizes", 5 * time.Second, 10 * time.Second, func(context.Context) { k.retryResizes() }},
-		{"limits of storage", 10 * time.Second, time.Minute, k.limitStorage},
-		{"use of volumes", time.Minute, time.Minute, func(context.Context) { k.claimUsageByPod() }},
-		{"log rotation", k.file.ContainerLogMonitorInterval.Duration, time.Minute, k.rotateLogs},
-		{"image collection", time.Minute, 10 * time.Minute, func(ctx context.Context) { k.collectImages(ctx, unused) }},
-		{
-			"orphaned sandboxes",
-			time.Minute,
-			2 * time.Minute,
-			func(ctx context.Context) { k.adoptOrphans(ctx, suspects) },
-		},
-		{"orphaned volumes", time.Minute, time.Minute, k.sweepVolumes},
-		{"orphaned devices", time.Minute, time.Minute, k.sweepDevices},
-		{"orphaned cgroups", time.Minute, time.Minute, k.sweepCgroups},
-		{"orphaned logs", time.Minute, time.Minute, k.sweepLogs},
+// newChores wires the node's housekeeping.
+func (k *Kubelet) newChores() chores {
+	pods, log := podRegistry{k}, k.env.Log
+	storage := &housekeeping.Storage{Runtime: k.runtime, Volumes: k.volumes, Logs: k.logs, Log: log}
+	images := &housekeeping.Images{Runtime: k.runtime, Machine: k.machine, Pods: pods, Records: k.pullRecords,
+		File: &k.file, Log: log}
+	return chores{
+		images: images,
+		evictor: &housekeeping.Evictor{Pods: pods, Machine: k.machine, Pressures: k.pressures, Storage: storage,
+			Images: images, Count: func(signal string) { k.metrics.Evictions.WithLabelValues(signal).Inc() }, Log: log},
+		sweeper: &housekeeping.Sweeper{Pods: pods, VolumeDirs: k.volumes, Groups: k.cgroups, Claims: k.devices,
+			LogDir: k.logs, Log: log},
+		rotator: &housekeeping.Rotator{Pods: pods, Logs: k.logs, Runtime: k.runtime, File: &k.file, Log: log},
+		shares: &housekeeping.Shares{Pods: pods, Cgroups: k.cgroups, Protects: k.limits().isMemoryProtected(),
+			Log: log},
 	}
 }
 
-// runPeriodicTasks runs all chores until ctx ends. A chore that hangs in the kernel is left running, because it cannot
-// be stopped.
+// periodicTasks returns the periodic tasks of the node in order.
+func (k *Kubelet) periodicTasks() []housekeeping.Task {
+	unused, suspects, c := map[string]time.Time{}, map[string]bool{}, &k.chores
+	return []housekeeping.Task{
+		{Name: "eviction", Interval: 10 * time.Second, Deadline: 10 * time.Second, Run: c.evictor.Run},
+		{Name: "shares of burstable pods", Interval: 10 * time.Second, Deadline: 10 * time.Second,
+			Run: func(context.Context) { c.shares.Update() }},
+		{Name: "deferred resizes", Interval: 5 * time.Second, Deadline: 10 * time.Second,
+			Run: func(context.Context) { k.retryResizes() }},
+		{Name: "limits of storage", Interval: 10 * time.Second, Deadline: time.Minute, Run: c.evictor.LimitStorage},
+		{Name: "use of volumes", Interval: time.Minute, Deadline: time.Minute,
+			Run: func(context.Context) { k.claimUsageByPod() }},
+		{Name: "log rotation", Interval: k.file.ContainerLogMonitorInterval.Duration, Deadline: time.Minute,
+			Run: c.rotator.Run},
+		{Name: "image collection", Interval: time.Minute, Deadline: 10 * time.Minute,
+			Run: func(ctx context.Context) { c.images.Collect(ctx, unused) }},
+		{Name: "orphaned sandboxes", Interval: time.Minute, Deadline: 2 * time.Minute,
+			Run: func(ctx context.Context) { k.adoptOrphans(ctx, suspects) }},
+		{Name: "orphaned volumes", Interval: time.Minute, Deadline: time.Minute, Run: c.sweeper.Volumes},
+		{Name: "orphaned devices", Interval: time.Minute, Deadline: time.Minute, Run: c.sweeper.Devices},
+		{Name: "orphaned cgroups", Interval: time.Minute, Deadline: time.Minute, Run: c.sweeper.Cgroups},
+		{Name: "orphaned logs", Interval: time.Minute, Deadline: time.Minute, Run: c.sweeper.Logs},
+	}
+}
+
+// runPeriodicTasks runs all tasks from when the pods of the API are listed until ctx ends.
 func (k *Kubelet) runPeriodicTasks(ctx context.Context) {
 	select {
 	case <-k.synced:
 	case <-ctx.Done():
 		return
 	}
-	for _, c := range k.tasks {
-		go k.runPeriodically(ctx, c)
-	}
-	<-ctx.Done()
+	housekeeping.Run(ctx, k.env.Log, k.tasks)
 }
 
-// runPeriodically runs a chore at once and then at every interval, one run at a time. No goroutine waits between runs,
-// because a process with many simulated nodes would otherwise have thousands of them.
-func (k *Kubelet) runPeriodically(ctx context.Context, c periodicTask) {
-	if ctx.Err() != nil {
-		return
-	}
-	began := time.Now()
-	one, cancel := context.WithTimeout(ctx, c.deadline)
-	slow := time.AfterFunc(c.deadline, func() {
-		k.env.Log.Warn("housekeeping takes longer than it should", "what", c.name, "deadline", c.deadline)
-	})
-	c.run(one)
-	took := time.Since(began)
-	if !slow.Stop() {
-		k.env.Log.Info("housekeeping goes on", "what", c.name, "took", took)
-	}
-	cancel()
-	time.AfterFunc(max(0, c.interval-took), func() { k.runPeriodically(ctx, c) })
-}
+// podRegistry shows the pods of the kubelet to its server and to housekeeping.
+type podRegistry struct{ k *Kubelet }
 
-// updateBurstableShares sets the CPU weight of the burstable class to the sum of the requests of its running pods. If
-// memory reservation is enabled, it also protects the memory that pods request.
-func (k *Kubelet) updateBurstableShares() {
-	k.cpuMutex.Lock()
-	defer k.cpuMutex.Unlock()
-	k.mu.Lock()
-	var pods []*corev1.Pod
-	for _, w := range k.workers {
+// Snapshot implements housekeeping.Pods.
+func (r podRegistry) Snapshot() (all []housekeeping.Pod) {
+	for _, w := range r.k.pods.all() {
 		w.mu.Lock()
-		if w.evicted == nil && w.pod.Status.Phase != corev1.PodFailed && w.pod.Status.Phase != corev1.PodSucceeded {
-			pods = append(pods, w.pod)
-		}
+		all = append(all, housekeeping.Pod{Pod: w.pod, Removed: w.removed, Evicted: w.evicted, EvictedAt: w.evictedAt,
+			Released: w.released, Containers: w.containers})
 		w.mu.Unlock()
 	}
-	k.mu.Unlock()
-	if err := k.cgroups.SetBurstableShares(cgroup.BurstableShares(pods)); err != nil {
-		k.env.Log.Warn("set the CPU shares of burstable pods", "error", err)
+	return all
+}
+
+// Known implements housekeeping.Pods.
+func (r podRegistry) Known() (map[string]bool, bool) { return r.k.knownPods() }
+
+// Evict implements housekeeping.Pods.
+func (r podRegistry) Evict(uid types.UID, end *pod.End, at time.Time) {
+	r.update(uid, func(w *worker) { w.evicted, w.evictedAt = end, at })
+}
+
+// Discard implements housekeeping.Pods.
+func (r podRegistry) Discard(uid types.UID) {
+	r.update(uid, func(w *worker) { w.discardRequested = true })
+}
+
+// Report implements housekeeping.Pods.
+func (r podRegistry) Report(p *corev1.Pod, reason, message string) {
+	r.k.recordEvent(p, corev1.EventTypeWarning, reason, "%s", message)
+}
+
+// update changes the inbox of a pod's worker, if there is one.
+func (r podRegistry) update(uid types.UID, change func(w *worker)) {
+	r.k.pods.mu.Lock()
+	w := r.k.pods.workers[uid]
+	r.k.pods.mu.Unlock()
+	if w != nil {
+		w.updateInbox(func() { change(w) })
 	}
-	var guaranteed, burstable int64
-	if k.isMemoryProtected() {
-		for _, p := range pods {
-			least, low := cgroup.ProtectedMemory(p)
-			guaranteed, burstable = guaranteed+least, burstable+low
-		}
-	}
-	if protected := [2]int64{guaranteed, burstable}; k.protectedMemory == nil || *k.protectedMemory != protected {
-		if err := k.cgroups.Protect(guaranteed, burstable); err != nil {
-			k.env.Log.Warn("protect the memory of pods", "error", err)
-			return
-		}
-		k.protectedMemory = &protected
-	}
+}
+
+// all returns the current workers.
+func (s *podWorkers) all() []*worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.workers))
 }

@@ -107,7 +107,7 @@ func TestAHungUnmountBlocksNeitherEvictionNorCleanup(t *testing.T) {
 	}
 	k := n.newKubelet()
 	for i := range k.tasks {
-		k.tasks[i].interval = time.Millisecond
+		k.tasks[i].Interval = time.Millisecond
 	}
 	n.runKubelet(k)
 	n.create(simplePod("web"))
@@ -142,20 +142,20 @@ func TestNoPodIsEvictedWithoutUsageStatistics(t *testing.T) {
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	evicted := func() bool {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		w := k.workers["uid-web"]
+		k.pods.mu.Lock()
+		defer k.pods.mu.Unlock()
+		w := k.pods.workers["uid-web"]
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.evicted != nil
 	}
 	m.memory.Store(true)
 	silent.Store(true)
-	if k.evict(t.Context()); evicted() {
+	if k.chores.evictor.Run(t.Context()); evicted() {
 		t.Error("a pod was chosen by nothing")
 	}
 	silent.Store(false)
-	if k.evict(t.Context()); !evicted() {
+	if k.chores.evictor.Run(t.Context()); !evicted() {
 		t.Error("no pod is evicted where it is known what they use")
 	}
 }
@@ -190,7 +190,7 @@ func TestAPodThatStartsDuringTheOrphanSweepSurvives(t *testing.T) {
 		_, ok := k.knownPods()
 		return ok
 	})
-	k.sweepCgroups(context.Background())
+	k.chores.sweeper.Cgroups(context.Background())
 	close(l.removed)
 	for path := range l.removed {
 		if strings.Contains(path, "uid-web") {
@@ -205,7 +205,7 @@ func TestOrphanedSandboxIsFoundWhileTheKubeletRuns(t *testing.T) {
 	n := newNode(t)
 	k := n.newKubelet()
 	for i := range k.tasks {
-		k.tasks[i].interval = time.Millisecond
+		k.tasks[i].Interval = time.Millisecond
 	}
 	left := func(uid string) {
 		t.Helper()
@@ -251,7 +251,7 @@ func TestNoOrphanIsRemovedBeforeAllPodsAreListed(t *testing.T) {
 	}
 	n.runKubelet(k)
 	<-k.synced
-	k.sweepVolumes(context.Background())
+	k.chores.sweeper.Volumes(context.Background())
 	k.adoptOrphans(context.Background(), nil)
 	if _, err := os.Stat(dir); err != nil {
 		t.Error(err)
@@ -270,7 +270,7 @@ func TestPodThatExceedsItsVolumeLimitIsEvicted(t *testing.T) {
 	n := newNode(t)
 	k := n.newKubelet()
 	for i := range k.tasks {
-		k.tasks[i].interval = time.Millisecond
+		k.tasks[i].Interval = time.Millisecond
 	}
 	n.runKubelet(k)
 	p, limit := simplePod("web"), resource.MustParse("64Ki")
@@ -330,7 +330,7 @@ func TestBurstableSharesFollowTheRunningPods(t *testing.T) {
 	n.options.Cgroups = w
 	k := n.newKubelet()
 	for i := range k.tasks {
-		k.tasks[i].interval = time.Millisecond
+		k.tasks[i].Interval = time.Millisecond
 	}
 	n.runKubelet(k)
 	for _, name := range []string{"a", "b"} {

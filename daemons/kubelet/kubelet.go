@@ -8,10 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,30 +26,26 @@ import (
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/kubelet/certificate"
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/credential"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/device"
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/housekeeping"
 	"clusterctl/daemons/kubelet/image"
+	"clusterctl/daemons/kubelet/logs"
+	"clusterctl/daemons/kubelet/machine"
+	"clusterctl/daemons/kubelet/metrics"
+	"clusterctl/daemons/kubelet/nodeagent"
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/sleep"
+	"clusterctl/daemons/kubelet/usage"
 	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/daemons/run"
 	"clusterctl/kube/kubernetes"
 	"clusterctl/kube/scheme"
 )
-
-// Cgroups manages the control groups of pods. *cgroup.Manager is the real implementation.
-type Cgroups interface {
-	Setup(all cgroup.Limits) error
-	SetBurstableShares(shares int64) error
-	Parent(p *corev1.Pod) string
-	Make(path string, l cgroup.Limits) error
-	Remove(path string) error
-	Pods() (map[string]string, error)
-	Protect(guaranteed, burstable int64) error
-	IsUnified() bool
-}
 
 // Options replaces the kubelet's interfaces to its machine. A zero field means the real one. A simulated node (package
 // hollow) sets all of them.
@@ -61,7 +55,7 @@ type Options struct {
 	Runtime cri.Service          // nil dials the configured endpoint
 	Mounter volume.Mounter       // nil uses the kernel
 	Cgroups Cgroups              // nil uses the kernel
-	Machine Machine              // nil measures this machine
+	Machine machine.Machine      // nil measures this machine
 	LogRoot string               // directory of pods' logs; cri.LogRoot when empty
 	// NoServer leaves out the HTTPS server and /healthz.
 	NoServer bool
@@ -79,62 +73,68 @@ type Options struct {
 
 // Kubelet is the agent of one node.
 type Kubelet struct {
-	cfg  config.Kubelet
-	file config.KubeletFile
-	env  run.Env
+	settings
+	nodeParts
+	apiParts
 
-	name            string
-	ips             []string
-	client          kubernetes.Interface
-	api             *rest.Config
+	pods podWorkers
+	ctx  context.Context // context of the workers while Run runs; guarded by pods.mu
+
+	static        staticState
+	agent         *nodeagent.Agent
+	pressures     *nodeagent.Monitor
+	metrics       *metrics.Metrics
+	claimUsage    usage.Meter // disk usage of the volumes of claims
+	chores        chores
+	tasks         []housekeeping.Task
+	unboundedOnce sync.Once // reports volumes without enforced sizes once
+}
+
+// settings is what a kubelet was started with.
+type settings struct {
+	cfg         config.Kubelet
+	file        config.KubeletFile
+	env         run.Env
+	name        string
+	ips         []string
+	logs        logs.Dir
+	resolver    cri.Resolver
+	hangTimeout time.Duration // how long volume operations may take before they are reported as hanging
+	simulated   bool          // containers are simulated, see Options
+}
+
+// nodeParts are the interfaces to the machine.
+type nodeParts struct {
 	runtime         cri.Service
 	runtimeName     string // name of the runtime, as in containerd://ID
 	cgroups         Cgroups
-	machine         Machine
+	machine         machine.Machine
 	volumes         *volume.Manager
-	claimUsage      claimMeter    // disk usage of the volumes of claims
-	hangTimeout     time.Duration // how long volume operations may take before they are reported as hanging
-	objects         *objectCache
 	devices         *device.Manager
 	drivers         *device.Registry // nil on simulated nodes
-	status          *statusWriter
-	events          record.EventRecorder
-	resolver        cri.Resolver
-	logRoot         string
 	puller          *puller
 	pullRecords     *image.Records   // records which credentials pulled which images
 	nodeCredentials *credential.Node // registry credentials for all pods
-	metrics         *metrics
+}
 
+// apiParts are the connections to the API.
+type apiParts struct {
+	client  kubernetes.Interface
+	api     *rest.Config
+	objects *objectCache
+	status  *statusWriter
+	events  record.EventRecorder
 	watches *Watches
-	mirrors *mirrorPods
 	synced  chan struct{} // closed when the pods of the API have been listed
+}
 
-	mu      sync.Mutex
-	ctx     context.Context // context of the workers while Run runs
-	workers map[types.UID]*worker
-	wg      sync.WaitGroup
-	node    *corev1.Node // as last read or written
-
-	lastCordoned bool // last state of spec.unschedulable that an event reported; owned by the node status loop
-
-	shortages  pressureTimes
-	reclaiming reclaimState // owned by the eviction chore
-	simulated  bool         // containers are simulated, see Options
-	hasNoLease bool         // the node has no lease, see Options.NoLease
-
-	podsLock         lockWatch // observes mu for health checks
-	tasks            []periodicTask
-	manifestsMissing atomic.Bool     // neither the manifest directory nor a record of its contents exists
-	keptStatic       map[string]bool // UIDs of running static pods that are kept because their manifests may return
-	manifestMutex    sync.Mutex      // serializes reads of the manifest directory
-	manifestsRead    atomic.Bool     // the set of static pods is known
-	cpuMutex         sync.Mutex      // serializes writes of the CPU shares of burstable pods
-	// protectedMemory is the memory of guaranteed and burstable pods in bytes, as last written. It is guarded by
-	// sharing.
-	protectedMemory *[2]int64
-	teardowns       sync.Map  // UIDs of pods whose volumes are being removed
-	unboundedOnce   sync.Once // reports volumes without enforced sizes once
+// staticState is the state of the static pods.
+type staticState struct {
+	mirrors *mirrorPods
+	mu      sync.Mutex      // serializes reads of the manifest directory
+	read    atomic.Bool     // the set of static pods is known
+	missing atomic.Bool     // neither the manifest directory nor a record of its contents exists
+	kept    map[string]bool // UIDs of running pods that are kept because their manifests may return; guarded by pods.mu
 }
 
 // defaultHangTimeout is how long volume operations may take before they are reported as hanging.
@@ -148,7 +148,7 @@ func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env r
 // RunWith is Run with replaced interfaces to the machine.
 func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) error {
 	if o.Client == nil && o.API == nil && (cfg.BootstrapKubeconfig != "" || file.RotateCertificates) {
-		if err := EnsureCertificate(ctx, cfg, env.Log); err != nil {
+		if err := certificate.Ensure(ctx, cfg, env.Log); err != nil {
 			return err
 		}
 	}
@@ -182,16 +182,16 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		"/pods",
 		"/statusz",
 	}
-	name, err := nodeName(cfg.HostnameOverride)
+	name, err := machine.NodeName(cfg.HostnameOverride)
 	if err != nil {
 		return nil, err
 	}
 	k := &Kubelet{
-		cfg: cfg, file: file, env: env, name: name, api: o.API, runtime: o.Runtime, cgroups: o.Cgroups,
-		machine: o.Machine,
-		logRoot: o.LogRoot, hangTimeout: defaultHangTimeout, simulated: o.Simulated, watches: o.Watches,
-		hasNoLease: o.NoLease,
-		workers:    map[types.UID]*worker{}, synced: make(chan struct{}),
+		settings: settings{cfg: cfg, file: file, env: env, name: name, logs: logs.Dir(o.LogRoot),
+			hangTimeout: defaultHangTimeout, simulated: o.Simulated},
+		nodeParts: nodeParts{runtime: o.Runtime, cgroups: o.Cgroups, machine: o.Machine},
+		apiParts:  apiParts{api: o.API, watches: o.Watches, synced: make(chan struct{})},
+		pods:      podWorkers{workers: map[types.UID]*worker{}},
 	}
 	if k.client = o.Client; k.client == nil {
 		if err := k.connect(); err != nil {
@@ -203,42 +203,80 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 			return nil, err
 		}
 	}
-	if k.runtime == nil {
-		if k.runtime, err = cri.Dial(file.ContainerRuntimeEndpoint); err != nil {
-			return nil, err
-		}
+	if err := k.openMachine(o); err != nil {
+		return nil, err
 	}
-	groups := &cgroup.Manager{Root: file.CgroupRoot}
-	if k.cgroups == nil {
-		k.cgroups = groups
-	}
-	if single := file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.IsUnified() {
-		return nil, errors.New(
-			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has",
-		)
-	}
-	if k.machine == nil {
-		k.machine = localMachine{root: cfg.RootDir, cgroups: groups}
-	}
-	if k.logRoot == "" {
-		k.logRoot = cri.LogRoot
-	}
+	k.setUpAPI()
 	mounter := o.Mounter
 	if mounter == nil {
 		mounter = volume.Kernel{}
 	}
-	if k.ips, err = nodeIPs(cfg.NodeIP, name); err != nil {
+	k.setUpVolumes(mounter)
+	if err := k.setUpImages(); err != nil {
 		return nil, err
 	}
-	k.resolver = cri.Resolver{Cluster: file.ClusterDNS, Domain: file.ClusterDomain}
-	if file.ResolverConfig != "" {
-		if k.resolver.Host, err = cri.ReadResolver(file.ResolverConfig); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("read the resolver configuration: %w", err)
+	k.setUpTasks(o)
+	return k, nil
+}
+
+// openMachine connects to the container runtime and to the rest of the machine.
+func (k *Kubelet) openMachine(o Options) (err error) {
+	if k.runtime == nil {
+		if k.runtime, err = cri.Dial(k.file.ContainerRuntimeEndpoint); err != nil {
+			return err
 		}
 	}
-	k.objects = newObjectCache(k.client, env.Log, k.name, k.lastNode, k.refreshWorker)
+	groups := &cgroup.Manager{Root: k.file.CgroupRoot}
+	if k.cgroups == nil {
+		k.cgroups = groups
+	}
+	if single := k.file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.IsUnified() {
+		return errors.New(
+			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has",
+		)
+	}
+	if k.machine == nil {
+		k.machine = machine.Local{Root: k.cfg.RootDir, Cgroups: groups}
+	}
+	if k.logs == "" {
+		k.logs = logs.Dir(cri.LogRoot)
+	}
+	if k.ips, err = machine.NodeIPs(k.cfg.NodeIP, k.name); err != nil {
+		return err
+	}
+	k.resolver = cri.Resolver{Cluster: k.file.ClusterDNS, Domain: k.file.ClusterDomain}
+	if k.file.ResolverConfig != "" {
+		if k.resolver.Host, err = cri.ReadResolver(k.file.ResolverConfig); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("read the resolver configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// setUpAPI creates what reads and writes the API.
+func (k *Kubelet) setUpAPI() {
+	k.objects = newObjectCache(k.client, k.env.Log, k.name, func() *corev1.Node { return k.agent.Node() },
+		k.pods.refresh)
+	k.status = newStatusWriter(k.client, k.env.Log)
+	if k.simulated {
+		k.status.writers = 1 // other simulated nodes write at the same time
+	}
+	k.static.mirrors = &mirrorPods{
+		client:   k.client,
+		log:      k.env.Log,
+		static:   map[string]*corev1.Pod{},
+		existing: map[string]*corev1.Pod{},
+	}
+	if r, ok := k.runtime.(*hollow.Runtime); ok && r.IsFinite == nil {
+		r.IsFinite = k.pods.isFinite
+	}
+}
+
+// setUpVolumes creates what prepares volumes and devices.
+func (k *Kubelet) setUpVolumes(mounter volume.Mounter) {
 	k.volumes = &volume.Manager{
-		Root:        cfg.RootDir,
+		Root:        k.cfg.RootDir,
 		Source:      k.objects,
 		Mounter:     mounter,
 		Node:        k.fieldNode,
@@ -248,57 +286,73 @@ func newKubelet(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Opti
 		Projects:    &volume.Projects{},
 		OnUnbounded: k.recordUnbounded,
 	}
-	if o.Simulated {
+	if k.simulated {
 		// One machine hosts many simulated nodes, and nothing is written into their volumes.
-		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil
+		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(k.cfg.RootDir, "local-volumes"), nil
 	}
-	k.devices = &device.Manager{Dir: cfg.RootDir, ReadClaim: k.readClaim}
-	if !o.Simulated {
+	k.devices = &device.Manager{Dir: k.cfg.RootDir, ReadClaim: k.nodeDevices().readClaim}
+	if !k.simulated {
 		k.drivers = &device.Registry{
-			Dir:       filepath.Join(cfg.RootDir, "plugins_registry"),
-			Log:       env.Log,
-			OnGone:    k.deleteDriverSlices,
+			Dir:       filepath.Join(k.cfg.RootDir, "plugins_registry"),
+			Log:       k.env.Log,
+			OnGone:    func(ctx context.Context, driver string) { k.nodeDevices().deleteDriverSlices(ctx, driver) },
 			OnChanged: k.updateDevicePods,
 		}
 		k.devices.Plugins, k.devices.Health = k.drivers, k.drivers.Health
 	}
-	k.status = newStatusWriter(k.client, env.Log)
-	if o.Simulated {
-		k.status.writers = 1 // other simulated nodes write at the same time
-	}
-	k.mirrors = &mirrorPods{
-		client:   k.client,
-		log:      env.Log,
-		static:   map[string]*corev1.Pod{},
-		existing: map[string]*corev1.Pod{},
-	}
-	if r, ok := k.runtime.(*hollow.Runtime); ok && r.IsFinite == nil {
-		r.IsFinite = k.isFinite
-	}
-	k.pullRecords = &image.Records{Policy: image.NewPolicy(&file),
-		Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
-	if o.Simulated {
+}
+
+// setUpImages creates what pulls images and records the pulls.
+func (k *Kubelet) setUpImages() (err error) {
+	k.pullRecords = &image.Records{Policy: image.NewPolicy(&k.file),
+		Store: image.Directory(filepath.Join(k.cfg.RootDir, "image_manager"))}
+	if k.simulated {
 		k.pullRecords.Store = &image.Memory{} // records live in memory, as the simulated images do
 	}
 	k.nodeCredentials, err = credential.New(credential.Options{
-		RootDir: cfg.RootDir, Config: cfg.ImageCredentialProviderConfig, BinDir: cfg.ImageCredentialProviderBinDir,
-		Log: env.Log,
+		RootDir: k.cfg.RootDir, Config: k.cfg.ImageCredentialProviderConfig,
+		BinDir: k.cfg.ImageCredentialProviderBinDir,
+		Log:    k.env.Log,
 	})
-	if err != nil {
-		return nil, err
-	}
-	k.metrics = newMetrics(env.Metrics, !o.NoServer)
-	k.claimUsage = claimMeter{measure: k.volumes.Use, reportHanging: k.recordHangingVolume,
-		hangTimeout: defaultHangTimeout}
-	env.Metrics.MustRegister(volumeMetrics{k.claimUsageByPod})
+	return err
+}
+
+// setUpTasks creates the metrics, the node agent and the periodic tasks.
+func (k *Kubelet) setUpTasks(o Options) {
+	k.metrics = metrics.New(k.env.Metrics, !o.NoServer)
+	k.claimUsage = usage.Meter{Measure: k.volumes.Use, ReportHanging: k.recordHangingVolume,
+		HangTimeout: defaultHangTimeout}
+	k.env.Metrics.MustRegister(usage.Collector{Uses: k.claimUsageByPod})
 	if !o.NoServer {
-		env.Metrics.MustRegister(nodeMetrics{k})
-		k.runtime = newRuntimeMetrics(env.Metrics).wrap(k.runtime)
-		k.cgroups = countedCgroups{k.cgroups, k.metrics.cgroupSeconds}
+		k.env.Metrics.MustRegister(metrics.Node{
+			Node: k.name, Pods: k.pods.states, Serving: &k.metrics.Serving,
+			Expiry: func() (time.Time, error) {
+				_, end, err := certificate.Lifetime(k.cfg.Kubeconfig)
+				return end, err
+			},
+		})
+		k.runtime = metrics.NewRuntime(k.env.Metrics).Wrap(k.runtime)
+		k.cgroups = countedCgroups{k.cgroups, k.metrics.CgroupSeconds}
 	}
-	k.puller = newPuller(k.runtime, file.SerializeImagePulls != nil && *file.SerializeImagePulls)
+	k.puller = newPuller(k.runtime, k.file.SerializeImagePulls != nil && *k.file.SerializeImagePulls)
+	k.agent = k.newAgent(o.NoLease)
+	k.chores = k.newChores()
 	k.tasks = k.periodicTasks()
-	return k, nil
+}
+
+// newAgent returns the agent that represents this machine as a Node.
+func (k *Kubelet) newAgent(noLease bool) *nodeagent.Agent {
+	k.pressures = &nodeagent.Monitor{Machine: k.machine, File: &k.file}
+	c := nodeagent.Config{
+		Name: k.name, IPs: k.ips, Labels: k.cfg.NodeLabels, File: &k.file, Client: k.client, Runtime: k.runtime,
+		Machine: k.machine, Pressures: k.pressures, Log: k.env.Log, LeaseRenewals: k.metrics.LeaseRenewals,
+		NoLease: noLease, Simulated: k.simulated,
+		Registered: func(ctx context.Context) { k.static.mirrors.sync(ctx, nodeOwner(k.agent.Node())) },
+	}
+	if k.watches.isShared() {
+		c.Cached = func() (*corev1.Node, error) { return k.watches.nodes.Get(k.name) }
+	}
+	return &nodeagent.Agent{Config: c}
 }
 
 // connect creates the API clients.
@@ -320,45 +374,6 @@ func (k *Kubelet) connect() (err error) {
 	return nil
 }
 
-func nodeName(override string) (string, error) {
-	name := override
-	if name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return "", fmt.Errorf("find the node's name: %w", err)
-		}
-		name = host
-	}
-	return strings.ToLower(strings.TrimSpace(name)), nil
-}
-
-// nodeIPs returns the given addresses. Without any, it returns the address from which packets leave to the outside.
-// Without a route to the outside, it returns the first global unicast address of an interface. name is only for errors.
-func nodeIPs(given []string, name string) ([]string, error) {
-	if len(given) > 0 {
-		for _, ip := range given {
-			if net.ParseIP(ip) == nil {
-				return nil, fmt.Errorf("node address %q is not an IP address", ip)
-			}
-		}
-		return given, nil
-	}
-	if conn, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
-		defer conn.Close()
-		return []string{conn.LocalAddr().(*net.UDPAddr).IP.String()}, nil
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("find the node's address: %w", err)
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-			return []string{n.IP.String()}, nil
-		}
-	}
-	return nil, fmt.Errorf("node %s has no address: set --node-ip", name)
-}
-
 func (k *Kubelet) run(ctx context.Context, o Options) error {
 	log := k.env.Log
 	if err := os.MkdirAll(k.cfg.RootDir, 0o750); err != nil {
@@ -370,22 +385,22 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	}
 	k.runtimeName = version.RuntimeName
 	log.Info("runtime answers", "runtime", version.RuntimeName, "version", version.RuntimeVersion)
-	if err := k.cgroups.Setup(k.allPodsLimits()); err != nil {
+	if err := k.cgroups.Setup(k.limits().allPodsLimits()); err != nil {
 		return fmt.Errorf("set up the cgroups of pods: %w", err)
 	}
 	if err := k.devices.Load(); err != nil {
 		return err
 	}
-	if err := k.pullRecords.Recover(k.imageID(ctx)); err != nil {
+	if err := k.pullRecords.Recover(imageID(ctx, k.runtime)); err != nil {
 		log.Warn("take in images that were being pulled", "error", err)
 	}
 	if err := k.volumes.RecordProvisioned(); err != nil {
 		return fmt.Errorf("note which volumes are on this machine: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	k.mu.Lock()
+	k.pods.mu.Lock()
 	k.ctx = ctx
-	k.mu.Unlock()
+	k.pods.mu.Unlock()
 
 	broadcaster := o.Events
 	if broadcaster == nil {
@@ -406,7 +421,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		g.Go(func() error { return k.watchManifests(ctx) })
 	}
 	g.Go(func() error { return k.watchRuntime(ctx) })
-	g.Go(func() error { return k.register(ctx) })
+	g.Go(func() error { return k.agent.Run(ctx, k.events) })
 	g.Go(func() error { return k.watchPods(ctx) })
 	g.Go(func() error { k.runPeriodicTasks(ctx); return nil })
 	if !o.NoServer {
@@ -416,7 +431,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		g.Go(func() error { return k.awaitRenewal(ctx) })
 	}
 	err = g.Wait()
-	k.wg.Wait()
+	k.pods.wg.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -433,27 +448,15 @@ func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, er
 		if !said {
 			k.env.Log.Warn("waiting for the container runtime", "error", err)
 		}
-		if !sleep(ctx, 200*time.Millisecond) {
+		if !sleep.For(ctx, 200*time.Millisecond) {
 			return nil, fmt.Errorf("wait for the container runtime: %w", err)
 		}
 	}
 }
 
-// sleep waits for d. It reports false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
 // nodeLabels reads the node's current labels from the API, because a volume may depend on a label that was just set.
 func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
-	node, err := k.readNode(ctx)
+	node, err := k.agent.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -462,11 +465,9 @@ func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
 
 // fieldNode returns the facts about the node that pods can read.
 func (k *Kubelet) fieldNode() pod.Node {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	n := pod.Node{Name: k.name, IPs: k.ips}
-	if k.node != nil {
-		n.Allocatable = k.node.Status.Allocatable
+	if node := k.agent.Node(); node != nil {
+		n.Allocatable = node.Status.Allocatable
 	}
 	return n
 }

@@ -25,6 +25,7 @@ import (
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/nodeagent"
 	"clusterctl/daemons/run"
 	"clusterctl/kube/kubernetes/fake"
 )
@@ -461,7 +462,7 @@ func TestAHungPodDoesNotBlockOthers(t *testing.T) {
 // Proves S15.
 func TestExtendedResourcesInTheStatusAreKept(t *testing.T) {
 	k := newNode(t).newKubelet()
-	status := k.measureStatus(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
+	status := k.agent.MeasureStatus(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
 		"example.com/foo": resource.MustParse(
 			"3",
 		), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}})
@@ -481,12 +482,14 @@ func TestExtendedResourcesInTheStatusAreKept(t *testing.T) {
 // Proves S15.
 func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
 	n := newNode(t)
-	k := &Kubelet{machine: n.options.Machine, file: n.file, workers: map[types.UID]*worker{},
-		node: &corev1.Node{
-			Status: corev1.NodeStatus{
-				Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110")},
-			},
-		}}
+	k := &Kubelet{settings: settings{file: n.file}, pods: podWorkers{workers: map[types.UID]*worker{}},
+		agent:     &nodeagent.Agent{},
+		pressures: &nodeagent.Monitor{Machine: n.options.Machine, File: &n.file}}
+	k.agent.SetNode(&corev1.Node{
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110")},
+		},
+	})
 	asking := func(name string, requests corev1.ResourceList) *corev1.Pod {
 		p := simplePod(name)
 		p.UID = types.UID(name)
@@ -495,7 +498,7 @@ func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
 	}
 	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
 	there := &worker{pod: asking("there", three)}
-	k.workers["there"] = there
+	k.pods.workers["there"] = there
 	if end := k.checkAdmission(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
 		t.Errorf("while the other runs: %v", end)
 	}

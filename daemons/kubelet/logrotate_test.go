@@ -26,11 +26,11 @@ func TestLogsOfAllContainersAreRotated(t *testing.T) {
 	n.writeManifest("static.yaml", manifestOf("static", "busybox:1"))
 	k := n.newKubelet()
 	for i := range k.tasks {
-		if c := &k.tasks[i]; c.name == "log rotation" {
-			if c.interval != 10*time.Second {
-				t.Errorf("logs are looked at every %s", c.interval)
+		if c := &k.tasks[i]; c.Name == "log rotation" {
+			if c.Interval != 10*time.Second {
+				t.Errorf("logs are looked at every %s", c.Interval)
 			}
-			c.interval = time.Millisecond
+			c.Interval = time.Millisecond
 		}
 	}
 	n.runKubelet(k)

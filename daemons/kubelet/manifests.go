@@ -22,9 +22,9 @@ import (
 // readManifests reads the directory of static pods and updates the static pods. A pod whose manifest cannot be read
 // stays unchanged.
 func (k *Kubelet) readManifests() error {
-	k.manifestMutex.Lock()
-	defer k.manifestMutex.Unlock()
-	was, recorded, err := k.loadRecord()
+	k.static.mu.Lock()
+	defer k.static.mu.Unlock()
+	was, recorded, err := recordDir(k.cfg.RootDir).load()
 	if err != nil {
 		return err // without the pods' names nothing can be decided
 	}
@@ -33,8 +33,8 @@ func (k *Kubelet) readManifests() error {
 		for _, uid := range was.Pods {
 			held[uid] = true
 		}
-		k.mirrors.setHeld(held)
-		k.manifestsRead.Store(recorded)
+		k.static.mirrors.setHeld(held)
+		k.static.read.Store(recorded)
 	}
 	now := staticRecord{Pods: map[string]types.UID{}}
 	now.Device, now.Inode, err = directoryIdentity(k.file.StaticPodPath)
@@ -43,9 +43,9 @@ func (k *Kubelet) readManifests() error {
 		entries, err = os.ReadDir(k.file.StaticPodPath)
 	}
 	missing := errors.Is(err, os.ErrNotExist) && !recorded
-	k.manifestsMissing.Store(missing)
+	k.static.missing.Store(missing)
 	if missing {
-		k.manifestsRead.Store(true) // running static pods are recognized by their sandboxes
+		k.static.read.Store(true) // running static pods are recognized by their sandboxes
 		return nil
 	}
 	if err != nil {
@@ -79,29 +79,29 @@ func (k *Kubelet) readManifests() error {
 				"should not, remove %s",
 			k.file.StaticPodPath,
 			len(was.Pods),
-			k.recordPath(),
+			recordDir(k.cfg.RootDir).path(),
 		)
 	}
 	if whole {
-		if err := k.saveRecord(now); err != nil {
+		if err := recordDir(k.cfg.RootDir).save(now); err != nil {
 			failures = append(failures, err)
 		}
 	}
-	k.mirrors.setHeld(held)
-	for _, gone := range k.mirrors.replace(found, held) {
-		k.mu.Lock()
-		w := k.workers[gone.UID]
-		k.mu.Unlock()
+	k.static.mirrors.setHeld(held)
+	for _, gone := range k.static.mirrors.replace(found, held) {
+		k.pods.mu.Lock()
+		w := k.pods.workers[gone.UID]
+		k.pods.mu.Unlock()
 		if w != nil {
 			w.updateInbox(func() { w.removed = true })
 		}
 	}
 	for _, p := range found {
-		if !k.isReplacing(p) {
+		if !k.pods.isReplacing(p) {
 			k.updateWorker(p)
 		}
 	}
-	k.manifestsRead.Store(whole)
+	k.static.read.Store(whole)
 	return errors.Join(failures...)
 }
 
@@ -114,10 +114,10 @@ func isManifest(name string) bool {
 }
 
 // isReplacing reports whether an earlier version of a static pod still runs. The new version must wait for its end.
-func (k *Kubelet) isReplacing(p *corev1.Pod) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for uid, w := range k.workers {
+func (s *podWorkers) isReplacing(p *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, w := range s.workers {
 		if uid != p.UID && podName(w.pod) == podName(p) && pod.IsStatic(w.pod) {
 			return true
 		}
@@ -127,7 +127,7 @@ func (k *Kubelet) isReplacing(p *corev1.Pod) bool {
 
 // startReplacement starts the version of a static pod that waited for the end of was.
 func (k *Kubelet) startReplacement(was *corev1.Pod) {
-	if next := k.mirrors.staticPod(podName(was)); next != nil && next.UID != was.UID {
+	if next := k.static.mirrors.staticPod(podName(was)); next != nil && next.UID != was.UID {
 		k.updateWorker(next)
 	}
 }
@@ -280,9 +280,9 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 			if err := k.readManifests(); err != nil {
 				k.env.Log.Error("read static pods", "error", err)
 			}
-			k.mirrors.sync(ctx, k.nodeOwner())
+			k.static.mirrors.sync(ctx, nodeOwner(k.agent.Node()))
 		case <-mirror.C:
-			k.mirrors.sync(ctx, k.nodeOwner())
+			k.static.mirrors.sync(ctx, nodeOwner(k.agent.Node()))
 		}
 	}
 }

@@ -36,7 +36,7 @@ func scrape(t *testing.T, k *Kubelet, path string) sampleSet {
 		"Accept",
 		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
 	)
-	k.routes().ServeHTTP(w, r)
+	k.newServer().Routes().ServeHTTP(w, r)
 	if w.Code != 200 {
 		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
 	}
@@ -178,7 +178,8 @@ func TestContainersHaveMetricsWithoutRuntimeMetrics(t *testing.T) {
 	_, k := newScrapedNode(t)
 	s := scrape(t, k, "/metrics/cadvisor")
 	of := []string{"namespace", "default", "pod", "web", "container", "main", "image", "busybox:1"}
-	for _, name := range []string{cpuMetric, workingSetMetric, startMetric} {
+	for _, name := range []string{"container_cpu_usage_seconds_total", "container_memory_working_set_bytes",
+		"container_start_time_seconds"} {
 		if math.IsNaN(s.value(name, of...)) {
 			t.Errorf("%s%q is not there: %v", name, of, s[name])
 		}
@@ -189,8 +190,8 @@ func TestContainersHaveMetricsWithoutRuntimeMetrics(t *testing.T) {
 		}
 	}
 	if s.value("machine_cpu_cores") != 4 || s.value("machine_memory_bytes") != 8<<30 ||
-		math.IsNaN(s.value(workingSetMetric, "id", "/")) ||
-		math.IsNaN(s.value(cpuMetric, "id", "/")) {
+		math.IsNaN(s.value("container_memory_working_set_bytes", "id", "/")) ||
+		math.IsNaN(s.value("container_cpu_usage_seconds_total", "id", "/")) {
 		t.Errorf("the machine has %v, %v", s["machine_cpu_cores"], s["machine_memory_bytes"])
 	}
 }
@@ -202,9 +203,10 @@ func (r measuringRuntime) PodMetrics(ctx context.Context) ([]*criapi.MetricDescr
 	[]*criapi.PodSandboxMetrics, error) {
 	keys := []string{"id", "namespace", "pod", "container", "image"}
 	about := []*criapi.MetricDescriptor{
-		{Name: cpuMetric, Help: "theirs", LabelKeys: keys},
+		{Name: "container_cpu_usage_seconds_total", Help: "theirs", LabelKeys: keys},
 		{Name: "container_fs_writes_total", Help: "writes", LabelKeys: append(keys[:len(keys):len(keys)], "device")},
-		{Name: receivedMetric, Help: "received", LabelKeys: append(keys[:len(keys):len(keys)], "interface")},
+		{Name: "container_network_receive_bytes_total", Help: "received",
+			LabelKeys: append(keys[:len(keys):len(keys)], "interface")},
 	}
 	list, err := r.ListContainers(ctx, nil)
 	if err != nil {
@@ -223,10 +225,11 @@ func (r measuringRuntime) PodMetrics(ctx context.Context) ([]*criapi.MetricDescr
 			}
 		}
 		pods = append(pods, &criapi.PodSandboxMetrics{
-			Metrics: []*criapi.Metric{metric(receivedMetric, 5, "eth0"), metric(receivedMetric, 6, "net1")},
+			Metrics: []*criapi.Metric{metric("container_network_receive_bytes_total", 5, "eth0"),
+				metric("container_network_receive_bytes_total", 6, "net1")},
 			ContainerMetrics: []*criapi.ContainerMetrics{{Metrics: []*criapi.Metric{
 				metric(
-					cpuMetric,
+					"container_cpu_usage_seconds_total",
 					1<<40,
 				), metric("container_fs_writes_total", 7, "/dev/vda"), metric("container_fs_writes_total", 8),
 				metric("unknown", 9),
@@ -250,14 +253,15 @@ func TestRuntimeMetricsOfContainersAreServed(t *testing.T) {
 			t.Errorf("labels are %v", o.labels)
 		}
 	}
-	if s.value(receivedMetric, "interface", "eth0") != 5 || s.value(receivedMetric, "interface", "net1") != 6 {
-		t.Errorf("received: %v", s[receivedMetric])
+	if s.value("container_network_receive_bytes_total", "interface", "eth0") != 5 ||
+		s.value("container_network_receive_bytes_total", "interface", "net1") != 6 {
+		t.Errorf("received: %v", s["container_network_receive_bytes_total"])
 	}
 	// The kubelet computes CPU time itself, because whole seconds are too coarse for rates.
-	if got := s.value(cpuMetric, "container", "main"); !(got < 1<<30) {
+	if got := s.value("container_cpu_usage_seconds_total", "container", "main"); !(got < 1<<30) {
 		t.Errorf("CPU time is %v", got)
 	}
-	for _, name := range []string{"unknown", workingSetMetric} {
+	for _, name := range []string{"unknown", "container_memory_working_set_bytes"} {
 		for _, o := range s[name] {
 			if o.labels["id"] != "/" {
 				t.Errorf("%s is there: %v", name, o.labels)

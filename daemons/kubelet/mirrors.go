@@ -131,18 +131,12 @@ func (m *mirrorPods) sync(ctx context.Context, node *metav1.OwnerReference) {
 	}
 }
 
-// wakeStatic wakes the worker of a static pod to write its status to the mirror pod that was just seen.
-func (k *Kubelet) wakeStatic(mirror *corev1.Pod) {
-	k.wakeWorker(mirror.Annotations[pod.MirrorAnnotation])
-}
-
-// nodeOwner returns an owner reference to the node for mirror pods. It returns nil until the node is registered.
-func (k *Kubelet) nodeOwner() *metav1.OwnerReference {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.node == nil || k.node.UID == "" {
+// nodeOwner returns an owner reference to the node for mirror pods. It returns nil until
+// the node is registered.
+func nodeOwner(node *corev1.Node) *metav1.OwnerReference {
+	if node == nil || node.UID == "" {
 		return nil
 	}
 	yes := true
-	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: k.node.Name, UID: k.node.UID, Controller: &yes}
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &yes}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"clusterctl/daemons/kubelet/sleep"
 	"clusterctl/daemons/kubelet/volume"
 	"clusterctl/kube/kubernetes"
 )
@@ -242,7 +243,7 @@ func (o *objectCache) keepCurrent(ctx context.Context, r objectRef, x *cachedObj
 				o.readEvents(ctx, r, x, w)
 			}
 		}
-		if !sleep(ctx, delay) {
+		if !sleep.For(ctx, delay) {
 			return
 		}
 		delay = min(2*delay, 30*time.Second)

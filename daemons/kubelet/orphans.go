@@ -2,11 +2,7 @@ package kubelet
 
 import (
 	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,101 +24,22 @@ func (k *Kubelet) knownPods() (map[string]bool, bool) {
 	default:
 		return nil, false
 	}
-	if k.file.StaticPodPath != "" && !k.manifestsRead.Load() {
+	if k.file.StaticPodPath != "" && !k.static.read.Load() {
 		return nil, false
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.pods.mu.Lock()
+	defer k.pods.mu.Unlock()
 	known := map[string]bool{}
-	for uid := range k.workers {
+	for uid := range k.pods.workers {
 		known[string(uid)] = true
 	}
-	for uid := range k.keptStatic {
+	for uid := range k.static.kept {
 		known[uid] = true
 	}
-	for uid := range k.mirrors.heldPods() {
+	for uid := range k.static.mirrors.heldPods() {
 		known[string(uid)] = true
 	}
 	return known, true
-}
-
-// sweepVolumes removes the volume directories of pods that no longer exist. Each pod has its own goroutine, so that an
-// unmount that hangs does not block the others.
-func (k *Kubelet) sweepVolumes(context.Context) {
-	uids, err := k.volumes.Pods()
-	if err != nil {
-		k.env.Log.Warn("look for orphaned volumes", "error", err)
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for _, uid := range uids {
-		if known[uid] {
-			continue
-		}
-		if _, hangs := k.teardowns.LoadOrStore(uid, true); hangs {
-			continue
-		}
-		go func() {
-			defer k.teardowns.Delete(uid)
-			if err := k.volumes.Teardown(uid); err != nil {
-				k.env.Log.Warn("remove orphaned volumes", "uid", uid, "error", err)
-			}
-		}()
-	}
-}
-
-// sweepCgroups removes the cgroups of pods that no longer exist and kills the processes in them.
-func (k *Kubelet) sweepCgroups(context.Context) {
-	groups, err := k.cgroups.Pods()
-	if err != nil {
-		k.env.Log.Warn("look for orphaned cgroups", "error", err)
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for uid, path := range groups {
-		if !known[uid] {
-			if err := k.cgroups.Remove(path); err != nil {
-				k.env.Log.Warn("remove an orphaned cgroup", "cgroup", path, "error", err)
-			}
-		}
-	}
-}
-
-// sweepLogs removes the logs of pods that no longer exist, and links that lead to no log.
-func (k *Kubelet) sweepLogs(context.Context) {
-	entries, err := os.ReadDir(k.logRoot)
-	if err != nil {
-		if !errors.Is(err, os.ErrNotExist) {
-			k.env.Log.Warn("look for orphaned logs", "error", err)
-		}
-		return
-	}
-	known, ok := k.knownPods()
-	if !ok {
-		return
-	}
-	for _, e := range entries {
-		parts := strings.Split(e.Name(), "_")
-		if uid := parts[len(parts)-1]; len(parts) == 3 && !known[uid] {
-			if err := k.removeLogs(filepath.Join(k.logRoot, e.Name())); err != nil {
-				k.env.Log.Warn("remove orphaned logs", "directory", e.Name(), "error", err)
-			}
-		}
-	}
-	containers := filepath.Join(filepath.Dir(k.logRoot), "containers")
-	links, _ := os.ReadDir(containers) // if the folder cannot be read, dangling links stay until the next run
-	for _, link := range links {
-		path := filepath.Join(containers, link.Name())
-		if _, err := os.Stat(path); strings.HasSuffix(path, ".log") && os.IsNotExist(err) {
-			_ = os.Remove(path)
-		}
-	}
 }
 
 // adoptOrphans stops and removes running pods that no source wants any more. suspects holds the pods that the last run
@@ -144,20 +61,20 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 		return
 	}
 	// A missing manifest directory says nothing about static pods. Those that run count as known until it exists.
-	missing := k.file.StaticPodPath != "" && k.manifestsMissing.Load()
-	k.mu.Lock()
-	for uid := range k.keptStatic {
-		if k.workers[types.UID(uid)] == nil {
+	missing := k.file.StaticPodPath != "" && k.static.missing.Load()
+	k.pods.mu.Lock()
+	for uid := range k.static.kept {
+		if k.pods.workers[types.UID(uid)] == nil {
 			delete(known, uid) // check the pod again
 		}
 	}
-	k.keptStatic = map[string]bool{}
+	k.static.kept = map[string]bool{}
 	for _, b := range boxes {
 		if uid := b.Labels[cri.LabelPodUID]; missing && uid != "" && b.Annotations[pod.SourceAnnotation] == "file" {
-			known[uid], k.keptStatic[uid] = true, true
+			known[uid], k.static.kept[uid] = true, true
 		}
 	}
-	k.mu.Unlock()
+	k.pods.mu.Unlock()
 	found := map[string]bool{}
 	look := func(labels, annotations map[string]string) {
 		uid := labels[cri.LabelPodUID]
@@ -185,9 +102,9 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 
 func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
 	uid := types.UID(labels[cri.LabelPodUID])
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.workers[uid] != nil || k.ctx.Err() != nil {
+	k.pods.mu.Lock()
+	defer k.pods.mu.Unlock()
+	if k.pods.workers[uid] != nil || k.ctx.Err() != nil {
 		return
 	}
 	p := &corev1.Pod{

@@ -12,6 +12,7 @@ import (
 
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/sleep"
 )
 
 // watchPods watches the pods that are assigned to this node, and the services for the pods' environment.
@@ -34,6 +35,15 @@ func (k *Kubelet) watchPods(ctx context.Context) error {
 		return ctx.Err()
 	})
 	return g.Wait()
+}
+
+// podWorkers holds the workers of the pods of this node.
+type podWorkers struct {
+	mu      sync.Mutex
+	workers map[types.UID]*worker
+	wg      sync.WaitGroup // the goroutines of the workers
+
+	lock lockWatch // observes mu for health checks
 }
 
 // trimObject removes fields that the kubelet does not need from objects that it caches. It copies the object before
@@ -60,8 +70,8 @@ func trimObject(o any) (any, error) {
 func (k *Kubelet) handlePod(p *corev1.Pod) {
 	k.status.setPod(p)
 	if pod.IsMirror(p) {
-		k.mirrors.addMirror(p)
-		k.wakeStatic(p)
+		k.static.mirrors.addMirror(p)
+		k.pods.wake(p.Annotations[pod.MirrorAnnotation]) // writes the status to the mirror pod
 		return
 	}
 	k.updateWorker(p)
@@ -70,12 +80,12 @@ func (k *Kubelet) handlePod(p *corev1.Pod) {
 // updateWorker passes a pod to its worker. It starts a worker if there is none.
 func (k *Kubelet) updateWorker(p *corev1.Pod) {
 	misplaced := k.checkPlacement(p)
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.pods.mu.Lock()
+	defer k.pods.mu.Unlock()
 	if k.ctx == nil || k.ctx.Err() != nil {
 		return
 	}
-	if w := k.workers[p.UID]; w != nil {
+	if w := k.pods.workers[p.UID]; w != nil {
 		w.update(k.allocate(w, p))
 		return
 	}
@@ -98,12 +108,12 @@ func (k *Kubelet) updateWorker(p *corev1.Pod) {
 	k.startWorker(w)
 }
 
-// startWorker starts a worker. The caller holds k.mu.
+// startWorker starts a worker. The caller holds k.pods.mu.
 func (k *Kubelet) startWorker(w *worker) {
 	uid := w.pod.UID
-	k.workers[uid] = w
+	k.pods.workers[uid] = w
 	ctx := k.ctx
-	k.wg.Go(func() {
+	k.pods.wg.Go(func() {
 		w.run(ctx)
 		if ctx.Err() != nil {
 			return
@@ -113,10 +123,10 @@ func (k *Kubelet) startWorker(w *worker) {
 		w.mu.Unlock()
 		k.objects.removePod(uid)
 		k.status.removePod(uid)
-		k.metrics.probes.removePod(p)
-		k.mu.Lock()
-		delete(k.workers, uid)
-		k.mu.Unlock()
+		k.metrics.Probes.RemovePod(p)
+		k.pods.mu.Lock()
+		delete(k.pods.workers, uid)
+		k.pods.mu.Unlock()
 		if pod.IsStatic(p) {
 			k.startReplacement(p)
 		}
@@ -126,12 +136,12 @@ func (k *Kubelet) startWorker(w *worker) {
 // handleDeleted handles a pod that the API no longer has.
 func (k *Kubelet) handleDeleted(p *corev1.Pod) {
 	if pod.IsMirror(p) {
-		k.mirrors.removeMirror(p)
+		k.static.mirrors.removeMirror(p)
 		return
 	}
-	k.mu.Lock()
-	w := k.workers[p.UID]
-	k.mu.Unlock()
+	k.pods.mu.Lock()
+	w := k.pods.workers[p.UID]
+	k.pods.mu.Unlock()
 	if w != nil {
 		w.updateInbox(func() { w.removed = true })
 	}
@@ -143,7 +153,7 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ended := make(chan error, 1)
-	listen := func() { wg.Go(func() { ended <- k.runtime.Events(ctx, k.wakeWorker) }) }
+	listen := func() { wg.Go(func() { ended <- k.runtime.Events(ctx, k.pods.wake) }) }
 	listen()
 	tick := time.NewTicker(relistInterval)
 	defer tick.Stop()
@@ -152,7 +162,7 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-			k.wakeAllWorkers()
+			k.pods.wakeAll()
 		case err := <-ended:
 			if errors.Is(err, cri.ErrNoEvents) {
 				k.env.Log.Info("the runtime tells of no changes: asking it every second")
@@ -162,46 +172,46 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 			if ctx.Err() == nil {
 				k.env.Log.Warn("the runtime's events ended; listening again", "error", err)
 			}
-			if !sleep(ctx, 500*time.Millisecond) {
+			if !sleep.For(ctx, 500*time.Millisecond) {
 				return ctx.Err()
 			}
 			listen()
-			k.wakeAllWorkers() // also for a runtime whose event stream repeatedly ends before it is known to work
+			k.pods.wakeAll() // also for a runtime whose event stream repeatedly ends before it is known to work
 		}
 	}
 }
 
-// wakeWorker wakes the worker of a pod to observe the runtime. An empty uid wakes all workers.
-func (k *Kubelet) wakeWorker(uid string) {
+// wake wakes the worker of a pod to observe the runtime. An empty uid wakes all workers.
+func (s *podWorkers) wake(uid string) {
 	if uid == "" {
-		k.wakeAllWorkers()
+		s.wakeAll()
 		return
 	}
-	k.mu.Lock()
-	w := k.workers[types.UID(uid)]
-	k.mu.Unlock()
+	s.mu.Lock()
+	w := s.workers[types.UID(uid)]
+	s.mu.Unlock()
 	if w != nil {
 		w.updateInbox(func() { w.hasRuntimeChange = true })
 	}
 }
 
-func (k *Kubelet) wakeAllWorkers() {
-	k.mu.Lock()
-	all := make([]*worker, 0, len(k.workers))
-	for _, w := range k.workers {
+func (s *podWorkers) wakeAll() {
+	s.mu.Lock()
+	all := make([]*worker, 0, len(s.workers))
+	for _, w := range s.workers {
 		all = append(all, w)
 	}
-	k.mu.Unlock()
+	s.mu.Unlock()
 	for _, w := range all {
 		w.updateInbox(func() { w.hasRuntimeChange = true })
 	}
 }
 
-// refreshWorker wakes the worker of a pod that uses an API object that has changed.
-func (k *Kubelet) refreshWorker(uid types.UID) {
-	k.mu.Lock()
-	w := k.workers[uid]
-	k.mu.Unlock()
+// refresh wakes the worker of a pod that uses an API object that has changed.
+func (s *podWorkers) refresh(uid types.UID) {
+	s.mu.Lock()
+	w := s.workers[uid]
+	s.mu.Unlock()
 	if w != nil {
 		w.updateInbox(func() { w.refreshRequested, w.needsRetry = true, true })
 	}

@@ -119,7 +119,7 @@ func (w *worker) launchProbe(
 	one := &probe.Worker{
 		Kind: kind, Probe: p, Target: w.probeTarget(f, spec, c.ID), Started: c.Started,
 		OnResult: func(took time.Duration, err error) {
-			w.k.metrics.probes.recordProbe(f.Pod, spec.Name, strings.ToUpper(string(kind[:1]))+string(kind[1:]), took,
+			w.k.metrics.Probes.RecordProbe(f.Pod, spec.Name, strings.ToUpper(string(kind[:1]))+string(kind[1:]), took,
 				err)
 		},
 		OnFailure: func(err error) {

@@ -3,7 +3,6 @@ package kubelet
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -179,21 +178,6 @@ func TestAPodIsAcceptedWhileTheNodeCannotBeRead(t *testing.T) {
 	n.until("the pod to run", func() bool { return n.pod("web").Status.Phase == corev1.PodRunning })
 }
 
-func TestBoolParametersAreParsedLikeTheAPIServers(t *testing.T) {
-	for text, want := range map[string]bool{"": false, "a=": true, "a": true, "a=1": true, "a=t": true, "a=T": true,
-		"a=True": true, "a=TRUE": true, "a=true": true,
-		"a=yes": true, "a=0": false, "a=false": false, "a=False": false, "a=FALSE": false, "a=0&a=1": false,
-		"b=1": true, "a=0&b=True": true} {
-		q, err := url.ParseQuery(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := isSet(q, "a", "b"); got != want {
-			t.Errorf("%q is %v", text, got)
-		}
-	}
-}
-
 // mountingRuntime is a runtime that records the mounts of containers.
 type mountingRuntime struct {
 	*hollowRuntime
@@ -246,7 +230,7 @@ func TestVolumeImagesArePulledByTheirPolicy(t *testing.T) {
 	}) {
 		t.Errorf("mounts %v", mounts)
 	}
-	k.collectImages(context.Background(), nil)
+	k.chores.images.Collect(context.Background(), nil)
 	if image, err := n.runtime.ImageStatus(context.Background(), "example.org/data:1"); err != nil || image == nil {
 		t.Errorf("the image was collected while a pod mounts it: %v", err)
 	}

@@ -14,11 +14,12 @@ import (
 
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
+	"clusterctl/daemons/kubelet/housekeeping"
 	"clusterctl/daemons/kubelet/pod"
 )
 
 // allocate grants a pod the size in its spec if the node has room for it. It returns the pod with the granted size. The
-// caller holds k.mu.
+// caller holds k.pods.mu.
 func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,7 +33,7 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 		w.resizeState.Pending, w.resizeState.Message = "", ""
 		return p
 	}
-	if p.DeletionTimestamp != nil || k.node == nil {
+	if p.DeletionTimestamp != nil || k.agent.Node() == nil {
 		return pod.WithAllocation(p, w.allocated)
 	}
 	w.mu.Unlock()
@@ -51,12 +52,12 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	return pod.WithAllocation(p, w.allocated)
 }
 
-// checkResize returns why the node cannot grant the size in a pod's spec, or "" if it can. The caller holds k.mu.
+// checkResize returns why the node cannot grant the size in a pod's spec, or "" if it can. The caller holds k.pods.mu.
 func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
-	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	requests, allocatable := resource.PodRequests(p, resource.PodResourcesOptions{}), k.agent.Node().Status.Allocatable
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
-		want, have := requests[name], k.node.Status.Allocatable[name]
-		if _, known := k.node.Status.Allocatable[name]; !known || want.Cmp(have) <= 0 {
+		want, have := requests[name], allocatable[name]
+		if _, known := allocatable[name]; !known || want.Cmp(have) <= 0 {
 			continue
 		}
 		requested, capacity := want.Value(), have.Value()
@@ -78,10 +79,10 @@ func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
 
 // retryResizes checks whether there is room now for pending resizes, highest priority first.
 func (k *Kubelet) retryResizes() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.pods.mu.Lock()
+	defer k.pods.mu.Unlock()
 	var waiting []*worker
-	for _, w := range k.workers {
+	for _, w := range k.pods.workers {
 		w.mu.Lock()
 		if w.evicted == nil && !w.removed && !equality.Semantic.DeepEqual(pod.SpecAllocation(w.desired), w.allocated) {
 			waiting = append(waiting, w)
@@ -112,14 +113,14 @@ func (w *worker) resizeContainer(ctx context.Context, f *pod.Facts, step pod.Ste
 		return err
 	}
 	size := cri.Resources(spec.Resources)
-	size.Unified = w.k.containerMemory().ResizedFiles(f.Pod, spec)
+	size.Unified = w.k.limits().containerMemory().ResizedFiles(f.Pod, spec)
 	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 
 // widenCgroup ensures that the pod's cgroup limits are at least as large as those of each container. That includes
 // containers that still have to shrink or grow. A cgroup cannot use more than its parent allows.
 func (w *worker) widenCgroup(f *pod.Facts) error {
-	limits := w.k.podCgroupLimits(f.Pod)
+	limits := w.k.limits().podCgroupLimits(f.Pod)
 	if w.limits == (cgroup.Limits{}) || limits == w.limits {
 		return nil // unchanged, or set by an earlier kubelet, whose containers fit
 	}
@@ -144,8 +145,8 @@ func (w *worker) fitLimits(ctx context.Context, f *pod.Facts, limits cgroup.Limi
 	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
 		return limits, again
 	}
-	usage, err := w.k.usageByPod(ctx)
-	problem, used := "", usage[f.Pod.UID].memory
+	usage, err := housekeeping.UsageByPod(ctx, w.k.runtime)
+	problem, used := "", usage[f.Pod.UID].Memory
 	switch {
 	case err != nil:
 		problem = podMemoryPrefix + ": " + cri.Message(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/probe"
+	"clusterctl/daemons/kubelet/sleep"
 )
 
 // startContainer starts one container: it obtains the image, prepares the environment and the mounts, creates and
@@ -69,7 +69,7 @@ func (w *worker) startContainer(ctx context.Context, f *pod.Facts, step pod.Step
 		return &startError{reason: "RunContainerError", message: cri.Message(err)}
 	}
 	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Started", "Started container %s", spec.Name)
-	k.linkLog(p, spec.Name, step.Attempt, id)
+	k.logs.Link(p, spec.Name, step.Attempt, id)
 	if l := spec.Lifecycle; l != nil && l.PostStart != nil {
 		if err := w.runHook(ctx, f, spec, id, l.PostStart); err != nil && ctx.Err() == nil {
 			k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: "+
@@ -162,7 +162,7 @@ func (w *worker) containerConfig(
 		}
 		mounts = append(mounts, &criapi.Mount{ContainerPath: spec.TerminationMessagePath, HostPath: path})
 	}
-	if err := k.makeLogDir(filepath.Join(cri.LogDir(k.logRoot, p), spec.Name)); err != nil {
+	if err := k.logs.Create(filepath.Join(k.logs.Pod(p), spec.Name)); err != nil {
 		return nil, fmt.Errorf("make the container's log directory: %w", err)
 	}
 	place, err := w.nodeSettings(p)
@@ -204,7 +204,7 @@ func (w *worker) runHook(
 	case h.HTTPGet != nil:
 		return probe.Get(ctx, h.HTTPGet, w.probeTarget(f, spec, id))
 	case h.Sleep != nil:
-		sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+		sleep.For(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
 	default:
 		return errors.New("invalid handler: it has none of exec, httpGet and sleep")
 	}
@@ -212,19 +212,3 @@ func (w *worker) runHook(
 }
 
 const hookTimeout = time.Hour
-
-// linkLog creates the link below /var/log/containers by which log collectors find a container's log. It ignores errors,
-// because without that directory there are no log collectors.
-func (k *Kubelet) linkLog(p *corev1.Pod, container string, attempt uint32, id string) {
-	dir := filepath.Join(filepath.Dir(k.logRoot), "containers")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return
-	}
-	link := filepath.Join(dir, fmt.Sprintf("%s_%s_%s-%s.log", p.Name, p.Namespace, container, id))
-	// A relative link also works if the logs directory is mounted elsewhere, and when the kubelet serves it.
-	log, err := filepath.Rel(dir, filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(container, attempt)))
-	if err != nil {
-		return
-	}
-	_ = os.Symlink(log, link)
-}

@@ -20,11 +20,14 @@ type staticRecord struct {
 	Pods   map[string]types.UID `json:"pods"` // by manifest path, the last version that could be read
 }
 
-func (k *Kubelet) recordPath() string { return filepath.Join(k.cfg.RootDir, "static-pods.json") }
+// recordDir is the directory of the record of static pods.
+type recordDir string
 
-// loadRecord reads the record of the previous kubelet. It returns false if there is none.
-func (k *Kubelet) loadRecord() (r staticRecord, found bool, err error) {
-	data, err := os.ReadFile(k.recordPath())
+func (d recordDir) path() string { return filepath.Join(string(d), "static-pods.json") }
+
+// load reads the record of the previous kubelet. It returns false if there is none.
+func (d recordDir) load() (r staticRecord, found bool, err error) {
+	data, err := os.ReadFile(d.path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
@@ -37,24 +40,24 @@ func (k *Kubelet) loadRecord() (r staticRecord, found bool, err error) {
 	return r, true, nil
 }
 
-func (k *Kubelet) saveRecord(r staticRecord) error {
+func (d recordDir) save(r staticRecord) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(k.cfg.RootDir, 0o750); err != nil {
+	if err := os.MkdirAll(string(d), 0o750); err != nil {
 		return fmt.Errorf("keep which static pods there are: %w", err)
 	}
-	if err := k.writeRecord(data); err != nil {
+	if err := d.write(data); err != nil {
 		return fmt.Errorf("keep which static pods there are: %w", err)
 	}
 	return nil
 }
 
-// writeRecord writes the record durably. A record that is corrupt after a power loss would keep every static pod from
+// write writes the record durably. A record that is corrupt after a power loss would keep every static pod from
 // starting.
-func (k *Kubelet) writeRecord(data []byte) error {
-	f, err := os.OpenFile(k.recordPath()+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+func (d recordDir) write(data []byte) error {
+	f, err := os.OpenFile(d.path()+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -65,10 +68,10 @@ func (k *Kubelet) writeRecord(data []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), k.recordPath()); err != nil {
+	if err := os.Rename(f.Name(), d.path()); err != nil {
 		return err
 	}
-	dir, err := os.Open(k.cfg.RootDir)
+	dir, err := os.Open(string(d))
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestStaticPodsSurviveTheLossOfTheirDirectory(t *testing.T) {
 			n.create(simplePod("web"))
 			n.until("another pod to be ready", func() bool { return isReady(n.pod("web")) })
 			k.adoptOrphans(context.Background(), nil)
-			k.mirrors.sync(context.Background(), k.nodeOwner())
+			k.static.mirrors.sync(context.Background(), nodeOwner(k.agent.Node()))
 			if boxes, err := n.runtime.ListPodSandbox(context.Background(), nil); err != nil || len(boxes) != 2 {
 				t.Errorf("%d sandboxes, %v", len(boxes), err)
 			}
@@ -87,7 +87,7 @@ func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 	if err := k.readManifests(); err != nil {
 		t.Fatal(err)
 	}
-	was, _, err := k.loadRecord()
+	was, _, err := recordDir(k.cfg.RootDir).load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 	if known, ok := k.knownPods(); !ok || len(known) != 0 {
 		t.Errorf("after its manifest was taken away: %v", known)
 	}
-	if err := os.WriteFile(k.recordPath(), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(recordDir(k.cfg.RootDir).path(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	k = n.newKubelet()

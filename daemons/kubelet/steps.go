@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -66,16 +65,7 @@ func (w *worker) removeLog(f *pod.Facts, id string) error {
 		if c.ID != id {
 			continue
 		}
-		errs = append(errs, w.k.withLogRoot(func(root *os.Root) error {
-			parts, err := logParts(
-				root,
-				w.k.logName(filepath.Join(cri.LogDir(w.k.logRoot, f.Pod), cri.LogPath(c.Name, c.Attempt))),
-			)
-			for _, part := range parts {
-				err = errors.Join(err, root.Remove(part))
-			}
-			return err
-		}))
+		errs = append(errs, w.k.logs.Remove(f.Pod, c.Name, c.Attempt))
 	}
 	return errors.Join(errs...)
 }
@@ -87,24 +77,24 @@ func (w *worker) preparePod(ctx context.Context, f *pod.Facts) stepResult {
 	// withPod registers the pod as a user of the objects that are read, so that their changes wake its worker.
 	began := time.Now()
 	again, err := w.k.volumes.Setup(withPod(ctx, f.Pod.UID), f.Pod)
-	w.k.metrics.recordMount(f.Pod, "volume_mount", began, err)
+	w.k.metrics.RecordMount(f.Pod, "volume_mount", began, err)
 	if err != nil {
 		return stepResult{err: err}
 	}
 	// The limits are written when the pod's resources have changed, and once after each start of the kubelet.
-	limits := w.k.podCgroupLimits(f.Pod)
+	limits := w.k.limits().podCgroupLimits(f.Pod)
 	if pod.HasResizingContainers(f) {
 		limits = limits.Max(w.limits) // other containers still have to shrink
 	}
 	if limits, again = w.fitLimits(ctx, f, limits, again); limits != w.limits {
-		w.k.updateBurstableShares()
+		w.k.chores.shares.Update()
 		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 			return stepResult{err: fmt.Errorf("make the pod's cgroup: %w", err)}
 		}
 		w.setLimits(limits)
 	}
 	if !w.prepared {
-		if err := w.k.makeLogDir(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
+		if err := w.k.logs.Create(w.k.logs.Pod(f.Pod)); err != nil {
 			return stepResult{err: fmt.Errorf("make the pod's log directory: %w", err)}
 		}
 	}
@@ -155,8 +145,8 @@ func (w *worker) nodeSettings(p *corev1.Pod) (cri.NodeSettings, error) {
 	}
 	dns, _ := w.k.resolver.PodConfig(p)
 	return cri.NodeSettings{
-		LogRoot: w.k.logRoot, CgroupParent: w.k.cgroups.Parent(p), Hostname: host,
-		DNS: dns, Memory: w.k.memoryCapacity(), Unified: w.k.containerMemory(),
+		LogRoot: string(w.k.logs), CgroupParent: w.k.cgroups.Parent(p), Hostname: host,
+		DNS: dns, Memory: w.k.limits().memoryCapacity(), Unified: w.k.limits().containerMemory(),
 		SeccompRoot: filepath.Join(w.k.cfg.RootDir, "seccomp"),
 	}, nil
 }
@@ -228,7 +218,7 @@ func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 	}
 	began := time.Now()
 	err := w.k.volumes.Teardown(string(f.Pod.UID))
-	w.k.metrics.recordMount(f.Pod, "volume_unmount", began, err)
+	w.k.metrics.RecordMount(f.Pod, "volume_unmount", began, err)
 	if err != nil {
 		return err
 	}
@@ -251,7 +241,7 @@ func (w *worker) removePod(ctx context.Context, f *pod.Facts) error {
 	if err := w.release(ctx, f); err != nil {
 		return err
 	}
-	if err := w.k.removeLogs(cri.LogDir(w.k.logRoot, f.Pod)); err != nil {
+	if err := w.k.logs.RemoveAll(w.k.logs.Pod(f.Pod)); err != nil {
 		return fmt.Errorf("remove the pod's logs: %w", err)
 	}
 	if f.Removed || pod.IsStatic(f.Pod) {
@@ -277,7 +267,7 @@ func (w *worker) removePod(ctx context.Context, f *pod.Facts) error {
 // recordEvent records an event about a pod.
 func (k *Kubelet) recordEvent(p *corev1.Pod, kind, reason, format string, args ...any) {
 	if p.Annotations[pod.SourceAnnotation] == "file" {
-		if m := k.mirrors.find(p); m != nil {
+		if m := k.static.mirrors.find(p); m != nil {
 			p = m
 		}
 	}

@@ -16,42 +16,6 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-// Proves S26.
-func TestStorageLimitsApplyToPodsAndContainers(t *testing.T) {
-	limit := func(s string) corev1.ResourceRequirements {
-		if s == "" {
-			return corev1.ResourceRequirements{}
-		}
-		return corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse(s)},
-		}
-	}
-	const mib = 1 << 20
-	for name, c := range map[string]struct {
-		a, b string // limits
-		used diskUsage
-		want string
-	}{
-		"no limits":     {"", "", diskUsage{map[string]int64{"a": 1 << 40}, 1 << 40}, ""},
-		"within":        {"2Mi", "2Mi", diskUsage{map[string]int64{"a": mib, "b": mib}, mib}, ""},
-		"one container": {"1Mi", "5Mi", diskUsage{map[string]int64{"a": 2 * mib}, 0}, `Container a exceeded its local ephemeral storage limit "1Mi". `},
-		"all together": {"2Mi", "2Mi", diskUsage{map[string]int64{"a": mib, "b": mib}, 3 * mib},
-			"Pod ephemeral local " +
-				"storage usage exceeds the total limit of containers 4Mi. "},
-		"the other's beside": {"1Mi", "", diskUsage{map[string]int64{"b": 2 * mib}, 0}, "Pod ephemeral local storage " +
-			"usage exceeds the total limit of containers 1Mi. "},
-	} {
-		p := &corev1.Pod{
-			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "a", Resources: limit(c.a)}, {Name: "b", Resources: limit(c.b)}},
-			},
-		}
-		if got := storageExcess(p, c.used); got != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 type hollowRuntime = hollow.Runtime
 
 // writingRuntime is a runtime whose containers have written data to their file systems.
@@ -91,7 +55,7 @@ func TestPodsThatExceedTheirStorageLimitAreEvicted(t *testing.T) {
 			n.options.Runtime = writingRuntime{n.runtime, c.layer}
 			k := n.newKubelet()
 			for i := range k.tasks {
-				k.tasks[i].interval = time.Millisecond
+				k.tasks[i].Interval = time.Millisecond
 			}
 			n.runKubelet(k)
 			p := simplePod("web")
@@ -119,9 +83,9 @@ func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
 		k := n.newKubelet()
 		var looks atomic.Int32
 		for i := range k.tasks {
-			if c := &k.tasks[i]; c.name == "limits of storage" {
-				do := c.run
-				c.interval, c.run = time.Millisecond, func(ctx context.Context) { do(ctx); looks.Add(1) }
+			if c := &k.tasks[i]; c.Name == "limits of storage" {
+				do := c.Run
+				c.Interval, c.Run = time.Millisecond, func(ctx context.Context) { do(ctx); looks.Add(1) }
 			}
 		}
 		n.runKubelet(k)

@@ -16,6 +16,7 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
+	"clusterctl/daemons/kubelet/sleep"
 )
 
 // worker manages the life of one pod. Only its goroutine decides and changes the state; others leave news in the inbox
@@ -35,7 +36,6 @@ type worker struct {
 	needsRetry       bool // an object that the volumes wait for has changed: retry at once
 	evicted          *pod.End
 	evictedAt        time.Time            // when it was evicted because of a shortage
-	freed            bool                 // eviction has seen that nothing of it remains to be freed
 	discardRequested bool                 // the machine needs the disk space of the ended containers
 	probes           map[string]pod.Probe // by container ID
 	containers       []pod.Container      // containers and released are changed only by the worker's goroutine
@@ -94,7 +94,7 @@ func (w *worker) update(p *corev1.Pod) {
 	w.updateInbox(func() {
 		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) ||
 			!equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
-			w.k.podCgroupLimits(w.pod) != w.k.podCgroupLimits(p) {
+			w.k.limits().podCgroupLimits(w.pod) != w.k.limits().podCgroupLimits(p) {
 			w.refreshRequested = true
 		}
 		w.pod = p
@@ -116,14 +116,14 @@ func (w *worker) facts() *pod.Facts {
 		delete(w.waits, "")
 	}
 	w.needsRetry = false
-	f.Devices = w.k.deviceStatuses(w.pod)
+	f.Devices = w.k.nodeDevices().deviceStatuses(w.pod)
 	if w.resizeState.Generation != w.resized {
 		w.resized = w.resizeState.Generation
 		clear(w.resizeRetryAt)
 		clear(w.resizeTries)
 	}
 	f.Resize.NotBefore = maps.Clone(w.resizeRetryAt)
-	f.Resize.IsPodPending = w.resizeState.Generation != 0 && w.limits != w.k.podCgroupLimits(w.pod)
+	f.Resize.IsPodPending = w.resizeState.Generation != 0 && w.limits != w.k.limits().podCgroupLimits(w.pod)
 	if f.AdmittedSandbox = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
 		f.AdmittedSandbox = f.Sandboxes[0].ID // no network policy service is configured
 	}
@@ -154,7 +154,7 @@ func (w *worker) run(ctx context.Context) {
 		if now == nil || time.Since(now.began) > observeDelay {
 			if !w.observe(ctx) {
 				failures++
-				if !sleep(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
+				if !sleep.For(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
 					w.cancelStep(now)
 					return
 				}
@@ -288,7 +288,7 @@ func (w *worker) beginStep(ctx context.Context, f *pod.Facts, step pod.Step) *ru
 	}
 	go func() {
 		out := w.runStep(ctx, f, step)
-		w.k.metrics.recordStep(f, step, u.began)
+		w.k.metrics.RecordStep(f, step, u.began)
 		u.done <- out
 	}()
 	return u
@@ -319,11 +319,11 @@ func (w *worker) observe(ctx context.Context) bool {
 		return true
 	}
 	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
-		return cri.TerminationMessage(s, w.k.tailLog)
+		return cri.TerminationMessage(s, w.k.logs.Tail)
 	}}
 	asked := time.Now()
 	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
-	w.k.metrics.recordObserve(asked, w.observedAt)
+	w.k.metrics.RecordObserve(asked, w.observedAt)
 	w.observedAt = asked
 	if err != nil {
 		if ctx.Err() == nil {
@@ -363,7 +363,7 @@ func (w *worker) publishStatus(f *pod.Facts) {
 	}
 	target := f.Pod
 	if pod.IsStatic(f.Pod) {
-		if target = w.k.mirrors.find(f.Pod); target == nil {
+		if target = w.k.static.mirrors.find(f.Pod); target == nil {
 			return
 		}
 	}
@@ -379,7 +379,7 @@ func (w *worker) publishStatus(f *pod.Facts) {
 	for _, c := range status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !w.wasReady {
 			w.wasReady = true
-			w.k.metrics.startSeconds.Observe(time.Since(w.firstSeen).Seconds())
+			w.k.metrics.StartSeconds.Observe(time.Since(w.firstSeen).Seconds())
 		}
 	}
 	w.k.status.queueStatus(target, status)

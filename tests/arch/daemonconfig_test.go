@@ -44,6 +44,7 @@ var blockConfigurations = []string{
 var configNames = []string{
 	"cfg",
 	"file",
+	"File",
 	"f",
 	"Config",
 	"Authentication",

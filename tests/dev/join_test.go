@@ -19,7 +19,7 @@ import (
 
 	"clusterctl/certs"
 	daemonsconfig "clusterctl/daemons/config"
-	"clusterctl/daemons/kubelet"
+	"clusterctl/daemons/kubelet/certificate"
 	"clusterctl/kube/kubernetes"
 	"clusterctl/provision/workload"
 )
@@ -82,12 +82,12 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 		}
 	}
 	with(stranger)
-	if err := kubelet.EnsureCertificate(t.Context(), cfg, log); err == nil ||
+	if err := certificate.Ensure(t.Context(), cfg, log); err == nil ||
 		!strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("with a token that is no node's: %v", err)
 	}
 	with(token)
-	if err := kubelet.EnsureCertificate(t.Context(), cfg, log); err != nil {
+	if err := certificate.Ensure(t.Context(), cfg, log); err != nil {
 		t.Fatal(err)
 	}
 	joined, err := os.ReadFile(cfg.Kubeconfig)
@@ -110,13 +110,13 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It no longer needs the token: its certificate is valid, and authenticates its own renewal.
-	if err := kubelet.EnsureCertificate(t.Context(), cfg, log); err != nil {
+	if err := certificate.Ensure(t.Context(), cfg, log); err != nil {
 		t.Error(err)
 	}
 	if again, err := os.ReadFile(cfg.Kubeconfig); err != nil || string(again) != string(joined) {
 		t.Errorf("a certificate that is good is asked for anew: %v", err)
 	}
-	if pair, err := kubelet.RequestCertificate(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
+	if pair, err := certificate.Request(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
 		t.Errorf("renew it with itself: %v", err)
 	}
 	requests := must[*certificatesv1.CertificateSigningRequestList](
@@ -147,7 +147,7 @@ func requestServingCertificate(t *testing.T, node kubernetes.Interface, dir stri
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		asking, err := kubelet.NewServing(node, "joined", ips, dir, slog.New(slog.DiscardHandler), nil)
+		asking, err := certificate.NewServing(node, "joined", ips, dir, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

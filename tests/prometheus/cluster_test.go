@@ -34,6 +34,7 @@ import (
 	"clusterctl/daemons/dns"
 	"clusterctl/daemons/kubelet"
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/daemons/run"
 	"clusterctl/tests/plane"
 )
@@ -102,12 +103,12 @@ func (r *slowRuntime) ListContainers(ctx context.Context, filter *criapi.Contain
 
 // fullMachine is a machine whose disk can be full.
 type fullMachine struct {
-	kubelet.Machine
+	machine.Machine
 	isFull atomic.Bool
 }
 
-// Disk implements kubelet.Machine.
-func (m *fullMachine) Disk() (kubelet.Disk, error) {
+// Disk implements machine.Machine.
+func (m *fullMachine) Disk() (machine.Disk, error) {
 	d, err := m.Machine.Disk()
 	if m.isFull.Load() {
 		d.Available = d.Capacity / 100

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 )
 
 // defaultStorageClass sets the default class on claims that name none.
@@ -28,7 +28,7 @@ func (p *defaultStorageClass) Admit(_ context.Context, a *api.Admission) error {
 	var best *storagev1.StorageClass
 	for _, obj := range p.objects.List(resourceName{Group: storagev1.GroupName, Resource: "storageclasses"}, "") {
 		c := obj.(*storagev1.StorageClass)
-		if c.Annotations[kinds.DefaultClassAnnotation] != "true" {
+		if c.Annotations[storage.DefaultClassAnnotation] != "true" {
 			continue
 		}
 		if best == nil || best.CreationTimestamp.Before(&c.CreationTimestamp) ||

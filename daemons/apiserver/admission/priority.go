@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/core"
 )
 
 // priorityPlugin sets a pod's numeric priority from its priority class.
@@ -22,7 +22,7 @@ var priorityClassesGR = resourceName{Group: schedulingv1.GroupName, Resource: "p
 func SystemPriorityClasses() []runtime.Object {
 	class := func(name, description string) runtime.Object {
 		return &schedulingv1.PriorityClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: kinds.SystemPriorities[name], Description: description,
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: core.SystemPriorities[name], Description: description,
 		}
 	}
 	return []runtime.Object{
@@ -52,7 +52,7 @@ func (p *priorityPlugin) Admit(_ context.Context, a *api.Admission) error {
 			policy = *class.PreemptionPolicy
 		}
 	case name != "":
-		number, builtin := kinds.SystemPriorities[name]
+		number, builtin := core.SystemPriorities[name]
 		if !builtin {
 			return forbidden(a, fmt.Errorf("no PriorityClass with name %v was found", name))
 		}

@@ -8,7 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 )
 
 // storageProtection adds finalizers to new claims, volumes and volume attributes classes, so that none is deleted while
@@ -27,11 +27,11 @@ func (storageProtection) Admit(_ context.Context, a *api.Admission) error {
 	}
 	switch o := a.Object.(type) {
 	case *corev1.PersistentVolumeClaim:
-		add(&o.Finalizers, kinds.ClaimProtection)
+		add(&o.Finalizers, storage.ClaimProtection)
 	case *corev1.PersistentVolume:
-		add(&o.Finalizers, kinds.VolumeProtection)
+		add(&o.Finalizers, storage.VolumeProtection)
 	case *storagev1.VolumeAttributesClass:
-		add(&o.Finalizers, kinds.AttributesClassProtection)
+		add(&o.Finalizers, storage.AttributesClassProtection)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/write"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/extensions"
 )
 
 var apiServicesGVR = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
@@ -117,7 +117,7 @@ func (s *Aggregator) checkAvailability(
 		}
 	}
 	if r.Spec.Service == nil {
-		return nil, kinds.LocalAPIService(metav1.Time{})
+		return nil, extensions.LocalAPIService(metav1.Time{})
 	}
 	a := &Version{target: backend.Target{
 		Namespace: r.Spec.Service.Namespace, Service: r.Spec.Service.Name, Port: 443,

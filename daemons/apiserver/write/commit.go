@@ -10,7 +10,7 @@ import (
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/value"
 	"clusterctl/daemons/store"
 )
 
@@ -145,5 +145,5 @@ func (w *write) changesOnlyTimes() bool {
 		m.SetResourceVersion("")
 		o.GetObjectKind().SetGroupVersionKind(w.q.Served.GVK)
 	}
-	return kinds.Same(is, was)
+	return value.Same(is, was)
 }

@@ -24,6 +24,9 @@ import (
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/core"
+	"clusterctl/daemons/kinds/podspec"
+	"clusterctl/daemons/kinds/value"
 )
 
 // maxGeneratedName and randomLength define generated names as upstream does: the base, cut to fit, and five random
@@ -159,7 +162,7 @@ func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 			f.SetZero()
 		}
 	}
-	return !kinds.Same(a, b)
+	return !value.Same(a, b)
 }
 
 // validate returns all errors of the write together.
@@ -205,10 +208,10 @@ func (w *write) validate(context.Context) error {
 		case w.subresource == partSubresource:
 			// The handler of the subresource changed only its part of the object.
 			if w.q.Subresource == "ephemeralcontainers" {
-				errs = append(errs, kinds.ValidateEphemeralContainers(w.obj, w.old)...)
+				errs = append(errs, podspec.ValidateEphemeralContainers(w.obj, w.old)...)
 			}
 			if w.q.Subresource == "resize" {
-				errs = append(errs, kinds.ValidateResize(w.obj, w.old)...)
+				errs = append(errs, core.ValidateResize(w.obj, w.old)...)
 			}
 		case otherwise != nil:
 			errs = append(errs, otherwise(w.obj, w.old)...)

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/value"
 	"clusterctl/daemons/store"
 )
 
@@ -295,7 +295,7 @@ func (w *write) isNoOp(
 		return false
 	}
 	wanted, err := next(is)
-	return err == nil && kinds.Same(is, wanted)
+	return err == nil && value.Same(is, wanted)
 }
 
 func revisionOf(e *cache.Entry) int64 {

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 )
 
 // hasClass reports whether a claim specifies a class. The empty class counts as specified.
@@ -36,6 +36,6 @@ func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
 }
 
 func isDefault(c *storagev1.StorageClass) bool {
-	return c.Annotations[kinds.DefaultClassAnnotation] == "true" ||
+	return c.Annotations[storage.DefaultClassAnnotation] == "true" ||
 		c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }

@@ -14,7 +14,7 @@ import (
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 )
 
 type attributesClasses struct {
@@ -49,7 +49,7 @@ func NewAttributesClasses(c loop.Context) loop.Controller {
 		Synced: []cache.InformerSynced{all.Informer().HasSynced, claims.HasSynced, volumes.HasSynced}}
 	c.OnChange(all.Informer(), func(_, obj any) {
 		if class, ok := obj.(*storagev1.VolumeAttributesClass); ok &&
-			needsChange(class, kinds.AttributesClassProtection) {
+			needsChange(class, storage.AttributesClassProtection) {
 			p.Add(class)
 		}
 	})
@@ -100,7 +100,7 @@ func (p *attributesClasses) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if !needsChange(class, kinds.AttributesClassProtection) {
+	if !needsChange(class, storage.AttributesClassProtection) {
 		return nil
 	}
 	if class.DeletionTimestamp != nil {
@@ -110,7 +110,7 @@ func (p *attributesClasses) sync(ctx context.Context, name string) error {
 		}
 	}
 	updated := class.DeepCopy()
-	updated.Finalizers = toggleFinalizer(updated.Finalizers, kinds.AttributesClassProtection)
+	updated.Finalizers = toggleFinalizer(updated.Finalizers, storage.AttributesClassProtection)
 	if _, err := p.Client.StorageV1().VolumeAttributesClasses().Update(ctx, updated,
 		metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {

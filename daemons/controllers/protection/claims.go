@@ -16,7 +16,7 @@ import (
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 )
 
 type claims struct {
@@ -43,7 +43,7 @@ func NewClaims(c loop.Context) loop.Controller {
 	}
 	c.OnChange(all.Informer(), func(_, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok &&
-			(needsChange(claim, kinds.ClaimProtection) || reportsUse(claim)) {
+			(needsChange(claim, storage.ClaimProtection) || reportsUse(claim)) {
 			p.Add(claim)
 		}
 	})
@@ -132,7 +132,7 @@ func (p *claims) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	if !needsChange(claim, kinds.ClaimProtection) {
+	if !needsChange(claim, storage.ClaimProtection) {
 		return p.reportUse(ctx, claim)
 	}
 	if claim.DeletionTimestamp != nil {
@@ -142,7 +142,7 @@ func (p *claims) sync(ctx context.Context, key string) error {
 		}
 	}
 	updated := claim.DeepCopy()
-	updated.Finalizers = toggleFinalizer(updated.Finalizers, kinds.ClaimProtection)
+	updated.Finalizers = toggleFinalizer(updated.Finalizers, storage.ClaimProtection)
 	if _, err := p.Client.CoreV1().PersistentVolumeClaims(namespace).Update(ctx, updated,
 		metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 )
 
 // The test covers which pods prevent the deletion of a claim.
@@ -65,7 +65,7 @@ func TestPodsThatBlockTheDeletionOfAClaim(t *testing.T) {
 
 func TestFinalizerChanges(t *testing.T) {
 	now := metav1.Now()
-	held := []string{"example.com/x", kinds.ClaimProtection}
+	held := []string{"example.com/x", storage.ClaimProtection}
 	for name, c := range map[string]struct {
 		meta metav1.ObjectMeta
 		want bool
@@ -75,15 +75,15 @@ func TestFinalizerChanges(t *testing.T) {
 		"free and staying": {metav1.ObjectMeta{}, true},
 		"free and going":   {metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: held[:1]}, false},
 	} {
-		if got := needsChange(&c.meta, kinds.ClaimProtection); got != c.want {
+		if got := needsChange(&c.meta, storage.ClaimProtection); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := toggleFinalizer([]string{"a", kinds.ClaimProtection}, kinds.ClaimProtection); len(got) != 1 ||
+	if got := toggleFinalizer([]string{"a", storage.ClaimProtection}, storage.ClaimProtection); len(got) != 1 ||
 		got[0] != "a" {
 		t.Errorf("taken off: %q", got)
 	}
-	if got := toggleFinalizer([]string{"a"}, kinds.ClaimProtection); len(got) != 2 {
+	if got := toggleFinalizer([]string{"a"}, storage.ClaimProtection); len(got) != 2 {
 		t.Errorf("put on: %q", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 	"clusterctl/kube/kubernetes/fake"
 )
 
@@ -56,7 +56,7 @@ func TestUnusedConditionReportsSinceWhen(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	clock := testingclock.NewFakeClock(start)
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", Finalizers: []string{kinds.ClaimProtection}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", Finalizers: []string{storage.ClaimProtection}},
 		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
 	}
 	for i, step := range []struct {

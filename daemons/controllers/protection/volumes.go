@@ -12,7 +12,7 @@ import (
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/storage"
 )
 
 type volumes struct {
@@ -33,7 +33,7 @@ func NewVolumes(c loop.Context) loop.Controller {
 		Synced:          []cache.InformerSynced{all.Informer().HasSynced},
 	}
 	c.OnChange(all.Informer(), func(_, obj any) {
-		if v, ok := obj.(*corev1.PersistentVolume); ok && needsChange(v, kinds.VolumeProtection) {
+		if v, ok := obj.(*corev1.PersistentVolume); ok && needsChange(v, storage.VolumeProtection) {
 			p.Add(v)
 		}
 	})
@@ -48,11 +48,11 @@ func (p *volumes) sync(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if !needsChange(v, kinds.VolumeProtection) || v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound {
+	if !needsChange(v, storage.VolumeProtection) || v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound {
 		return nil
 	}
 	updated := v.DeepCopy()
-	updated.Finalizers = toggleFinalizer(updated.Finalizers, kinds.VolumeProtection)
+	updated.Finalizers = toggleFinalizer(updated.Finalizers, storage.VolumeProtection)
 	if _, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, updated, metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("change the protection of volume %s: %w", name, err)

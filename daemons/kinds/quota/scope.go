@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/kinds/core"
 )
 
 // Covers reports whether a quota's scopes include an object. A scope selects pods, or claims by their
@@ -41,9 +41,9 @@ func satisfiesScope(r corev1.ScopedResourceSelectorRequirement, obj any) bool {
 		case corev1.ResourceQuotaScopeNotTerminating:
 			return o.Spec.ActiveDeadlineSeconds == nil
 		case corev1.ResourceQuotaScopeBestEffort:
-			return kinds.QOSClass(o) == corev1.PodQOSBestEffort
+			return core.QOSClass(o) == corev1.PodQOSBestEffort
 		case corev1.ResourceQuotaScopeNotBestEffort:
-			return kinds.QOSClass(o) != corev1.PodQOSBestEffort
+			return core.QOSClass(o) != corev1.PodQOSBestEffort
 		case corev1.ResourceQuotaScopePriorityClass:
 			return satisfiesName(r, o.Spec.PriorityClassName)
 		case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:

@@ -1,0 +1,181 @@
+package core
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/kinds/podspec"
+	"clusterctl/daemons/kinds/validate"
+	"clusterctl/daemons/kinds/value"
+)
+
+const podUpdateText = "pod updates may not change fields other than " +
+	"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only " +
+	"additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was " +
+	"previously negative)"
+
+// validatePodUpdate allows changes of images, deadlines, tolerations and scheduling gates. Everything else in a pod is
+// fixed once components act on it.
+func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec")
+	if len(pod.Spec.Containers) != len(old.Spec.Containers) ||
+		len(pod.Spec.InitContainers) != len(old.Spec.InitContainers) {
+		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}
+	}
+	errs := validateMirrorUpdate(pod, old)
+	for i, c := range pod.Spec.Containers {
+		if c.Image == "" {
+			errs = append(errs, field.Required(path.Child("containers").Index(i).Child("image"), ""))
+		}
+	}
+	errs = append(errs, validateDeadline(pod, old, path.Child("activeDeadlineSeconds"))...)
+	errs = append(errs, validateTolerationsUpdate(pod.Spec.Tolerations, old.Spec.Tolerations,
+		path.Child("tolerations"))...)
+	gates := path.Child("schedulingGates")
+	for i, gate := range pod.Spec.SchedulingGates {
+		if !slices.Contains(old.Spec.SchedulingGates, gate) {
+			errs = append(
+				errs,
+				field.Forbidden(
+					gates.Index(i),
+					"only deletion is allowed, but found new scheduling gate '"+gate.Name+"'",
+				),
+			)
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	is, was := pod.Spec.DeepCopy(), &old.Spec
+	for i := range is.Containers {
+		is.Containers[i].Image = was.Containers[i].Image
+	}
+	for i := range is.InitContainers {
+		is.InitContainers[i].Image = was.InitContainers[i].Image
+	}
+	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations,
+		was.SchedulingGates
+	if value.OrZero(was.TerminationGracePeriodSeconds) < 0 && value.OrZero(is.TerminationGracePeriodSeconds) == 1 {
+		is.TerminationGracePeriodSeconds = was.TerminationGracePeriodSeconds
+	}
+	if len(was.SchedulingGates) > 0 {
+		// The scheduling constraints of a gated pod may still be narrowed, because the scheduler has not read them yet.
+		if !isNarrower(is.NodeSelector, was.NodeSelector) {
+			errs = append(
+				errs,
+				field.Invalid(
+					path.Child("nodeSelector"),
+					is.NodeSelector,
+					"only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+				),
+			)
+		}
+		errs = append(
+			errs,
+			validateNarrowerAffinity(
+				is.Affinity,
+				was.Affinity,
+				path.Child(
+					"affinity",
+					"nodeAffinity",
+					"requiredDuringSchedulingIgnoredDuringExecution",
+					"nodeSelectorTerms",
+				),
+			)...)
+		is.NodeSelector, is.Affinity = was.NodeSelector, podspec.WithOldNodeAffinity(is.Affinity, was.Affinity)
+	}
+	if !value.Same(is, was) {
+		errs = append(errs, field.Forbidden(path, podUpdateText))
+	}
+	return errs
+}
+
+// validateNarrowerAffinity allows requirements to be added to each required node selector term. Terms cannot be added:
+// one of several terms suffices, so another term would allow more nodes.
+func validateNarrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {
+	terms := func(a *corev1.Affinity) []corev1.NodeSelectorTerm {
+		if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+			return nil
+		}
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	now, before := terms(is), terms(was)
+	if len(before) == 0 {
+		return nil
+	}
+	if len(now) != len(before) {
+		return field.ErrorList{
+			field.Invalid(path, now, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"),
+		}
+	}
+	var errs field.ErrorList
+	for i := range now {
+		if !isPrefix(now[i].MatchExpressions, before[i].MatchExpressions) ||
+			!isPrefix(now[i].MatchFields, before[i].MatchFields) {
+			errs = append(
+				errs,
+				field.Invalid(path.Index(i), now[i], "only additions are allowed (no mutations or deletions)"),
+			)
+		}
+	}
+	return errs
+}
+
+// isPrefix reports whether was is a prefix of is. A term without requirements matches nothing, and must stay so.
+func isPrefix(is, was []corev1.NodeSelectorRequirement) bool {
+	return len(is) >= len(was) && value.Same(is[:len(was)], was)
+}
+
+func isNarrower(is, was map[string]string) bool {
+	for k, v := range was {
+		if is[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func validateDeadline(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
+	is, was := pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
+	switch {
+	case is != nil && *is < 0:
+		return validate.NotNegative(*is, path)
+	case is != nil && was != nil && *is > *was:
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
+	case is == nil && was != nil:
+		return field.ErrorList{field.Invalid(path, nil, "must not update from a positive integer to nil value")}
+	}
+	return nil
+}
+
+// validateTolerationsUpdate allows tolerations to be added, and their periods to be changed.
+func validateTolerationsUpdate(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
+	for _, old := range was {
+		kept := slices.ContainsFunc(is, func(t corev1.Toleration) bool {
+			t.TolerationSeconds, old.TolerationSeconds = nil, nil
+			return t == old
+		})
+		if !kept {
+			return field.ErrorList{
+				field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds"),
+			}
+		}
+	}
+	return podspec.ValidateTolerations(is, path)
+}
+
+// validateMirrorUpdate returns errors if a pod becomes a mirror pod or stops being one, since permissions depend on it.
+func validateMirrorUpdate(pod, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("metadata", "annotations").Key(corev1.MirrorPodAnnotationKey)
+	is, now := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	was, before := old.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case now && !before:
+		return field.ErrorList{field.Forbidden(path, "may not add mirror pod annotation")}
+	case is != was || before && !now:
+		return field.ErrorList{field.Forbidden(path, "may not remove or update mirror pod annotation")}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+// Package podspec sets the defaults of pod specs, validates them, and returns warnings about them. Pods and all kinds
+// with a pod template use it.
+package podspec
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Of returns the spec of a pod or of an object's pod template, or nil for other kinds.
+func Of(obj runtime.Object) *corev1.PodSpec {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return &o.Spec
+	case *corev1.PodTemplate:
+		return &o.Template.Spec
+	case *corev1.ReplicationController:
+		if o.Spec.Template != nil {
+			return &o.Spec.Template.Spec
+		}
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template.Spec
+	case *appsv1.Deployment:
+		return &o.Spec.Template.Spec
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template.Spec
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template.Spec
+	case *batchv1.Job:
+		return &o.Spec.Template.Spec
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template.Spec
+	}
+	return nil
+}
+
+// WithOldNodeAffinity returns is with the node affinity of was, so that a comparison shows all other differences.
+func WithOldNodeAffinity(is, was *corev1.Affinity) *corev1.Affinity {
+	var out corev1.Affinity
+	if is != nil {
+		out = *is
+	}
+	out.NodeAffinity = nil
+	if was != nil {
+		out.NodeAffinity = was.NodeAffinity
+	}
+	if out == (corev1.Affinity{}) && (was == nil || *was == corev1.Affinity{}) {
+		return was
+	}
+	return &out
+}

@@ -1,0 +1,53 @@
+package kubelet
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// lockTimeout is how long the kubelet's list of pods may stay locked before the kubelet counts as hanging.
+const lockTimeout = 5 * time.Second
+
+// lockWatch detects a lock that is held for too long. Concurrent callers share one goroutine that waits for the lock.
+type lockWatch struct {
+	mu      sync.Mutex
+	waiting chan struct{} // closed when the lock was acquired; nil when no goroutine waits
+}
+
+// canLockWithin reports whether the lock can be acquired within d.
+func (w *lockWatch) canLockWithin(lock sync.Locker, d time.Duration) bool {
+	w.mu.Lock()
+	had := w.waiting
+	if had == nil {
+		had = make(chan struct{})
+		w.waiting = had
+		go func() {
+			lock.Lock()
+			//lint:ignore SA2001 Acquiring the lock is the whole check.
+			lock.Unlock()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.waiting = nil
+			close(had)
+		}()
+	}
+	w.mu.Unlock()
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-had:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// checkProgress returns an error if the kubelet hangs. It checks the lock on the list of pods, which all work on pods
+// needs.
+func (p *podWorkers) checkProgress() error {
+	if !p.lock.canLockWithin(&p.mu, lockTimeout) {
+		return fmt.Errorf("the list of pods has been locked for %s", lockTimeout)
+	}
+	return nil
+}
