@@ -18,6 +18,7 @@ import (
 	"clusterctl/hcl/load"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
 )
 
@@ -126,14 +127,14 @@ func (f *runFlags) applyLocked(
 	start := time.Now()
 	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
 	journal := &runJournal{secrets: configuration.Cluster.Secrets}
-	say := func(e run.Event) {
+	say := func(e report.Event) {
 		journal.record(e)
 		progress.print(e)
 	}
 	if f.heldLock.TookOverFrom != "" {
 		say(
-			run.Event{
-				Kind:    run.EventNote,
+			report.Event{
+				Kind:    report.Note,
 				Time:    time.Now(),
 				Message: "the lock of " + f.heldLock.TookOverFrom + " was taken over: that process is dead",
 			},
@@ -173,7 +174,7 @@ func (f *runFlags) applyLocked(
 		return f.outputs(c, configuration)
 	}
 	if unfinished != "" {
-		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: unfinished})
+		say(report.Event{Kind: report.Note, Time: time.Now(), Message: unfinished})
 	}
 	if err := f.printPlan(out, prepared.Secrets, prepared.Plan); err != nil {
 		return err
@@ -209,10 +210,10 @@ func (f *runFlags) applyLocked(
 
 // warnWithoutAPI reports the machines that cannot reach an API server. Their configuration was applied, but their nodes
 // will not become ready.
-func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(run.Event)) {
+func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(report.Event)) {
 	found := p.WithoutAPI(ctx)
 	for _, address := range slices.Sorted(maps.Keys(found)) {
-		say(run.Event{Kind: run.EventNote, Time: time.Now(), Machine: address,
+		say(report.Event{Kind: report.Note, Time: time.Now(), Machine: address,
 			Message: fmt.Sprintf("%s cannot reach an API server, so its node will not become ready: %s", address,
 				found[address])})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/certificate"
 	"clusterctl/provision/state"
 )
 
@@ -93,7 +94,7 @@ func issuedCertificates(s *state.State) (list []run.Expiration) {
 				list,
 				run.Expiration{
 					Machine: m.Machine.Name,
-					Name:    run.CertificateName(file),
+					Name:    certificate.Name(file),
 					CA:      strings.ReplaceAll(i.CA, "/", "-"),
 					Until:   i.Until,
 				},

@@ -16,6 +16,7 @@ import (
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/load"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 )
 
 func newEtcd() *cobra.Command {
@@ -66,8 +67,8 @@ func (f *storeFlags) withStore(c *cobra.Command,
 	if err != nil {
 		return err
 	}
-	engine, err := f.engine(configuration, func(e run.Event) {
-		if e.Kind == run.EventSend && !f.json {
+	engine, err := f.engine(configuration, func(e report.Event) {
+		if e.Kind == report.Send && !f.json {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: sending %s\n", e.Machine, e.Message)
 		}
 	})

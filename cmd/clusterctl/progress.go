@@ -11,7 +11,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/step"
 )
 
@@ -38,7 +38,7 @@ func (p *progressPrinter) setSecrets(secrets []string) {
 	p.secrets = secrets
 }
 
-func (p *progressPrinter) print(e run.Event) {
+func (p *progressPrinter) print(e report.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.json {
@@ -63,26 +63,26 @@ func (p *progressPrinter) print(e run.Event) {
 	line := ""
 	show := p.write
 	switch e.Kind {
-	case run.EventConnect:
+	case report.Connect:
 		return
-	case run.EventBegin:
+	case report.Begin:
 		if p.live != nil {
 			p.live.setCurrent(subject, e.Message)
 		}
 		return
-	case run.EventSend:
+	case report.Send:
 		line = "sending " + e.Message
 		if p.live != nil {
 			p.live.setCurrent(subject, line)
 			return
 		}
-	case run.EventSending:
+	case report.Sending:
 		line = describeSending(e)
 		if p.live != nil {
 			p.live.setCurrent(subject, line)
 			return
 		}
-	case run.EventStep:
+	case report.Step:
 		if p.live != nil {
 			if isOnlyCounted(e.Change) {
 				p.files[e.Machine]++
@@ -96,7 +96,7 @@ func (p *progressPrinter) print(e run.Event) {
 		}
 		line = fmt.Sprintf("%s %s  %s", changeSign(e.Change), cmp.Or(e.Change.Name, e.Change.Kind),
 			changeVerb(e.Change))
-	case run.EventDone:
+	case report.Done:
 		line = "done"
 		if n := p.files[e.Machine]; n > 0 {
 			line = "done, with " + plan.Number(n, "file")
@@ -107,7 +107,7 @@ func (p *progressPrinter) print(e run.Event) {
 		if p.live != nil {
 			show = func(text string) { p.live.finish(subject, p.mask(text)) }
 		}
-	case run.EventObject:
+	case report.Object:
 		if p.live != nil && e.Object.Action == plan.None && e.Object.Note != "" {
 			p.live.setCurrent(subject, objectVerb(e.Object))
 			return
@@ -116,9 +116,9 @@ func (p *progressPrinter) print(e run.Event) {
 	default:
 		line = e.Message
 	}
-	if p.live != nil && e.Kind != run.EventDone {
+	if p.live != nil && e.Kind != report.Done {
 		show = func(text string) { p.live.finish(subject, p.mask(text)) }
-		if e.Kind == run.EventNote || e.Kind == run.EventPhase {
+		if e.Kind == report.Note || e.Kind == report.Phase {
 			show = func(text string) { p.live.changeRow(subject, p.mask(text), func(*liveRow) {}) }
 		}
 	}
@@ -126,7 +126,7 @@ func (p *progressPrinter) print(e run.Event) {
 }
 
 // describeSending describes the progress of sending a file to a machine.
-func describeSending(e run.Event) string {
+func describeSending(e report.Event) string {
 	if e.Size == 0 {
 		return fmt.Sprintf("sending %s, %d MB so far", e.Message, e.Bytes/1_000_000)
 	}

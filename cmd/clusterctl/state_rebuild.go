@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 )
 
 func newStateRebuild() *cobra.Command {
@@ -43,7 +43,7 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			ctx, cancel := cancelOnLostLock(c.Context(), flags.heldLock)
 			defer cancel(nil)
 			progress := newProgress(c.OutOrStdout(), flags.json, configuration.Cluster.Secrets)
-			engine, err := flags.engine(configuration, func(e run.Event) { progress.print(e) })
+			engine, err := flags.engine(configuration, func(e report.Event) { progress.print(e) })
 			if err != nil {
 				return err
 			}

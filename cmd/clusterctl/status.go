@@ -13,6 +13,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/certificate"
 	"clusterctl/provision/state"
 )
 
@@ -53,7 +54,7 @@ func newStatus() *cobra.Command {
 			if seen.State == nil {
 				return errNoCluster
 			}
-			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State),
+			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: certificate.DueKeys(seen.State),
 				SnapshotProblems: map[string]string{}}
 			for _, m := range seen.Machines {
 				if text := run.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot,

@@ -20,6 +20,7 @@ import (
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -58,7 +59,7 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 			Dir:    filepath.Join(s.dir, "state"),
 			Sealer: state.Sealer{KeyFile: filepath.Join(s.dir, "age.key")},
 		},
-		ConnectCluster: func(*state.State, *config.Cluster) (run.Cluster, error) { return s.cluster, nil },
+		ConnectCluster: func(*state.State, *config.Cluster) (session.Cluster, error) { return s.cluster, nil },
 	}
 	prepared, err := engine.Prepare(ctx)
 	if err != nil {
@@ -72,7 +73,7 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 }
 
 // dial connects to a machine's agent. The machine is created on first use.
-func (s *Stage) dial(ctx context.Context, m config.Machine) (run.Agent, error) {
+func (s *Stage) dial(ctx context.Context, m config.Machine) (session.Agent, error) {
 	if !m.IP.IsValid() {
 		return nil, errors.New("it has no address")
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/support"
 )
@@ -29,21 +29,21 @@ func (e *Engine) Collect(ctx context.Context) ([]Collected, *state.State, error)
 	if known == nil {
 		known = &state.State{}
 	}
-	p := &Prepared{engine: e, State: known, Plan: &plan.Plan{}}
+	p := e.newPrepared(known)
 	defer p.Close()
 	p.chooseMachines()
-	list := make([]Collected, len(p.machines))
-	index := map[*machine]int{}
-	for i, m := range p.machines {
+	list := make([]Collected, len(p.session.Machines))
+	index := map[*session.Machine]int{}
+	for i, m := range p.session.Machines {
 		index[m], list[i].Name = i, m.Name
 	}
-	err = p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
+	err = p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
 		own := &list[index[m]]
-		err := p.connectMachine(ctx, m)
+		err := p.session.Connect(ctx, m)
 		if err == nil {
 			ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 			defer cancel()
-			own.Files, err = m.agent.Collect(ctx)
+			own.Files, err = m.Agent.Collect(ctx)
 		}
 		if err != nil {
 			own.Error = err.Error()

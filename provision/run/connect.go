@@ -4,30 +4,30 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
-	"clusterctl/provision/agent"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 )
 
 func (p *Prepared) connect(ctx context.Context) error {
 	var skipped skippedError
-	if len(p.machines) > 0 {
-		p.engine.report(Event{Kind: EventPhase, Message: "connecting to " + plan.Number(len(p.machines), "machine")})
+	if len(p.session.Machines) > 0 {
+		p.session.Report(report.Event{Kind: report.Phase, Message: "connecting to " + plan.Number(len(p.session.Machines), "machine")})
 	}
-	err := p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		err := p.connectMachine(ctx, m)
+	err := p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
+		err := p.session.Connect(ctx, m)
 		if err != nil && ctx.Err() == nil && p.engine.canSkip(m) {
 			skipped.add(m, err)
 			return nil
 		}
-		if err != nil && ctx.Err() == nil && (p.engine.IsPlanOnly || m.action == plan.Remove) {
-			m.unreachedReason = err // the machine is removed without a connection, or only a plan is wanted
+		if err != nil && ctx.Err() == nil && (p.engine.IsPlanOnly || m.Action == plan.Remove) {
+			m.UnreachedReason = err // the machine is removed without a connection, or only a plan is wanted
 			return nil
 		}
 		return err
 	})
-	if isInterrupted(ctx) {
+	if session.IsInterrupted(ctx) {
 		return err
 	}
 	// Report the problems of the other machines in the same error.
@@ -41,49 +41,12 @@ func (p *Prepared) connect(ctx context.Context) error {
 
 // recordEtcdCluster records the store's cluster ID as reported by a machine that has a member of it.
 func (p *Prepared) recordEtcdCluster() {
-	for _, m := range p.machines {
+	for _, m := range p.session.Machines {
 		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].HasJoined &&
-			m.facts.EtcdCluster != "" &&
-			!slices.Contains(p.State.FormerStores, m.facts.EtcdCluster) {
-			p.State.EtcdCluster = m.facts.EtcdCluster
+			m.Facts.EtcdCluster != "" &&
+			!slices.Contains(p.State.FormerStores, m.Facts.EtcdCluster) {
+			p.State.EtcdCluster = m.Facts.EtcdCluster
 			return
 		}
 	}
 }
-
-func (p *Prepared) connectMachine(ctx context.Context, m *machine) error {
-	a, err := p.engine.Dial(ctx, m.Machine)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
-	defer cancel()
-	before := p.engine.now()
-	m.facts, err = a.Facts(ctx)
-	if after := p.engine.now(); m.facts.Clock.Before(
-		before,
-	) { // the clock was read between the two: the time on the network is not an error of the clock
-		m.factsReadAt = before
-	} else if m.factsReadAt = m.facts.Clock; m.factsReadAt.After(after) {
-		m.factsReadAt = after
-	}
-	if err != nil {
-		_ = a.Close()
-		return hangError(ctx, factsTimeout, err)
-	}
-	if m.turn == nil { // a reconnection keeps the first Saw, so that it cannot override a run that came in between
-		m.turn = &agent.Turn{Run: p.engine.Run, Operator: p.engine.Operator, LastSeen: m.facts.LastRun,
-			Boot: m.facts.Boot}
-	}
-	if p.engine.Run != "" {
-		a.SetTurn(*m.turn)
-	}
-	m.agent = a
-	if b, ok := a.(programSender); ok && m.sentBytes == 0 {
-		m.sentBytes = b.SentBytes()
-	}
-	p.engine.report(Event{Kind: EventConnect, Machine: m.Address, Message: plan.Describe(m.facts)})
-	return nil
-}
-
-const checkTimeout = 2 * time.Minute

@@ -10,16 +10,18 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
 // health asks one machine of the control plane about the health of all of them, including those that this run does not
 // reach.
-func (p *Prepared) health(ctx context.Context, from *machine) ([]plan.Health, error) {
+func (p *Prepared) health(ctx context.Context, from *session.Machine) ([]plan.Health, error) {
 	return p.healthOf(ctx, from, func(string) bool { return true })
 }
 
-func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name string) bool) ([]plan.Health, error) {
+func (p *Prepared) healthOf(ctx context.Context, from *session.Machine, which func(name string) bool) ([]plan.Health, error) {
 	var list []plan.Health
 	var steps []step.Step
 	members := role.EtcdMachines(p.engine.Config, p.State)
@@ -29,7 +31,7 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 		}
 		_, member := p.State.Etcd[m.Name]
 		member = member && slices.ContainsFunc(members, func(e config.Machine) bool { return e.Name == m.Name })
-		list = append(list, plan.Health{Name: m.Name, HasMember: member, IsReached: p.isReached(m.Name)})
+		list = append(list, plan.Health{Name: m.Name, HasMember: member, IsReached: p.session.IsReached(m.Name)})
 		steps = append(
 			steps,
 			&step.ServerHealth{
@@ -42,7 +44,7 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 			steps = append(steps, &step.MemberHealth{Name: m.Name, Store: role.Member(m)})
 		}
 	}
-	changes, err := from.agent.Check(ctx, steps)
+	changes, err := from.Agent.Check(ctx, steps)
 	if err != nil {
 		return nil, fmt.Errorf("%s: look at the control plane's health: %w", from.Address, err)
 	}
@@ -74,8 +76,8 @@ func (p *Prepared) checkMajority(ctx context.Context) error {
 	if !p.needsGuard() || from == nil || p.engine.IsDestroy {
 		return nil
 	}
-	changed := p.controlPlaneOf(p.withAction(plan.Change))
-	if !slices.ContainsFunc(changed, func(m *machine) bool { return len(plan.RestartedDaemons(m.changes)) > 0 }) {
+	changed := p.controlPlaneOf(p.session.WithAction(plan.Change))
+	if !slices.ContainsFunc(changed, func(m *session.Machine) bool { return len(plan.RestartedDaemons(m.Changes)) > 0 }) {
 		return nil
 	}
 	return p.retryJudgement(ctx, from, func(list []plan.Health) error {
@@ -87,7 +89,7 @@ func (p *Prepared) checkMajority(ctx context.Context) error {
 					then[i] = own
 				}
 			}
-			if err := plan.CheckRestart(m.Name, plan.RestartedDaemons(m.changes), then); err != nil {
+			if err := plan.CheckRestart(m.Name, plan.RestartedDaemons(m.Changes), then); err != nil {
 				return fmt.Errorf("%s is not changed: %w", m.Address, err)
 			}
 		}
@@ -98,7 +100,7 @@ func (p *Prepared) checkMajority(ctx context.Context) error {
 // healthAfterRepair returns the health of the control plane after this run has started its dead daemons, and the
 // members that have lost their data. Their machines change first, which costs nothing. If one is not well afterwards,
 // the others are left unchanged. A daemon that mend could not repair stays unhealthy.
-func (p *Prepared) healthAfterRepair(list []plan.Health, changed []*machine) []plan.Health {
+func (p *Prepared) healthAfterRepair(list []plan.Health, changed []*session.Machine) []plan.Health {
 	after := slices.Clone(list)
 	for _, m := range changed {
 		i := slices.IndexFunc(after, func(h plan.Health) bool { return h.Name == m.Name })
@@ -108,9 +110,9 @@ func (p *Prepared) healthAfterRepair(list []plan.Health, changed []*machine) []p
 		lost := p.hasLostData(m)
 		starts := func(unit string) bool {
 			return lost ||
-				m.repairError == nil &&
+				m.RepairError == nil &&
 					slices.ContainsFunc(
-						m.changes,
+						m.Changes,
 						func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.IsBroken },
 					)
 		}
@@ -130,7 +132,7 @@ const rejoinTimeout = 20 * time.Second
 
 // retryJudgement judges the control plane's health. It repeats this for up to rejoinTimeout while judge refuses and a
 // machine that this run reaches is unhealthy.
-func (p *Prepared) retryJudgement(ctx context.Context, from *machine, judge func([]plan.Health) error) error {
+func (p *Prepared) retryJudgement(ctx context.Context, from *session.Machine, judge func([]plan.Health) error) error {
 	wait := time.NewTimer(rejoinTimeout)
 	defer wait.Stop()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -147,9 +149,9 @@ func (p *Prepared) retryJudgement(ctx context.Context, from *machine, judge func
 		}
 		if !said {
 			said = true
-			p.engine.report(
-				Event{
-					Kind:    EventNote,
+			p.session.Report(
+				report.Event{
+					Kind:    report.Note,
 					Machine: from.Address,
 					Message: "waiting for " + back + ", which may be just back",
 				},
@@ -175,13 +177,8 @@ func (p *Prepared) findReturning(list []plan.Health) string {
 	return ""
 }
 
-// isReached reports whether this run is connected to a machine.
-func (p *Prepared) isReached(name string) bool {
-	return slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == name && m.agent != nil })
-}
-
 // controlPlaneOf returns the machines in list that belong to the control plane of an existing cluster.
-func (p *Prepared) controlPlaneOf(list []*machine) (control []*machine) {
+func (p *Prepared) controlPlaneOf(list []*session.Machine) (control []*session.Machine) {
 	for _, m := range list {
 		if m.HasRole(config.RoleControlPlane) && !p.isNewCluster {
 			control = append(control, m)
@@ -192,17 +189,17 @@ func (p *Prepared) controlPlaneOf(list []*machine) (control []*machine) {
 
 // changeOneByOne changes machines of the control plane one after another. It changes each only when the others are
 // well, and continues only when it is well again.
-func (p *Prepared) changeOneByOne(ctx context.Context, control []*machine) error {
+func (p *Prepared) changeOneByOne(ctx context.Context, control []*session.Machine) error {
 	if !p.needsGuard() {
 		for _, m := range control {
-			if err := p.forEach(ctx, []*machine{m}, p.rollMachine); err != nil {
+			if err := p.session.ForEach(ctx, []*session.Machine{m}, p.rollMachine); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	var names []string
-	byName := map[string]*machine{}
+	byName := map[string]*session.Machine{}
 	for _, m := range control {
 		names = append(names, m.Name)
 		byName[m.Name] = m
@@ -215,22 +212,22 @@ func (p *Prepared) changeOneByOne(ctx context.Context, control []*machine) error
 		names = plan.ControlOrder(names, list)
 	}
 	for i, name := range names {
-		restarts := len(plan.RestartedDaemons(byName[name].changes)) > 0
-		if err := p.forEach(ctx, []*machine{byName[name]}, p.guardedRoll); err != nil {
+		restarts := len(plan.RestartedDaemons(byName[name].Changes)) > 0
+		if err := p.session.ForEach(ctx, []*session.Machine{byName[name]}, p.guardedRoll); err != nil {
 			return err
 		}
 		if restarts && i < len(names)-1 {
 			if err := p.pause(ctx, byName[name]); err != nil {
-				return ErrInterrupted
+				return session.ErrInterrupted
 			}
 		}
 	}
 	return nil
 }
 
-func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
-	units := plan.RestartedDaemons(m.changes)
-	if m.action == plan.Change && len(units) > 0 {
+func (p *Prepared) guardedRoll(ctx context.Context, m *session.Machine) error {
+	units := plan.RestartedDaemons(m.Changes)
+	if m.Action == plan.Change && len(units) > 0 {
 		if err := p.retryJudgement(ctx, m,
 			func(list []plan.Health) error { return plan.CheckRestart(m.Name, units, list) }); err != nil {
 			return fmt.Errorf("it is not changed: %w", err)
@@ -239,7 +236,7 @@ func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
 	if err := p.rollMachine(ctx, m); err != nil {
 		return err
 	}
-	if len(units) == 0 && m.action == plan.Change {
+	if len(units) == 0 && m.Action == plan.Change {
 		return nil
 	}
 	return p.awaitRecovery(ctx, m)
@@ -248,7 +245,7 @@ func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
 const recoverTimeout = time.Minute
 
 // awaitRecovery waits until a machine of the control plane is well after its change. Only then may the next one change.
-func (p *Prepared) awaitRecovery(ctx context.Context, m *machine) error {
+func (p *Prepared) awaitRecovery(ctx context.Context, m *session.Machine) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)

@@ -8,6 +8,7 @@ import (
 
 	"clusterctl/daemons/config/store"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
 )
 
 // Compact makes the store discard all revisions before revision, or all but the last keep, and returns the revision
@@ -61,7 +62,7 @@ func (a *Access) Defrag(ctx context.Context, done func(before, after store.Membe
 		if err != nil {
 			return err
 		}
-		var asked *machine
+		var asked *session.Machine
 		for _, m := range a.reached() {
 			if asked == nil || m.Name == name {
 				asked = m

@@ -8,23 +8,25 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
+	"clusterctl/provision/state"
 )
 
 // isDemoted reports whether a machine leaves the control plane and stays in the cluster.
-func (p *Prepared) isDemoted(m *machine) bool {
-	return m.action == plan.Change && !m.HasRole(config.RoleControlPlane) &&
-		p.machineState(m).Machine.HasRole(config.RoleControlPlane)
+func (p *Prepared) isDemoted(m *session.Machine) bool {
+	return m.Action == plan.Change && !m.HasRole(config.RoleControlPlane) &&
+		p.ledger.Machine(m.Address).Machine.HasRole(config.RoleControlPlane)
 }
 
 // demoteAll removes machines from the control plane, one after another. Before it runs, the rest of the control plane
 // and the nodes' configuration are as declared, so that nothing uses these machines any more.
-func (p *Prepared) demoteAll(ctx context.Context, list []*machine) error {
+func (p *Prepared) demoteAll(ctx context.Context, list []*session.Machine) error {
 	for _, m := range list {
-		if err := p.forEach(ctx, []*machine{m}, p.demoteMachine); err != nil {
+		if err := p.session.ForEach(ctx, []*session.Machine{m}, p.demoteMachine); err != nil {
 			return err
 		}
 	}
-	if slices.ContainsFunc(list, func(m *machine) bool { return m.createsNode }) {
+	if slices.ContainsFunc(list, func(m *session.Machine) bool { return m.CreatesNode }) {
 		return p.labelNodes(ctx)
 	}
 	return nil
@@ -33,9 +35,9 @@ func (p *Prepared) demoteAll(ctx context.Context, list []*machine) error {
 // demoteMachine drains a machine's API server, removes the machine's etcd member, and then changes the machine, which
 // removes its keys. The next run continues after an interruption, because the state lists the machine as a
 // control-plane machine until the end.
-func (p *Prepared) demoteMachine(ctx context.Context, m *machine) (err error) {
-	defer func() { p.reportFailure(ctx, m, err) }()
-	p.reportBegin(m, "leaving the control plane")
+func (p *Prepared) demoteMachine(ctx context.Context, m *session.Machine) (err error) {
+	defer func() { p.session.ReportFailure(ctx, m, err) }()
+	p.session.ReportBegin(m, "leaving the control plane")
 	from := p.survivingControl()
 	if from == nil {
 		return fmt.Errorf(
@@ -47,18 +49,18 @@ func (p *Prepared) demoteMachine(ctx context.Context, m *machine) (err error) {
 		func(list []plan.Health) error { return plan.CheckLeave(m.Name, list) }); err != nil {
 		return fmt.Errorf("it stays in the control plane: %w", err)
 	}
-	if err := m.agent.Apply(ctx, role.StopControlPlane(), nil); err != nil {
+	if err := m.Agent.Apply(ctx, role.StopControlPlane(), nil); err != nil {
 		return fmt.Errorf("stop its API server: %w", err)
 	}
 	if err := p.removeMember(ctx, m); err != nil {
 		return err
 	}
-	if err := p.writeState(func() { delete(p.State.Etcd, m.Name) }); err != nil {
+	if err := p.ledger.Change(func(*state.State) { delete(p.State.Etcd, m.Name) }); err != nil {
 		return err
 	}
 	// The steps that were checked before would make the member leave with the machine's own credentials, which are
 	// removed now.
-	if err := p.checkMachine(ctx, m); err != nil {
+	if err := p.session.Check(ctx, m); err != nil {
 		return err
 	}
 	return p.rollMachine(ctx, m)

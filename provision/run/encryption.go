@@ -6,6 +6,8 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
@@ -19,9 +21,9 @@ func (p *Prepared) changeEncryption(ctx context.Context) error {
 	}
 	control := p.reachedControl()
 	if control == nil {
-		p.engine.report(
-			Event{
-				Kind: EventNote,
+		p.session.Report(
+			report.Event{
+				Kind: report.Note,
 				Message: "how values are encrypted in the store changes with the next apply that reaches the whole " +
 					"control plane",
 			},
@@ -35,8 +37,8 @@ func (p *Prepared) changeEncryption(ctx context.Context) error {
 	if err := p.applyEncryption(ctx, control); err != nil {
 		return err
 	}
-	if err := p.forEach(ctx, control, func(ctx context.Context, m *machine) error {
-		return m.agent.Apply(ctx, []step.Step{role.AwaitRewritten(m.IP)}, nil)
+	if err := p.session.ForEach(ctx, control, func(ctx context.Context, m *session.Machine) error {
+		return m.Agent.Apply(ctx, []step.Step{role.AwaitRewritten(m.IP)}, nil)
 	}); err != nil {
 		return err
 	}
@@ -45,9 +47,9 @@ func (p *Prepared) changeEncryption(ctx context.Context) error {
 }
 
 // reachedControl returns the machines of the control plane, or nil unless this run reaches all of them.
-func (p *Prepared) reachedControl() (list []*machine) {
-	for _, m := range p.machines {
-		if m.agent != nil && m.unreachedReason == nil && m.action != plan.Remove &&
+func (p *Prepared) reachedControl() (list []*session.Machine) {
+	for _, m := range p.session.Machines {
+		if m.Agent != nil && m.UnreachedReason == nil && m.Action != plan.Remove &&
 			m.HasRole(config.RoleControlPlane) &&
 			p.State.Machines[m.Address].HasJoined {
 			list = append(list, m)
@@ -60,15 +62,15 @@ func (p *Prepared) reachedControl() (list []*machine) {
 }
 
 // applyEncryption gives all API servers the encryption configuration of the state, and waits until they use it.
-func (p *Prepared) applyEncryption(ctx context.Context, control []*machine) error {
+func (p *Prepared) applyEncryption(ctx context.Context, control []*session.Machine) error {
 	file, err := role.Encryption(p.State)
 	if err != nil {
 		return err
 	}
-	if err := p.engine.Store.Write(p.State); err != nil {
+	if err := p.ledger.Write(); err != nil {
 		return err
 	}
-	return p.forEach(ctx, control, func(ctx context.Context, m *machine) error {
-		return m.agent.Apply(ctx, []step.Step{file, role.AwaitEncryptionInUse(m.IP)}, nil)
+	return p.session.ForEach(ctx, control, func(ctx context.Context, m *session.Machine) error {
+		return m.Agent.Apply(ctx, []step.Step{file, role.AwaitEncryptionInUse(m.IP)}, nil)
 	})
 }

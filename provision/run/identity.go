@@ -11,6 +11,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -28,8 +29,8 @@ func (p *Prepared) renameMachines() error {
 // block means.
 func (p *Prepared) checkIdentities() error {
 	var errs []error
-	for _, m := range p.machines {
-		if m.agent == nil {
+	for _, m := range p.session.Machines {
+		if m.Agent == nil {
 			continue
 		}
 		if p.isForeign(m) {
@@ -45,44 +46,40 @@ func (p *Prepared) checkIdentities() error {
 					p.engine.Store.Dir,
 				)
 			}
-			if m.action == plan.Remove {
-				_ = m.agent.Close()
-				m.agent, m.unreachedReason = nil, err // the machine now serves another cluster, so it is not cleaned
+			if m.Action == plan.Remove {
+				_ = m.Agent.Close()
+				m.Agent, m.UnreachedReason = nil, err // the machine now serves another cluster, so it is not cleaned
 				continue
 			}
-			errs = append(errs, machineError(m, err))
+			errs = append(errs, m.Wrap(err))
 			continue
 		}
 		if err := p.checkOutdated(m); err != nil {
-			errs = append(errs, machineError(m, err))
+			errs = append(errs, m.Wrap(err))
 		} else if err := p.checkDuplicate(m); err != nil {
-			errs = append(errs, machineError(m, err))
+			errs = append(errs, m.Wrap(err))
 		} else if err := p.checkAddress(m); err != nil && !p.engine.IsDestroy {
-			errs = append(errs, machineError(m, err))
+			errs = append(errs, m.Wrap(err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func machineError(m *machine, err error) error {
-	return fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, err)
-}
-
 // isForeign reports whether a machine serves another cluster.
-func (p *Prepared) isForeign(m *machine) bool {
-	return m.facts.ClusterCA != "" &&
+func (p *Prepared) isForeign(m *session.Machine) bool {
+	return m.Facts.ClusterCA != "" &&
 		!p.State.IsKnownAuthority(certs.ClusterCA,
-			func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
+			func(pem []byte) bool { return m.Facts.ClusterCA == host.Fingerprint(pem) })
 }
 
 // checkOutdated returns an error if a machine of the cluster holds something that only a later state can have given to
 // it. An apply with this state would take that back; with a key of the store, everything encrypted with it would be
 // lost. New and reinstalled machines hold nothing to keep.
-func (p *Prepared) checkOutdated(m *machine) error {
+func (p *Prepared) checkOutdated(m *session.Machine) error {
 	if p.engine.IsDestroy || p.engine.isReplaced(m.Address) || !p.State.Machines[m.Address].HasJoined {
 		return nil
 	}
-	later := p.State.LaterSecrets(m.facts.SecretDigests)
+	later := p.State.LaterSecrets(m.Facts.SecretDigests)
 	if len(later) == 0 {
 		return nil
 	}
@@ -99,14 +96,14 @@ func (p *Prepared) checkOutdated(m *machine) error {
 
 // checkDuplicate returns an error in two cases: a machine to remove is the same as one that stays, known there by
 // another address; or a machine to create is already in the cluster.
-func (p *Prepared) checkDuplicate(m *machine) error {
+func (p *Prepared) checkDuplicate(m *session.Machine) error {
 	if p.engine.IsDestroy {
 		return nil
 	}
-	for _, other := range p.machines {
+	for _, other := range p.session.Machines {
 		switch {
-		case other == m || other.agent == nil && other.action != plan.Remove:
-		case m.action == plan.Remove && other.action != plan.Remove && isSameMachine(m, other):
+		case other == m || other.Agent == nil && other.Action != plan.Remove:
+		case m.Action == plan.Remove && other.Action != plan.Remove && isSameMachine(m, other):
 			return fmt.Errorf(
 				"it is no longer declared, and is the same machine as %s, which is: it would be cleaned. Keep one "+
 					"block for it, with the name and the address that it was applied with (%s, %s)",
@@ -114,8 +111,8 @@ func (p *Prepared) checkDuplicate(m *machine) error {
 				m.Name,
 				m.IP,
 			)
-		case m.action == plan.Create && other.action == plan.Remove && other.agent == nil && m.facts.Identity != "" &&
-			m.facts.Identity == p.State.Machines[other.Address].Identity:
+		case m.Action == plan.Create && other.Action == plan.Remove && other.Agent == nil && m.Facts.Identity != "" &&
+			m.Facts.Identity == p.State.Machines[other.Address].Identity:
 			return fmt.Errorf(
 				"it is the machine that was applied as %s at %s, by its machine-id and host keys. Write that block "+
 					"with the new address instead: a new block makes another machine of it",
@@ -128,22 +125,22 @@ func (p *Prepared) checkDuplicate(m *machine) error {
 }
 
 // isSameMachine reports whether two machines, both reached, are the same.
-func isSameMachine(a, b *machine) bool {
-	same := a.facts.Identity != "" && a.facts.Identity == b.facts.Identity &&
-		slices.Equal(a.facts.Addresses, b.facts.Addresses)
-	return same || slices.Contains(b.facts.Addresses, a.IP.String())
+func isSameMachine(a, b *session.Machine) bool {
+	same := a.Facts.Identity != "" && a.Facts.Identity == b.Facts.Identity &&
+		slices.Equal(a.Facts.Addresses, b.Facts.Addresses)
+	return same || slices.Contains(b.Facts.Addresses, a.IP.String())
 }
 
 // checkAddress returns an error if a block has another address than the one with which its machine was applied. It
 // returns nil if this is the same machine and it can continue under a new address.
-func (p *Prepared) checkAddress(m *machine) error {
+func (p *Prepared) checkAddress(m *session.Machine) error {
 	known, ok := p.State.Machines[m.Address]
-	if !ok || m.action == plan.Remove || known.Machine.IP == m.IP {
+	if !ok || m.Action == plan.Remove || known.Machine.IP == m.IP {
 		return nil
 	}
-	same := known.Identity == m.facts.Identity && known.Identity != ""
+	same := known.Identity == m.Facts.Identity && known.Identity != ""
 	if known.Identity == "" {
-		same = m.facts.ClusterCA != "" // and it is this cluster's authority, which identify has checked
+		same = m.Facts.ClusterCA != "" // and it is this cluster's authority, which identify has checked
 	}
 	if !same {
 		return fmt.Errorf(
@@ -168,17 +165,17 @@ func (p *Prepared) checkAddress(m *machine) error {
 // as the machine holds what the cluster gave it. Host keys may be replaced; a Node keeps its provider ID and would then
 // be taken for another machine's. A reinstalled machine gets a new origin, as does one whose recorded origin is also
 // that of another machine.
-func (p *Prepared) originIdentity(m *machine) string {
+func (p *Prepared) originIdentity(m *session.Machine) string {
 	was := machineOrigin(p.State.Machines[m.Address])
-	if m.agent == nil || m.facts.Identity == "" {
+	if m.Agent == nil || m.Facts.Identity == "" {
 		return was
 	}
-	if was == "" || m.facts.ClusterCA == "" || p.engine.isReplaced(m.Address) {
-		return m.facts.Identity
+	if was == "" || m.Facts.ClusterCA == "" || p.engine.isReplaced(m.Address) {
+		return m.Facts.Identity
 	}
 	for address, other := range p.State.Machines {
 		if address != m.Address && machineOrigin(other) == was {
-			return m.facts.Identity
+			return m.Facts.Identity
 		}
 	}
 	return was
@@ -188,11 +185,11 @@ func machineOrigin(m state.Machine) string { return cmp.Or(m.Origin, m.Identity)
 
 // recordIdentities records the identities of the reached machines in the state.
 func (p *Prepared) recordIdentities() {
-	for _, m := range p.machines {
-		if known, ok := p.State.Machines[m.Address]; ok && m.agent != nil && m.unreachedReason == nil &&
-			m.facts.Identity != "" {
+	for _, m := range p.session.Machines {
+		if known, ok := p.State.Machines[m.Address]; ok && m.Agent != nil && m.UnreachedReason == nil &&
+			m.Facts.Identity != "" {
 			origin := p.originIdentity(m)
-			if known.Identity, known.Origin = m.facts.Identity, ""; origin != known.Identity {
+			if known.Identity, known.Origin = m.Facts.Identity, ""; origin != known.Identity {
 				known.Origin = origin
 			}
 			p.State.Machines[m.Address] = known

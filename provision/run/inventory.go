@@ -20,8 +20,8 @@ func (p *Prepared) inventory() inventory.Inventory {
 		identity[address] = machineOrigin(m)
 	}
 	removed := map[string]bool{}
-	for _, m := range p.machines {
-		if m.action == plan.Remove {
+	for _, m := range p.session.Machines {
+		if m.Action == plan.Remove {
 			removed[m.Address] = true
 		} else {
 			identity[m.Address] = p.originIdentity(m)

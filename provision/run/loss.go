@@ -20,12 +20,12 @@ func (p *Prepared) checkProtected() error {
 	if len(going) == 0 {
 		return errors.Join(errs...)
 	}
-	if p.cluster == nil { // a destroy does not compare objects, so there is no client yet
-		if p.cluster, err = p.engine.ConnectCluster(p.State, p.engine.Config); err != nil {
+	if p.session.API == nil { // a destroy does not compare objects, so there is no client yet
+		if p.session.API, err = p.engine.ConnectCluster(p.State, p.engine.Config); err != nil {
 			return err
 		}
 	}
-	declared, err := p.cluster.References(p.engine.Config)
+	declared, err := p.session.API.References(p.engine.Config)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (p *Prepared) updateProtection() error {
 	if p.engine.IsDestroy || p.engine.IsRefreshOnly {
 		return nil
 	}
-	declared, err := p.cluster.References(p.engine.Config)
+	declared, err := p.session.API.References(p.engine.Config)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (p *Prepared) updateProtection() error {
 		return nil
 	}
 	p.State.Objects = objects
-	return p.engine.Store.Write(p.State)
+	return p.ledger.Write()
 }
 
 // checkDataLoss refuses to delete objects whose data would be lost, unless -allow-data-loss names them.
@@ -158,7 +158,7 @@ func (p *Prepared) objectsToDelete() ([]state.Object, error) {
 	if p.engine.IsDestroy {
 		return p.State.Objects, nil
 	}
-	declared, err := p.cluster.References(p.engine.Config)
+	declared, err := p.session.API.References(p.engine.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 )
 
 // hasLostData reports whether a machine's store member has lost its data, for example after a new disk. It cannot
 // resume as the same member and must join as a new one.
-func (p *Prepared) hasLostData(m *machine) bool {
+func (p *Prepared) hasLostData(m *session.Machine) bool {
 	_, member := p.State.Etcd[m.Name]
-	return member && p.State.Machines[m.Address].HasJoined && m.agent != nil && !m.facts.HasEtcdData
+	return member && p.State.Machines[m.Address].HasJoined && m.Agent != nil && !m.Facts.HasEtcdData
 }
 
 // checkLostMajority returns an error if so many members have lost their data that the rest is no majority. Members can
@@ -21,10 +22,10 @@ func (p *Prepared) checkLostMajority() error {
 		return nil
 	}
 	var lost, left []string
-	for _, m := range p.machines {
-		if p.hasLostData(m) && m.action != plan.Remove {
+	for _, m := range p.session.Machines {
+		if p.hasLostData(m) && m.Action != plan.Remove {
 			lost = append(lost, m.Name)
-		} else if _, member := p.State.Etcd[m.Name]; member && m.agent != nil && m.facts.HasEtcdData {
+		} else if _, member := p.State.Etcd[m.Name]; member && m.Agent != nil && m.Facts.HasEtcdData {
 			left = append(left, m.Name)
 		}
 	}

@@ -7,23 +7,24 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
 // describeMembership returns how etcd's list of members differs from the machines that should have a member. It returns
 // "" if there is no difference, or if no machine can be asked.
 func (p *Prepared) describeMembership(ctx context.Context) string {
-	var through *machine
+	var through *session.Machine
 	look := &step.Membership{Store: role.Store(p.engine.Config, p.State, p.unstartedNames()...)}
-	for _, m := range p.machines {
-		known := p.machineState(m)
-		if !known.HasJoined || m.agent == nil || m.unreachedReason != nil {
+	for _, m := range p.session.Machines {
+		known := p.ledger.Machine(m.Address)
+		if !known.HasJoined || m.Agent == nil || m.UnreachedReason != nil {
 			continue
 		}
 		if through == nil && m.HasRole(config.RoleControlPlane) && known.Machine.HasRole(config.RoleControlPlane) {
 			through = m
 		}
-		if _, member := p.State.Etcd[m.Name]; member && m.action != plan.Create && !p.hasLostData(m) {
+		if _, member := p.State.Etcd[m.Name]; member && m.Action != plan.Create && !p.hasLostData(m) {
 			look.Required = append(look.Required, m.Name)
 		}
 	}
@@ -38,7 +39,7 @@ func (p *Prepared) describeMembership(ctx context.Context) string {
 			look.Allowed = append(look.Allowed, m.Machine.Name)
 		}
 	}
-	changes, err := through.agent.Check(ctx, []step.Step{look})
+	changes, err := through.Agent.Check(ctx, []step.Step{look})
 	if err != nil || len(changes) == 0 || changes[0].Action == "" {
 		return ""
 	}

@@ -134,5 +134,5 @@ func (p *Prepared) forgetKept() error {
 	if len(p.State.Machines)+len(p.State.Objects) == before {
 		return nil
 	}
-	return p.engine.Store.Write(p.State)
+	return p.ledger.Write()
 }

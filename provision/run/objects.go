@@ -10,6 +10,8 @@ import (
 
 	daemons "clusterctl/daemons/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/certificate"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -27,15 +29,15 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 		return nil
 	}
 	p.engine.Config.Inventory = p.inventory()
-	p.engine.Config.HasFormerUsers = hasFormerUsers(p.State)
+	p.engine.Config.HasFormerUsers = certificate.HasFormerUsers(p.State)
 	p.engine.Config.HadPools = slices.ContainsFunc(p.State.Objects, poolsObject.IsSame)
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, session.CheckTimeout)
 	defer cancel()
 	live, err := p.engine.ConnectCluster(p.State, p.engine.Config)
 	if err != nil {
 		return err
 	}
-	p.cluster = live
+	p.session.API = live
 	declared, before, _, err := p.selectParts()
 	if err != nil {
 		return err
@@ -46,8 +48,8 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 		return err
 	}
 	objects, ended, err := live.Plan(ctx, declared, before)
-	if isInterrupted(ctx) {
-		return ErrInterrupted
+	if session.IsInterrupted(ctx) {
+		return session.ErrInterrupted
 	}
 	var refused RefusedError
 	switch {
@@ -87,16 +89,4 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// hasFormerUsers reports whether a machine has a certificate of one of daemons.HasFormerUsers.
-func hasFormerUsers(s *state.State) bool {
-	for _, m := range s.Machines {
-		for _, is := range m.Issued {
-			if slices.Contains(daemons.FormerUsers, is.Name) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -6,6 +6,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
@@ -14,7 +15,7 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	if p.Plan.IsEmpty() && !p.Plan.IsPending || len(p.Plan.Unreached()) > 0 {
 		return nil
 	}
-	add := func(title string, atOnce int, machines []*machine) {
+	add := func(title string, atOnce int, machines []*session.Machine) {
 		if len(machines) == 0 {
 			return
 		}
@@ -25,19 +26,19 @@ func (p *Prepared) stages() (list []plan.Stage) {
 		list = append(list, s)
 	}
 	if p.engine.IsDestroy {
-		add("Machines are cleaned", 0, p.machines)
+		add("Machines are cleaned", 0, p.session.Machines)
 		return list
 	}
-	active, removed := p.withAction(plan.Create, plan.Change), p.withAction(plan.Remove)
+	active, removed := p.session.WithAction(plan.Create, plan.Change), p.session.WithAction(plan.Remove)
 	add("Programs and images are sent, which changes nothing that runs", 0,
-		filterMachines(active, func(m *machine) bool {
-			return slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Needs != "" })
+		session.Filter(active, func(m *session.Machine) bool {
+			return slices.ContainsFunc(m.Changes, func(c step.Change) bool { return c.Needs != "" })
 		}))
 	add(
 		"Members of machines that are lost leave the store",
 		1,
-		filterMachines(removed,
-			func(m *machine) bool { return m.unreachedReason != nil && m.HasRole(config.RoleControlPlane) }),
+		session.Filter(removed,
+			func(m *session.Machine) bool { return m.UnreachedReason != nil && m.HasRole(config.RoleControlPlane) }),
 	)
 	control := p.controlPlaneOf(active)
 	add("The control plane, machines that are down first, each when the others are well", 1, control)
@@ -56,10 +57,10 @@ func (p *Prepared) stages() (list []plan.Stage) {
 			list = append(list, objects)
 		}
 	}
-	demoted := filterMachines(active, p.isDemoted)
+	demoted := session.Filter(active, p.isDemoted)
 	together, ahead, rolled := p.splitNodes(
-		filterMachines(active,
-			func(m *machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }),
+		session.Filter(active,
+			func(m *session.Machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }),
 	)
 	if p.isNewCluster {
 		add("All machines", 0, together)
@@ -74,7 +75,7 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	}
 	add(first, 1, ahead)
 	add("Nodes whose daemons restart", p.drainBudget(), rolled)
-	add("Machines that are replaced: drained, cleaned and made anew", 1, p.withAction(plan.Replace))
+	add("Machines that are replaced: drained, cleaned and made anew", 1, p.session.WithAction(plan.Replace))
 	add(
 		"Machines that leave the control plane and stay: the member leaves the store, then its files are removed",
 		1,
@@ -93,22 +94,13 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	return list
 }
 
-func filterMachines(list []*machine, is func(*machine) bool) (found []*machine) {
-	for _, m := range list {
-		if is(m) {
-			found = append(found, m)
-		}
-	}
-	return found
-}
-
 // splitNodes divides machines that do not belong to an existing control plane. New machines, and those on which nothing
 // restarts, change all at once. The others change within the budget. With a new release one of them goes ahead, so that
 // a release that does not work breaks one machine only.
-func (p *Prepared) splitNodes(list []*machine) (together, ahead, rolled []*machine) {
+func (p *Prepared) splitNodes(list []*session.Machine) (together, ahead, rolled []*session.Machine) {
 	for _, m := range list {
-		if m.action == plan.Change && !p.isNewCluster && m.HasRole(config.RoleNode) &&
-			len(plan.RestartedDaemons(m.changes)) > 0 {
+		if m.Action == plan.Change && !p.isNewCluster && m.HasRole(config.RoleNode) &&
+			len(plan.RestartedDaemons(m.Changes)) > 0 {
 			rolled = append(rolled, m)
 		} else {
 			together = append(together, m)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 )
 
 // preflight checks whether all machines can become what they are declared to be. It reports everything about all
@@ -13,19 +14,19 @@ import (
 func (p *Prepared) preflight() error {
 	var known []plan.MachineFacts
 	for _, m := range p.remainingMachines() {
-		known = append(known, plan.MachineFacts{Address: m.Address, IP: m.IP.String(), Facts: m.facts})
+		known = append(known, plan.MachineFacts{Address: m.Address, IP: m.IP.String(), Facts: m.Facts})
 	}
 	alsoErrs, alsoWarnings := plan.CompareMachines(known)
 	said := map[string][]string{}
 	var tables []error
 	for _, m := range p.remainingMachines() {
-		errs, warnings := plan.Preflight(p.engine.Config, m.Machine, m.facts, p.State, m.factsReadAt)
+		errs, warnings := plan.Preflight(p.engine.Config, m.Machine, m.Facts, p.State, m.FactsReadAt)
 		errs, warnings = append(errs, alsoErrs[m.Address]...), append(warnings, alsoWarnings[m.Address]...)
 		for _, w := range warnings {
 			said[w] = append(said[w], m.Address)
 		}
 		if len(errs) > 0 {
-			tables = append(tables, machineError(m, joinFindings(errs, warnings)))
+			tables = append(tables, m.Wrap(joinFindings(errs, warnings)))
 		}
 	}
 	p.Plan.Warnings = plan.JoinWarnings(said)
@@ -34,9 +35,9 @@ func (p *Prepared) preflight() error {
 }
 
 // remainingMachines returns the machines that were reached and stay in the cluster.
-func (p *Prepared) remainingMachines() (list []*machine) {
-	for _, m := range p.machines {
-		if m.action != plan.Remove && m.unreachedReason == nil && m.agent != nil {
+func (p *Prepared) remainingMachines() (list []*session.Machine) {
+	for _, m := range p.session.Machines {
+		if m.Action != plan.Remove && m.UnreachedReason == nil && m.Agent != nil {
 			list = append(list, m)
 		}
 	}
@@ -64,13 +65,13 @@ func (p *Prepared) checkSpace() error {
 	var errs []error
 	for _, m := range p.remainingMachines() {
 		var bytes int64
-		for _, c := range m.changes {
+		for _, c := range m.Changes {
 			if c.Needs != "" {
 				bytes += c.Bytes
 			}
 		}
-		if why := plan.SpaceProblem(m.facts, bytes); why != "" {
-			errs = append(errs, machineError(m, errors.New(why)))
+		if why := plan.SpaceProblem(m.Facts, bytes); why != "" {
+			errs = append(errs, m.Wrap(errors.New(why)))
 		}
 	}
 	return errors.Join(errs...)

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"clusterctl/hcl/config"
-	"clusterctl/provision/agent"
-	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/certificate"
+	"clusterctl/provision/run/ledger"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -29,14 +26,12 @@ type Prepared struct {
 	Secrets []string
 
 	engine           *Engine
-	saveQueue        saveQueue
-	unwritten        int // changes of the state that are not yet written
-	crlCache         revocationLists
-	startTime        time.Time
-	renewed          map[string]bool // by name of certificate: whether it is to be renewed
-	machines         []*machine
-	isNewCluster     bool // there is no cluster yet
-	cluster          Cluster
+	session          *session.Session
+	ledger           *ledger.Ledger
+	lists            certificate.RevocationLists
+	issuer           *certificate.Issuer
+	renewals         certificate.Renewals
+	isNewCluster     bool              // there is no cluster yet
 	formerAddresses  map[string]string // former addresses of blocks, by the present addresses of the same machines
 	hasRenames       bool              // moved blocks have renamed things in the state
 	recreatedObjects []state.Object    // objects that this run has deleted in order to create them again
@@ -46,35 +41,27 @@ type Prepared struct {
 	vanishedObjects  []state.Object    // objects that an interrupted run has removed, still listed in the state
 }
 
-// machine is one machine during a run.
-type machine struct {
-	config.Machine
-	agent           Agent
-	facts           host.Facts
-	turn            *agent.Turn // this run's turn, with the last run on the machine as seen at the first connection
-	factsReadAt     time.Time   // when the facts were read, by the operator's clock
-	steps           []step.Step
-	changes         []step.Change
-	action          string
-	unreachedReason error // why it was not reached, if it is to be removed or only a plan is wanted
-	createsNode     bool  // the machine's node is created by this run
-	hasJoinedNow    bool  // the machine has joined in this run
-
-	hasCertificates bool // the steps have their certificates
-
-	sentBytes int64 // bytes of this program that were sent to the machine for planning
-
-	repairError   error // why mend could not repair the machine
-	leftOutReason error // why the machine is left out of later stages
-}
-
 // Close closes all connections.
-func (p *Prepared) Close() {
-	for _, m := range p.machines {
-		if m.agent != nil {
-			_ = m.agent.Close()
-		}
+func (p *Prepared) Close() { p.session.Close() }
+
+// newPrepared returns a run that begins with the state s and has no machines yet.
+func (e *Engine) newPrepared(s *state.State) *Prepared {
+	p := &Prepared{
+		State:  s,
+		Plan:   &plan.Plan{},
+		engine: e,
+		ledger: ledger.New(e.Store, s),
+		session: &session.Session{
+			Dial: e.Dial, Files: e.Bundle, Report: e.send, Now: e.now, Held: e.Store.Held,
+			Parallelism: e.parallelism(), Run: e.Run, Operator: e.Operator,
+		},
+		renewals: certificate.Renewals{
+			Requested: state.Renewal{Names: e.Renews, Machines: e.RenewOn, Since: e.now()},
+		},
 	}
+	p.issuer = &certificate.Issuer{Ledger: p.ledger, Now: e.now}
+	p.session.Steps = p.wantedSteps
+	return p
 }
 
 func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
@@ -82,17 +69,13 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Prepared{
-		engine:    e,
-		startTime: e.now(),
-		State:     s,
-		Plan:      &plan.Plan{Cluster: e.Config.Name, IsPartial: len(e.Targets)+len(e.Excludes) > 0},
-	}
 	if s == nil {
-		if p.State, err = state.New(e.Config.Name, e.newAuthorities); err != nil {
+		if s, err = state.New(e.Config.Name, e.newAuthorities); err != nil {
 			return nil, err
 		}
 	}
+	p := e.newPrepared(s)
+	p.Plan = &plan.Plan{Cluster: e.Config.Name, IsPartial: len(e.Targets)+len(e.Excludes) > 0}
 	if r := p.State.Restore; r != nil && !r.HasFirstMember && !e.IsDestroy {
 		return nil, fmt.Errorf(
 			"a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot restore again, "+
@@ -161,8 +144,8 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 			return nil, err
 		}
 		var gone []string
-		for _, m := range p.machines {
-			if m.action == plan.Remove && m.unreachedReason != nil || p.hasLostData(m) {
+		for _, m := range p.session.Machines {
+			if m.Action == plan.Remove && m.UnreachedReason != nil || p.hasLostData(m) {
 				gone = append(gone, m.Name)
 			}
 		}
@@ -176,7 +159,7 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 		p.Close()
 		return nil, err
 	}
-	err = p.checkRenewable()
+	err = p.renewals.Check(p.session.Machines)
 	if err == nil {
 		err = p.checkReleases()
 	}
@@ -194,7 +177,7 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 		if found := p.describeMembership(ctx); found != "" {
 			p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, found)
 		}
-		p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, DueKeys(p.State)...)
+		p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, certificate.DueKeys(p.State)...)
 	}
 	err = p.compareObjects(ctx)
 	if err == nil {
@@ -211,10 +194,10 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 // Unreached returns why a plan is incomplete, or nil if it is complete.
 func (p *Prepared) Unreached() error {
 	var errs []error
-	for _, m := range p.machines {
-		if m.action == plan.Unreachable {
+	for _, m := range p.session.Machines {
+		if m.Action == plan.Unreachable {
 			errs = append(errs,
-				fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, m.unreachedReason))
+				fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, m.UnreachedReason))
 		}
 	}
 	if p.Plan.CompareError != "" {
@@ -253,90 +236,37 @@ func (p *Prepared) hasStarted() bool {
 	return false
 }
 
-// forEach calls do for machines in parallel and returns all errors.
-func (p *Prepared) forEach(ctx context.Context, list []*machine, do func(context.Context, *machine) error) error {
-	return p.forEachLimited(ctx, p.engine.parallelism(), list, do)
-}
-
-// forEachLimited does the same as each, with at most limit machines at a time.
-func (p *Prepared) forEachLimited(
-	ctx context.Context,
-	limit int,
-	list []*machine,
-	do func(context.Context, *machine) error,
-) error {
-	var mu sync.Mutex
-	var errs []error
-	var g errgroup.Group
-	g.SetLimit(min(limit, p.engine.parallelism()))
-	for _, m := range list {
-		g.Go(func() error {
-			err := p.engine.Store.Held()
-			if err == nil {
-				err = do(ctx, m)
-			}
-			if err != nil && isInterrupted(ctx) { // how each machine reports the interruption is not interesting
-				return nil
-			}
-			if err != nil {
-				mu.Lock()
-				errs = append(errs, fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, err))
-				mu.Unlock()
-			}
-			return nil
-		})
-	}
-	_ = g.Wait()
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	if isInterrupted(ctx) {
-		errs = append(errs, ErrInterrupted)
-	}
-	return errors.Join(errs...)
-}
-
-const factsTimeout = 30 * time.Second
-
 // checkAll checks the steps of all machines.
 func (p *Prepared) checkAll(ctx context.Context) error {
-	if reached := len(filterMachines(p.machines,
-		func(m *machine) bool { return m.unreachedReason == nil })); reached > 0 {
-		p.engine.report(Event{Kind: EventPhase, Message: "inspecting " + plan.Number(reached, "machine")})
+	if reached := len(session.Filter(p.session.Machines,
+		func(m *session.Machine) bool { return m.UnreachedReason == nil })); reached > 0 {
+		p.session.Report(report.Event{Kind: report.Phase, Message: "inspecting " + plan.Number(reached, "machine")})
 	}
-	return p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if m.unreachedReason != nil {
+	return p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
+		if m.UnreachedReason != nil {
 			return nil
 		}
-		return p.checkMachine(ctx, m)
+		return p.session.Check(ctx, m)
 	})
 }
 
-func (p *Prepared) checkMachine(ctx context.Context, m *machine) error {
-	var err error
-	m.hasCertificates = false
-	if m.action == plan.Remove {
-		m.steps = role.Clean()
-	} else if m.steps, err = p.stepsOf(m); err != nil {
-		return err
+// wantedSteps returns the steps that this run takes on a machine.
+func (p *Prepared) wantedSteps(m *session.Machine) ([]step.Step, error) {
+	if m.Action == plan.Remove {
+		return role.Clean(), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	m.changes, err = m.agent.Check(ctx, m.steps)
-	return hangError(ctx, checkTimeout, err)
+	return p.stepsOf(m)
 }
 
-// hangError returns an error that says that a machine hangs, if ctx's deadline has passed; otherwise it returns err.
-func hangError(ctx context.Context, limit time.Duration, err error) error {
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("it hangs: it has not answered for %s: %w", limit, err)
-	}
-	return err
+// stepsOf returns the steps that make a machine as declared. It holds the ledger, because other machines that finish
+// change the state meanwhile.
+func (p *Prepared) stepsOf(m *session.Machine) (steps []step.Step, err error) {
+	p.ledger.View(func(s *state.State) { steps, err = p.stepsByState(s, m) })
+	return steps, err
 }
 
-// stepsOf returns a machine's steps. It holds writing, because other machines that finish change the state meanwhile.
-func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
-	stateMu.Lock()
-	defer stateMu.Unlock()
-	revoked, err := p.currentLists()
+func (p *Prepared) stepsByState(s *state.State, m *session.Machine) ([]step.Step, error) {
+	revoked, err := p.lists.Current(s, p.engine.now())
 	if err != nil {
 		return nil, err
 	}
@@ -344,14 +274,14 @@ func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 		role.Input{
 			Cluster:        p.engine.Config,
 			Machine:        m.Machine,
-			Facts:          m.facts,
-			State:          p.State,
+			Facts:          m.Facts,
+			State:          s,
 			Files:          p.engine.Bundle,
 			Release:        p.engine.Bundle.Release(),
 			Revoked:        revoked,
 			IsWindowClosed: p.isWindowClosed(),
 		},
 	)
-	p.setRenewalTimes(m, steps)
+	p.renewals.SetTimes(s, m.Machine, steps)
 	return steps, err
 }

@@ -13,26 +13,27 @@ import (
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
 // Rebuild reconstructs a lost state from what the declared machines and the API report. It changes nothing on them and
 // writes nothing. notes describe what it could not find out.
 func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, err error) {
-	p := &Prepared{engine: e, State: &state.State{}}
+	p := e.newPrepared(&state.State{})
 	defer p.Close()
 	for _, m := range e.Config.Machines {
-		p.machines = append(p.machines, &machine{Machine: m})
+		p.session.Machines = append(p.session.Machines, &session.Machine{Machine: m})
 	}
 	var mu sync.Mutex
 	found := map[string]role.Remains{} // by address
-	err = p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if err := p.connectMachine(ctx, m); err != nil {
+	err = p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
+		if err := p.session.Connect(ctx, m); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, factsTimeout)
+		ctx, cancel := context.WithTimeout(ctx, session.FactsTimeout)
 		defer cancel()
-		remains, err := m.agent.Remains(ctx)
+		remains, err := m.Agent.Remains(ctx)
 		mu.Lock()
 		found[m.Address] = remains
 		mu.Unlock()
@@ -45,7 +46,7 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 			err,
 		)
 	}
-	if s, notes, err = e.stateFromRemains(p.machines, found); err != nil {
+	if s, notes, err = e.stateFromRemains(p.session.Machines, found); err != nil {
 		return nil, nil, err
 	}
 	live, err := e.ConnectCluster(s, e.Config)
@@ -86,7 +87,7 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 }
 
 // stateFromRemains makes a state from what the machines have reported.
-func (e *Engine) stateFromRemains(machines []*machine, found map[string]role.Remains) (*state.State, []string, error) {
+func (e *Engine) stateFromRemains(machines []*session.Machine, found map[string]role.Remains) (*state.State, []string, error) {
 	first, err := agreedRemains(machines, found)
 	if err != nil {
 		return nil, nil, err
@@ -137,14 +138,12 @@ func (e *Engine) stateFromRemains(machines []*machine, found map[string]role.Rem
 		if r.Name != m.Name {
 			errs = append(
 				errs,
-				machineError(
-					m,
-					fmt.Errorf(
-						"it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
-						r.Name,
-						m.Name,
-						r.Name,
-					),
+				m.Wrap(fmt.Errorf(
+					"it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
+					r.Name,
+					m.Name,
+					r.Name,
+				),
 				),
 			)
 			continue
@@ -154,33 +153,31 @@ func (e *Engine) stateFromRemains(machines []*machine, found map[string]role.Rem
 		s.Machines[m.Address] = state.Machine{
 			Machine:   known,
 			HasJoined: true,
-			Identity:  m.facts.Identity,
+			Identity:  m.Facts.Identity,
 			Issued:    r.Issued,
-			Release:   m.facts.Release,
+			Release:   m.Facts.Release,
 		}
-		if m.facts.Release != nil {
-			s.RecordRelease(*m.facts.Release)
+		if m.Facts.Release != nil {
+			s.RecordRelease(*m.Facts.Release)
 		}
 		s.Revoke(r.Revoked...)
 		if r.Token != "" {
 			s.Token = r.Token
 		}
-		if m.facts.EtcdCluster != "" {
-			if s.EtcdCluster != "" && s.EtcdCluster != m.facts.EtcdCluster {
+		if m.Facts.EtcdCluster != "" {
+			if s.EtcdCluster != "" && s.EtcdCluster != m.Facts.EtcdCluster {
 				errs = append(
 					errs,
-					machineError(
-						m,
-						fmt.Errorf(
-							"its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
-								"configuration, rebuild, and bring it in again",
-							m.facts.EtcdCluster,
-							s.EtcdCluster,
-						),
+					m.Wrap(fmt.Errorf(
+						"its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
+							"configuration, rebuild, and bring it in again",
+						m.Facts.EtcdCluster,
+						s.EtcdCluster,
+					),
 					),
 				)
 			}
-			s.EtcdCluster = m.facts.EtcdCluster
+			s.EtcdCluster = m.Facts.EtcdCluster
 		}
 		if r.Member != nil {
 			s.Etcd[m.Name] = *r.Member
@@ -210,8 +207,8 @@ func (e *Engine) stateFromRemains(machines []*machine, found map[string]role.Rem
 }
 
 // agreedRemains returns what one machine of the control plane reports, if all machines agree on what they share.
-func agreedRemains(machines []*machine, found map[string]role.Remains) (first role.Remains, err error) {
-	var from *machine
+func agreedRemains(machines []*session.Machine, found map[string]role.Remains) (first role.Remains, err error) {
+	var from *session.Machine
 	for _, m := range machines {
 		if r := found[m.Address]; slices.Contains(r.Roles, config.RoleControlPlane) &&
 			len(r.Keys.CAs) == len(certs.CommonNames) &&
@@ -237,12 +234,10 @@ func agreedRemains(machines []*machine, found map[string]role.Remains) (first ro
 		) {
 			errs = append(
 				errs,
-				machineError(
-					m,
-					fmt.Errorf(
-						"it serves another cluster than %s, or that one's authorities were changed meanwhile",
-						from.Address,
-					),
+				m.Wrap(fmt.Errorf(
+					"it serves another cluster than %s, or that one's authorities were changed meanwhile",
+					from.Address,
+				),
 				),
 			)
 			continue
@@ -266,14 +261,12 @@ func agreedRemains(machines []*machine, found map[string]role.Remains) (first ro
 			slices.Sort(differ)
 			errs = append(
 				errs,
-				machineError(
-					m,
-					fmt.Errorf(
-						"%s are not those of %s: a change of them was under way. Take the machine that is behind out "+
-							"of the configuration, rebuild, and bring it in again",
-						strings.Join(differ, ", "),
-						from.Address,
-					),
+				m.Wrap(fmt.Errorf(
+					"%s are not those of %s: a change of them was under way. Take the machine that is behind out "+
+						"of the configuration, rebuild, and bring it in again",
+					strings.Join(differ, ", "),
+					from.Address,
+				),
 				),
 			)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -30,16 +32,16 @@ func (p *Prepared) changeAndApplyObjects(ctx context.Context, control, rest func
 		err = p.applyObjects(ctx)
 	}
 	<-through
-	if !brought && failed == nil && !isInterrupted(ctx) {
+	if !brought && failed == nil && !session.IsInterrupted(ctx) {
 		brought, err = true, p.applyObjects(ctx) // its error explains why the API does not answer
 	}
 	var list, labels RefusedError
 	err = list.collect(err)
-	if brought && !isInterrupted(ctx) {
+	if brought && !session.IsInterrupted(ctx) {
 		labelErr := labels.collect(p.labelNodes(ctx))
 		// A machine that has finished meanwhile may run the webhook because of which objects were refused.
-		if len(list.List) > 0 && err == nil && len(p.withAction(plan.Create, plan.Change, plan.Replace)) > 0 &&
-			!isInterrupted(ctx) {
+		if len(list.List) > 0 && err == nil && len(p.session.WithAction(plan.Create, plan.Change, plan.Replace)) > 0 &&
+			!session.IsInterrupted(ctx) {
 			list = RefusedError{}
 			err = list.collect(p.applyObjects(ctx))
 		}
@@ -48,7 +50,7 @@ func (p *Prepared) changeAndApplyObjects(ctx context.Context, control, rest func
 	if list.add(labels); len(list.List) > 0 {
 		refused = list
 	}
-	if failed = errors.Join(failed, err); failed == nil && refused == nil && p.hasAllMachines() {
+	if failed = errors.Join(failed, err); failed == nil && refused == nil && p.session.HasAll() {
 		failed = p.awaitHealthyObjects(ctx)
 	}
 	return refused, failed
@@ -59,7 +61,7 @@ func (p *Prepared) awaitAPIServer(ctx context.Context, through <-chan struct{}) 
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for last := false; ; {
-		if _, err := p.cluster.Nodes(ctx); err == nil {
+		if _, err := p.session.API.Nodes(ctx); err == nil {
 			return true
 		}
 		if last {
@@ -81,18 +83,18 @@ const reconcileTimeout = 10 * time.Minute
 func (p *Prepared) applyObjects(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	if err := p.engine.Store.Held(); err != nil {
+	if err := p.ledger.Held(); err != nil {
 		return err
 	}
 	if list := p.replacedObjects(); len(list) > 0 && p.recreatedObjects == nil {
-		if err := p.cluster.Delete(ctx, list); err != nil {
+		if err := p.session.API.Delete(ctx, list); err != nil {
 			return err
 		}
 		p.recreatedObjects = list
 		for _, o := range list {
-			p.engine.report(
-				Event{
-					Kind: EventObject,
+			p.session.Report(
+				report.Event{
+					Kind: report.Object,
 					Object: &plan.Object{
 						Address: o.Address,
 						Kind:    o.Kind,
@@ -110,7 +112,7 @@ func (p *Prepared) applyObjects(ctx context.Context) error {
 	}
 	// References are recorded before the objects exist. If this run were interrupted and the block then deleted from
 	// the configuration, nothing else would list the object.
-	references, err := p.cluster.References(declared)
+	references, err := p.session.API.References(declared)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,7 @@ func (p *Prepared) applyObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	applied, err := p.cluster.Apply(
+	applied, err := p.session.API.Apply(
 		ctx,
 		withMachines(declared, func(m config.Machine) bool { return !p.isNodeCreatedNow(m) }),
 		before,
@@ -153,14 +155,14 @@ func missingFrom(list, more []state.Object) (rest []state.Object) {
 
 // recordObjects records the applied objects, while machines may be recorded in parallel.
 func (p *Prepared) recordObjects(list []state.Object) error {
-	return p.writeState(func() { p.State.Objects = list })
+	return p.ledger.Change(func(*state.State) { p.State.Objects = list })
 }
 
 func (p *Prepared) reportObject(o plan.Object) {
 	if o.Action == plan.Create && p.wasReplaced(o) {
 		o.Action, o.Note = plan.Replace, "deleted, and made anew"
 	}
-	p.engine.report(Event{Kind: EventObject, Object: &o, Message: o.Note})
+	p.session.Report(report.Event{Kind: report.Object, Object: &o, Message: o.Note})
 	if o.Action == plan.None {
 		return
 	}
@@ -185,7 +187,7 @@ func (p *Prepared) labelNodes(ctx context.Context) error {
 		return nil
 	}
 	nodes.Workloads, nodes.Objects = nil, nil
-	_, err := p.cluster.Apply(ctx, nodes, nil, p.reportObject)
+	_, err := p.session.API.Apply(ctx, nodes, nil, p.reportObject)
 	return err
 }
 
@@ -197,29 +199,26 @@ func (p *Prepared) awaitHealthyObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.cluster.Wait(ctx, declared, p.reportObject)
+	return p.session.API.Wait(ctx, declared, p.reportObject)
 }
 
 // isNodeCreatedNow reports whether this run creates a machine's node. Labelling it before its kubelet has registered
 // would create a second Node.
 func (p *Prepared) isNodeCreatedNow(m config.Machine) bool {
-	return slices.ContainsFunc(p.machines,
-		func(own *machine) bool { return own.Address == m.Address && own.createsNode })
+	return slices.ContainsFunc(p.session.Machines,
+		func(own *session.Machine) bool { return own.Address == m.Address && own.CreatesNode })
 }
 
-func (p *Prepared) hasJoined(m config.Machine) bool {
-	stateMu.Lock()
-	defer stateMu.Unlock()
-	return p.State.Machines[m.Address].HasJoined
-}
+func (p *Prepared) hasJoined(m config.Machine) bool { return p.ledger.Machine(m.Address).HasJoined }
 
 // hasJoinedInRun reports whether a machine's node has joined in this run. Joined in the state may date from before the
 // machine was reinstalled.
-func (p *Prepared) hasJoinedInRun(m config.Machine) bool {
-	stateMu.Lock()
-	defer stateMu.Unlock()
-	return slices.ContainsFunc(p.machines,
-		func(own *machine) bool { return own.Address == m.Address && own.hasJoinedNow })
+func (p *Prepared) hasJoinedInRun(m config.Machine) (joined bool) {
+	p.ledger.View(func(*state.State) {
+		joined = slices.ContainsFunc(p.session.Machines,
+			func(own *session.Machine) bool { return own.Address == m.Address && own.HasJoinedNow })
+	})
+	return joined
 }
 
 // withMachines returns a copy of a configuration with some of its machines.

@@ -7,6 +7,7 @@ import (
 
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -16,36 +17,36 @@ import (
 func (p *Prepared) planRefresh(ctx context.Context) error {
 	for _, address := range sortedMachines(p.State) {
 		if m := p.State.Machines[address]; p.engine.isSelected(address) {
-			p.machines = append(p.machines, &machine{Machine: m.Machine, action: plan.Change})
+			p.session.Machines = append(p.session.Machines, &session.Machine{Machine: m.Machine, Action: plan.Change})
 		}
 	}
-	err := p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if err := p.connectMachine(ctx, m); err != nil {
+	err := p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
+		if err := p.session.Connect(ctx, m); err != nil {
 			if !p.engine.IsPlanOnly || ctx.Err() != nil {
 				return err
 			}
-			m.action, m.unreachedReason = plan.Unreachable, err
+			m.Action, m.UnreachedReason = plan.Unreachable, err
 			return nil
 		}
 		// the agent is on the machine because it is doing this check
-		m.steps = slices.DeleteFunc(role.Clean(), role.IsIgnoredByRefresh)
-		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		m.Steps = slices.DeleteFunc(role.Clean(), role.IsIgnoredByRefresh)
+		ctx, cancel := context.WithTimeout(ctx, session.CheckTimeout)
 		defer cancel()
-		changes, err := m.agent.Check(ctx, m.steps)
-		m.action = plan.Remove
+		changes, err := m.Agent.Check(ctx, m.Steps)
+		m.Action = plan.Remove
 		if slices.ContainsFunc(changes, func(c step.Change) bool { return c.Action != "" }) {
-			m.action = plan.None
+			m.Action = plan.None
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, m := range p.machines {
-		entry := plan.Machine{Address: m.Address, Action: m.action, Note: plan.Describe(m.facts)}
-		switch m.action {
+	for _, m := range p.session.Machines {
+		entry := plan.Machine{Address: m.Address, Action: m.Action, Note: plan.Describe(m.Facts)}
+		switch m.Action {
 		case plan.Unreachable:
-			entry.Note = m.unreachedReason.Error()
+			entry.Note = m.UnreachedReason.Error()
 		case plan.Remove:
 			entry.Note = "nothing of the cluster is on it any more: the state forgets it"
 		}
@@ -58,7 +59,7 @@ func (p *Prepared) planRefresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, session.CheckTimeout)
 	defer cancel()
 	gone, err := live.Missing(ctx, p.State.Objects)
 	if err != nil {
@@ -83,7 +84,7 @@ func (p *Prepared) planRefresh(ctx context.Context) error {
 
 // removeMissing writes the state without what refresh has found to be gone.
 func (p *Prepared) removeMissing() error {
-	for _, m := range p.withAction(plan.Remove) {
+	for _, m := range p.session.WithAction(plan.Remove) {
 		delete(p.State.Machines, m.Address)
 		delete(p.State.Etcd, m.Name)
 	}
@@ -92,5 +93,5 @@ func (p *Prepared) removeMissing() error {
 			return g.Address == o.Address && g.Kind == o.Kind && g.Name == o.FullName()
 		})
 	})
-	return p.engine.Store.Write(p.State)
+	return p.ledger.Write()
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -10,6 +9,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
@@ -79,16 +79,10 @@ func (r RefusedError) hasOnlyUnknownKinds() bool {
 // upgradesAPIServer reports whether the plan installs another API server, which may know more kinds than the running
 // one.
 func (p *Prepared) upgradesAPIServer() bool {
-	return slices.ContainsFunc(p.machines, func(m *machine) bool {
-		return m.action == plan.Change && m.HasRole(config.RoleControlPlane) &&
-			slices.ContainsFunc(m.changes, func(c step.Change) bool {
+	return slices.ContainsFunc(p.session.Machines, func(m *session.Machine) bool {
+		return m.Action == plan.Change && m.HasRole(config.RoleControlPlane) &&
+			slices.ContainsFunc(m.Changes, func(c step.Change) bool {
 				return c.Kind == "link" && path.Base(c.Name) == "kube-apiserver"
 			})
 	})
 }
-
-// ErrInterrupted reports that the user has interrupted a run.
-var ErrInterrupted = errors.New("interrupted; run it again to go on from there")
-
-// isInterrupted reports whether a run was cancelled, as opposed to having timed out.
-func isInterrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

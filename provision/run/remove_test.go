@@ -12,6 +12,8 @@ import (
 	"clusterctl/provision/agent"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 	"clusterctl/tests/amount"
@@ -165,7 +167,7 @@ func withAction(o plan.Object, action string) plan.Object {
 
 // stoppingAgent is an agent that stops the run during its work.
 type stoppingAgent struct {
-	run.Agent
+	session.Agent
 	stop func()
 }
 
@@ -179,12 +181,12 @@ func TestInterruptedRunsReportItOnce(t *testing.T) {
 	w := newWorld(t, controlMachine, machineA, machineB)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
+	w.engine.Dial = func(ctx context.Context, m config.Machine) (session.Agent, error) {
 		a, err := w.dial(ctx, m)
 		return stoppingAgent{a, cancel}, err
 	}
-	w.engine.Report = func(e run.Event) {
-		if e.Kind == run.EventFailed {
+	w.engine.Report = func(e report.Event) {
+		if e.Kind == report.Failed {
 			t.Errorf("%s is said to have failed: %s", e.Machine, e.Message)
 		}
 	}
@@ -193,7 +195,7 @@ func TestInterruptedRunsReportItOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := p.Apply(ctx); !errors.Is(err, run.ErrInterrupted) || err.Error() != run.ErrInterrupted.Error() {
+	if err := p.Apply(ctx); !errors.Is(err, session.ErrInterrupted) || err.Error() != session.ErrInterrupted.Error() {
 		t.Errorf("got %v", err)
 	}
 }

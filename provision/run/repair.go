@@ -10,6 +10,8 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 )
 
 // repairAll repairs what does not work, on all machines at once and before anything else: expired or untrusted
@@ -20,65 +22,55 @@ func (p *Prepared) repairAll(ctx context.Context) error {
 	if p.isNewCluster {
 		return nil
 	}
-	var list []*machine
-	for _, m := range p.withAction(plan.Change) {
-		if len(plan.RepairSteps(m.steps, m.changes)) > 0 {
+	var list []*session.Machine
+	for _, m := range p.session.WithAction(plan.Change) {
+		if len(plan.RepairSteps(m.Steps, m.Changes)) > 0 {
 			list = append(list, m)
 		}
 	}
-	return p.forEach(ctx, list, p.repairMachine)
+	return p.session.ForEach(ctx, list, p.repairMachine)
 }
 
-func (p *Prepared) repairMachine(ctx context.Context, m *machine) error {
-	part := m.withSteps(plan.RepairSteps(m.steps, m.changes))
-	p.reportBegin(m, "mending")
-	err := p.sendFiles(ctx, part)
+func (p *Prepared) repairMachine(ctx context.Context, m *session.Machine) error {
+	part := m.WithSteps(plan.RepairSteps(m.Steps, m.Changes))
+	p.session.ReportBegin(m, "mending")
+	err := p.session.SendFiles(ctx, part)
 	if err == nil {
-		err = p.issueCertificates(part)
+		err = p.issuer.Issue(part)
 	}
 	if err == nil {
-		err = m.agent.Apply(ctx, part.steps, func(done agent.Progress) {
+		err = m.Agent.Apply(ctx, part.Steps, func(done agent.Progress) {
 			c := done.Change
-			p.engine.report(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+			p.session.Report(report.Event{Kind: report.Step, Machine: m.Address, Change: &c})
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		m.repairError = err
-		p.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: "not all of it is mended: " + err.Error()})
+		m.RepairError = err
+		p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "not all of it is mended: " + err.Error()})
 	}
 	if errors.Is(err, agent.ErrUnresponsive) {
-		return p.leaveOut(ctx, m, err)
+		return p.session.LeaveOut(ctx, m, err)
 	}
 	if errors.Is(err, agent.ErrLost) {
-		return p.leaveOut(ctx, m, p.reconnectAndResend(ctx, m, 1))
+		return p.session.LeaveOut(ctx, m, p.session.ReconnectAndResend(ctx, m, 1))
 	}
-	return p.leaveOut(ctx, m, p.checkMachine(ctx, m)) // the repairs decide what is left to do
+	return p.session.LeaveOut(ctx, m, p.session.Check(ctx, m)) // the repairs decide what is left to do
 }
 
 // describeRepairs describes what will be mended on a machine before other changes, or returns "".
-func (p *Prepared) describeRepairs(m *machine) string {
+func (p *Prepared) describeRepairs(m *session.Machine) string {
 	if p.isNewCluster {
 		return ""
 	}
-	return plan.DescribeRepairs(plan.RepairSteps(m.steps, m.changes), m.steps, m.changes)
-}
-
-// withSteps returns a copy of a machine with some of its steps.
-func (m *machine) withSteps(which []int) *machine {
-	part := *m
-	part.steps, part.changes = nil, nil
-	for _, i := range which {
-		part.steps, part.changes = append(part.steps, m.steps[i]), append(part.changes, m.changes[i])
-	}
-	return &part
+	return plan.DescribeRepairs(plan.RepairSteps(m.Steps, m.Changes), m.Steps, m.Changes)
 }
 
 // addUnrepaired adds to err what could not be mended on machines of the control plane.
 func (p *Prepared) addUnrepaired(err error) error {
 	var why []string
-	for _, m := range p.machines {
-		if m.repairError != nil && m.HasRole(config.RoleControlPlane) {
-			why = append(why, fmt.Sprintf("%s: %v", m.Address, m.repairError))
+	for _, m := range p.session.Machines {
+		if m.RepairError != nil && m.HasRole(config.RoleControlPlane) {
+			why = append(why, fmt.Sprintf("%s: %v", m.Address, m.RepairError))
 		}
 	}
 	if err == nil || len(why) == 0 {

@@ -9,6 +9,8 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -24,18 +26,18 @@ func (e *Engine) isReplaced(address string) bool {
 func (p *Prepared) checkReplaceable() error {
 	e := p.engine
 	for _, t := range e.Replaces {
-		found := slices.ContainsFunc(p.machines, func(m *machine) bool {
-			return m.action == plan.Change && (m.Address == t || strings.HasPrefix(m.Address, t+"["))
+		found := slices.ContainsFunc(p.session.Machines, func(m *session.Machine) bool {
+			return m.Action == plan.Change && (m.Address == t || strings.HasPrefix(m.Address, t+"["))
 		}) ||
 			slices.ContainsFunc(p.State.Objects, func(o state.Object) bool { return o.Address == t && e.isSelected(t) })
 		if !found {
 			return fmt.Errorf("-replace %s: %s", t, p.irreplaceableReason(t))
 		}
 	}
-	if len(p.controlPlaneOf(p.withAction(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 &&
+	if len(p.controlPlaneOf(p.session.WithAction(plan.Change))) > 0 && len(e.Config.ControlPlane()) == 1 &&
 		slices.ContainsFunc(
-			p.machines,
-			func(m *machine) bool { return m.HasRole(config.RoleControlPlane) && e.isReplaced(m.Address) },
+			p.session.Machines,
+			func(m *session.Machine) bool { return m.HasRole(config.RoleControlPlane) && e.isReplaced(m.Address) },
 		) {
 		return fmt.Errorf(
 			"-replace: the only machine of the control plane has the cluster's store: add others first, or destroy " +
@@ -80,7 +82,7 @@ func (p *Prepared) irreplaceableReason(address string) string {
 }
 
 // replaceMachine removes one machine as if it were no longer declared, and adds it again as a new one.
-func (p *Prepared) replaceMachine(ctx context.Context, m *machine) error {
+func (p *Prepared) replaceMachine(ctx context.Context, m *session.Machine) error {
 	if m.HasRole(config.RoleControlPlane) && p.needsGuard() {
 		list, err := p.health(ctx, m)
 		if err != nil {
@@ -90,22 +92,22 @@ func (p *Prepared) replaceMachine(ctx context.Context, m *machine) error {
 			return fmt.Errorf("it is not replaced: %w", err)
 		}
 	}
-	p.reportBegin(m, "replacing")
-	m.action, m.steps = plan.Remove, role.Clean()
+	p.session.ReportBegin(m, "replacing")
+	m.Action, m.Steps = plan.Remove, role.Clean()
 	var err error
-	if m.changes, err = m.agent.Check(ctx, m.steps); err != nil {
+	if m.Changes, err = m.Agent.Check(ctx, m.Steps); err != nil {
 		return err
 	}
 	if err := p.removeMachine(ctx, m); err != nil {
 		return err
 	}
-	m.action = plan.Create
-	if err := p.updateMachine(m, func(s *state.Machine) { s.Machine = m.Machine }); err != nil {
+	m.Action = plan.Create
+	if err := p.ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.Machine = m.Machine }); err != nil {
 		return err
 	}
 	plan.DecideMembers(p.engine.Config, p.State, nil)
 	// What was found on the machine has changed, and the agent's program has been removed with the rest.
-	if err := p.reconnectAndResend(ctx, m, 0); err != nil {
+	if err := p.session.ReconnectAndResend(ctx, m, 0); err != nil {
 		return err
 	}
 	roll := p.rollMachine
@@ -115,7 +117,7 @@ func (p *Prepared) replaceMachine(ctx context.Context, m *machine) error {
 	if err := roll(ctx, m); err != nil {
 		return fmt.Errorf("it was taken away, and is not made anew yet (apply goes on with that): %w", err)
 	}
-	p.engine.report(Event{Kind: EventDone, Machine: m.Address, Message: "replaced: cleaned, and made anew"})
+	p.session.Report(report.Event{Kind: report.Done, Machine: m.Address, Message: "replaced: cleaned, and made anew"})
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -55,9 +57,9 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	}
 	defer a.Close()
 	if s := a.prepared.State.Restore; s != nil && s.HasFirstMember {
-		e.report(
-			Event{
-				Kind:    EventNote,
+		e.send(
+			report.Event{
+				Kind:    report.Note,
 				Message: "going on with the restore from " + s.Snapshot + ", whose first member is on " + s.Machine,
 			},
 		)
@@ -93,7 +95,7 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	}
 	file := a.sourcePath(at, snapshot, r)
 	if r.Member != "" {
-		e.report(Event{Kind: EventNote, Machine: at.Address, Message: "making a snapshot of its own data"})
+		e.send(report.Event{Kind: report.Note, Machine: at.Address, Message: "making a snapshot of its own data"})
 		answer, err := a.callStore(ctx, at, saveTimeout,
 			store.Request{Op: store.FromData, Data: role.EtcdData, File: file})
 		if err != nil {
@@ -113,7 +115,7 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 		return err
 	}
 	if r.Member != "" || r.File != "" {
-		if err := at.agent.Apply(ctx, []step.Step{&step.Absent{Path: path.Dir(file)}}, nil); err != nil {
+		if err := at.Agent.Apply(ctx, []step.Step{&step.Absent{Path: path.Dir(file)}}, nil); err != nil {
 			return fmt.Errorf("%s: clean up: %w", at.Address, err)
 		}
 	}
@@ -170,8 +172,8 @@ func (a *Access) checkRestorable(ctx context.Context, r Restore) error {
 	}
 	var left []string
 	for _, m := range a.reached() {
-		if m.facts.HasEtcdData &&
-			(a.prepared.State.EtcdCluster == "" || m.facts.EtcdCluster == a.prepared.State.EtcdCluster) &&
+		if m.Facts.HasEtcdData &&
+			(a.prepared.State.EtcdCluster == "" || m.Facts.EtcdCluster == a.prepared.State.EtcdCluster) &&
 			m.Name != r.Member {
 			left = append(left, m.Name)
 		}
@@ -200,7 +202,7 @@ func (a *Access) checkRestorable(ctx context.Context, r Restore) error {
 }
 
 // describeRestore describes what the restore would do.
-func (a *Access) describeRestore(at *machine, s store.Snapshot, r Restore, moved string) string {
+func (a *Access) describeRestore(at *session.Machine, s store.Snapshot, r Restore, moved string) string {
 	var text strings.Builder
 	if r.Member != "" {
 		fmt.Fprintf(
@@ -237,9 +239,9 @@ func (a *Access) stopStore(ctx context.Context) error {
 		what  string
 		steps []step.Step
 	}{{"stopping the API server", role.StopServers()}, {"stopping the member of the store", role.StopMembers()}} {
-		if err := a.prepared.forEach(ctx, a.reached(), func(ctx context.Context, m *machine) error {
-			a.prepared.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: part.what})
-			return m.agent.Apply(ctx, part.steps, nil)
+		if err := a.prepared.session.ForEach(ctx, a.reached(), func(ctx context.Context, m *session.Machine) error {
+			a.prepared.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: part.what})
+			return m.Agent.Apply(ctx, part.steps, nil)
 		}); err != nil {
 			return err
 		}
@@ -249,21 +251,21 @@ func (a *Access) stopStore(ctx context.Context) error {
 
 // makeFirstMember moves existing data aside and makes the first member. It records in the state that the restore has
 // begun before any data moves, and the new store once that exists.
-func (a *Access) makeFirstMember(ctx context.Context, at *machine, snapshot store.Snapshot, file, from,
+func (a *Access) makeFirstMember(ctx context.Context, at *session.Machine, snapshot store.Snapshot, file, from,
 	moved string) error {
 	s := a.prepared.State
 	former := []string{s.EtcdCluster, snapshot.Cluster}
 	for _, m := range a.reached() {
 		if _, member := s.Etcd[m.Name]; member {
-			former = append(former, m.facts.EtcdCluster)
+			former = append(former, m.Facts.EtcdCluster)
 		}
 	}
 	s.Restore = &state.Restore{Snapshot: from, Machine: at.Name, Began: a.prepared.engine.now()}
-	if err := a.prepared.engine.Store.Write(s); err != nil {
+	if err := a.prepared.ledger.Write(); err != nil {
 		return err
 	}
-	if err := a.prepared.forEach(ctx, a.reached(), func(ctx context.Context, m *machine) error {
-		return m.agent.Apply(ctx, []step.Step{&step.MoveAside{From: role.EtcdData + "/member", To: moved}}, nil)
+	if err := a.prepared.session.ForEach(ctx, a.reached(), func(ctx context.Context, m *session.Machine) error {
+		return m.Agent.Apply(ctx, []step.Step{&step.MoveAside{From: role.EtcdData + "/member", To: moved}}, nil)
 	}); err != nil {
 		return err
 	}
@@ -271,7 +273,7 @@ func (a *Access) makeFirstMember(ctx context.Context, at *machine, snapshot stor
 		return err
 	}
 	first := at.Name + "=" + role.PeerURL(at.Machine)
-	a.prepared.engine.report(Event{Kind: EventNote, Machine: at.Address, Message: "making the store anew of " + from})
+	a.prepared.session.Report(report.Event{Kind: report.Note, Machine: at.Address, Message: "making the store anew of " + from})
 	if _, err := a.callStore(ctx, at, saveTimeout,
 		store.Request{Op: store.Restore, File: file, Data: role.EtcdData, Member: at.Name,
 			PeerURL:        role.PeerURL(at.Machine),
@@ -284,7 +286,7 @@ func (a *Access) makeFirstMember(ctx context.Context, at *machine, snapshot stor
 			moved,
 		)
 	}
-	facts, err := at.agent.Facts(ctx)
+	facts, err := at.Agent.Facts(ctx)
 	if err != nil {
 		return err
 	}
@@ -297,7 +299,7 @@ func (a *Access) makeFirstMember(ctx context.Context, at *machine, snapshot stor
 	s.EtcdCluster = facts.EtcdCluster
 	s.Etcd = map[string]state.Member{at.Name: {InitialCluster: first}}
 	s.Restore.HasFirstMember = true
-	return a.prepared.engine.Store.Write(s)
+	return a.prepared.ledger.Write()
 }
 
 // startAndJoin starts the first machine and lets the others join its store, as apply does with new members.
@@ -337,5 +339,5 @@ func (p *Prepared) clearRestore() error {
 		return nil
 	}
 	p.State.Restore = nil
-	return p.engine.Store.Write(p.State)
+	return p.ledger.Write()
 }

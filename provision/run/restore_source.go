@@ -16,15 +16,17 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
 // chooseSource chooses the machine on which the store begins, and returns it with the snapshot to restore.
-func (a *Access) chooseSource(ctx context.Context, r Restore) (*machine, store.Snapshot, error) {
+func (a *Access) chooseSource(ctx context.Context, r Restore) (*session.Machine, store.Snapshot, error) {
 	switch {
 	case r.Member != "":
 		m, err := a.reachMachine(ctx, r.Member)
-		if err == nil && !m.facts.HasEtcdData {
+		if err == nil && !m.Facts.HasEtcdData {
 			err = fmt.Errorf("%s has no data of the store in %s", m.Name, role.EtcdData)
 		}
 		return m, store.Snapshot{}, err
@@ -53,7 +55,7 @@ func (a *Access) chooseSource(ctx context.Context, r Restore) (*machine, store.S
 }
 
 // firstMachine returns the first reached machine that should hold a member according to the configuration.
-func (a *Access) firstMachine() *machine {
+func (a *Access) firstMachine() *session.Machine {
 	for _, e := range role.EtcdMachines(a.prepared.engine.Config, a.prepared.State) {
 		for _, m := range a.reached() {
 			if m.Name == e.Name {
@@ -65,7 +67,7 @@ func (a *Access) firstMachine() *machine {
 }
 
 // findSnapshot returns a snapshot on a machine or in the bucket: the one with this name, or the newest good one.
-func (a *Access) findSnapshot(ctx context.Context, name string) (*machine, store.Snapshot, error) {
+func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machine, store.Snapshot, error) {
 	if declared := a.prepared.engine.Config.Etcd.Snapshot; declared != nil &&
 		declared.S3 != nil { // a new machine does not have the bucket's settings yet
 		for _, m := range a.reached() {
@@ -77,7 +79,7 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*machine, store
 			for _, f := range files {
 				steps = append(steps, f)
 			}
-			if err := m.agent.Apply(ctx, steps, nil); err != nil {
+			if err := m.Agent.Apply(ctx, steps, nil); err != nil {
 				return nil, store.Snapshot{}, fmt.Errorf("%s: %w", m.Address, err)
 			}
 		}
@@ -87,7 +89,7 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*machine, store
 		return nil, store.Snapshot{}, err
 	}
 	for _, n := range notes {
-		a.prepared.engine.report(Event{Kind: EventNote, Message: n})
+		a.prepared.session.Report(report.Event{Kind: report.Note, Message: n})
 	}
 	tried := 0
 	for _, s := range all {
@@ -102,7 +104,7 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*machine, store
 		if name != "" {
 			return nil, s, err
 		}
-		a.prepared.engine.report(Event{Kind: EventNote, Message: s.Name + " is passed over: " + err.Error()})
+		a.prepared.session.Report(report.Event{Kind: report.Note, Message: s.Name + " is passed over: " + err.Error()})
 	}
 	switch {
 	case name != "":
@@ -129,8 +131,8 @@ func (a *Access) isOwnSnapshot(s store.Snapshot) bool {
 
 // fetchSnapshot returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot,
 // fetched downloads it to one. It checks the whole snapshot.
-func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*machine, error) {
-	check := func(m *machine) error {
+func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*session.Machine, error) {
+	check := func(m *session.Machine) error {
 		answer, err := a.callStore(ctx, m, databaseTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})
 		if err == nil && answer.Snapshots[0].SHA256 != s.SHA256 {
 			err = fmt.Errorf("its digest is %s, and was %s", answer.Snapshots[0].SHA256, s.SHA256)
@@ -173,7 +175,7 @@ func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*machine,
 }
 
 // sourcePath returns the path on the machine of the data to restore from.
-func (a *Access) sourcePath(m *machine, s store.Snapshot, r Restore) string {
+func (a *Access) sourcePath(m *session.Machine, s store.Snapshot, r Restore) string {
 	switch {
 	case r.Member != "":
 		return path.Join(a.directory(), ".restore", "member.db")
@@ -184,7 +186,7 @@ func (a *Access) sourcePath(m *machine, s store.Snapshot, r Restore) string {
 }
 
 // sendSnapshot sends a snapshot file of this computer to a machine.
-func (a *Access) sendSnapshot(ctx context.Context, m *machine, r Restore) error {
+func (a *Access) sendSnapshot(ctx context.Context, m *session.Machine, r Restore) error {
 	f, err := os.Open(r.File)
 	if err != nil {
 		return err
@@ -200,5 +202,5 @@ func (a *Access) sendSnapshot(ctx context.Context, m *machine, r Restore) error 
 		_ = out.CloseWithError(err)
 	}()
 	defer func() { _ = in.Close() }()
-	return m.agent.SendPrivate(ctx, r.Digest, "snapshot.db", in)
+	return m.Agent.SendPrivate(ctx, r.Digest, "snapshot.db", in)
 }

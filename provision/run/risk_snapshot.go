@@ -10,6 +10,8 @@ import (
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -20,17 +22,17 @@ func (p *Prepared) riskyActions() (list []string) {
 		p.State.Restore != nil { // a snapshot of a store that was just restored exists
 		return nil
 	}
-	for _, m := range p.machines {
+	for _, m := range p.session.Machines {
 		_, member := p.State.Etcd[m.Name]
 		if !member || !m.HasRole(config.RoleControlPlane) && !p.isDemoted(m) {
 			continue
 		}
 		switch {
-		case p.isDemoted(m), m.action == plan.Remove:
+		case p.isDemoted(m), m.Action == plan.Remove:
 			list = append(list, "the removal of "+m.Name+"'s member")
-		case m.action == plan.Replace:
+		case m.Action == plan.Replace:
 			list = append(list, "the replacement of "+m.Name+"'s member")
-		case m.action == plan.Change && slices.Contains(plan.RestartedDaemons(m.changes), "etcd"):
+		case m.Action == plan.Change && slices.Contains(plan.RestartedDaemons(m.Changes), "etcd"):
 			list = append(list, "the restart of "+m.Name+"'s member")
 		}
 	}
@@ -69,13 +71,13 @@ func (p *Prepared) snapshotBeforeRisks(ctx context.Context) error {
 		return nil
 	}
 	if p.engine.SkipsSnapshot {
-		p.engine.report(Event{Kind: EventNote, Message: "no snapshot of the store is taken, as -no-snapshot says"})
+		p.session.Report(report.Event{Kind: report.Note, Message: "no snapshot of the store is taken, as -no-snapshot says"})
 		return nil
 	}
-	a := &Access{prepared: &Prepared{engine: p.engine, State: p.State, Plan: &plan.Plan{}}}
-	for _, m := range p.machines {
-		if m.agent != nil && m.unreachedReason == nil && m.HasRole(config.RoleControlPlane) {
-			a.prepared.machines = append(a.prepared.machines, m)
+	a := &Access{prepared: p.engine.newPrepared(p.State)}
+	for _, m := range p.session.Machines {
+		if m.Agent != nil && m.UnreachedReason == nil && m.HasRole(config.RoleControlPlane) {
+			a.prepared.session.Machines = append(a.prepared.session.Machines, m)
 		}
 	}
 	members, err := a.Status(ctx)
@@ -83,24 +85,24 @@ func (p *Prepared) snapshotBeforeRisks(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil || !HasMajority(members) {
-		p.engine.report(Event{Kind: EventNote, Message: "no snapshot of the store is taken: it does not answer"})
+		p.session.Report(report.Event{Kind: report.Note, Message: "no snapshot of the store is taken: it does not answer"})
 		return nil
 	}
 	var errs []error
 	for _, name := range DefragOrder(members) { // the leader last, because it has the most to do
-		i := slices.IndexFunc(a.prepared.machines, func(m *machine) bool { return m.Name == name })
+		i := slices.IndexFunc(a.prepared.session.Machines, func(m *session.Machine) bool { return m.Name == name })
 		if i < 0 || !isAnswering(members, name) {
 			continue
 		}
-		s, notes, err := a.saveSnapshot(ctx, a.prepared.machines[i], "before "+summarizeList(risks))
+		s, notes, err := a.saveSnapshot(ctx, a.prepared.session.Machines[i], "before "+summarizeList(risks))
 		if err == nil {
 			for _, n := range notes {
-				p.engine.report(Event{Kind: EventNote, Machine: a.prepared.machines[i].Address, Message: n})
+				p.session.Report(report.Event{Kind: report.Note, Machine: a.prepared.session.Machines[i].Address, Message: n})
 			}
-			p.engine.report(
-				Event{
-					Kind:    EventNote,
-					Machine: a.prepared.machines[i].Address,
+			p.session.Report(
+				report.Event{
+					Kind:    report.Note,
+					Machine: a.prepared.session.Machines[i].Address,
 					Message: fmt.Sprintf(
 						"snapshot of the store: %s, revision %d, %d keys",
 						a.Path(s.Name),

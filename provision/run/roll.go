@@ -10,27 +10,29 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
 // changeNodes changes machines that do not belong to an existing control plane. Once one has failed, it changes no more
 // of those whose daemons restart.
-func (p *Prepared) changeNodes(ctx context.Context, list []*machine) error {
+func (p *Prepared) changeNodes(ctx context.Context, list []*session.Machine) error {
 	together, ahead, rolled := p.splitNodes(list)
-	if err := p.issueAllCertificates(ctx, together); err != nil {
+	if err := p.issuer.IssueAll(ctx, p.session, together); err != nil {
 		return err
 	}
-	if err := errors.Join(p.forEach(ctx, together, p.rollMachine), p.flushDeferred()); err != nil {
+	if err := errors.Join(p.session.ForEach(ctx, together, p.rollMachine), p.ledger.Flush()); err != nil {
 		return err
 	}
-	failed := p.forEach(ctx, ahead, p.rollMachine)
-	if failed != nil && (!p.continuesAfterFailure() || isInterrupted(ctx)) {
-		return errors.Join(failed, p.flushDeferred())
+	failed := p.session.ForEach(ctx, ahead, p.rollMachine)
+	if failed != nil && (!p.continuesAfterFailure() || session.IsInterrupted(ctx)) {
+		return errors.Join(failed, p.ledger.Flush())
 	}
 	var stop atomic.Bool
 	var left atomic.Int64
 	left.Store(int64(len(rolled)))
-	err := p.forEachLimited(ctx, p.drainBudget(), rolled, func(ctx context.Context, m *machine) error {
+	err := p.session.ForEachLimited(ctx, p.drainBudget(), rolled, func(ctx context.Context, m *session.Machine) error {
 		if stop.Load() {
 			return nil
 		}
@@ -43,7 +45,7 @@ func (p *Prepared) changeNodes(ctx context.Context, list []*machine) error {
 		}
 		return p.pause(ctx, m)
 	})
-	return errors.Join(failed, err, p.flushDeferred())
+	return errors.Join(failed, err, p.ledger.Flush())
 }
 
 // continuesAfterFailure reports whether other nodes are changed after one has failed.
@@ -61,13 +63,13 @@ func (p *Prepared) countRole(role string) (n int) {
 }
 
 // rollMachine changes one machine, and drains it first if the change requires that.
-func (p *Prepared) rollMachine(ctx context.Context, m *machine) (err error) {
-	defer func() { p.reportFailure(ctx, m, err) }()
+func (p *Prepared) rollMachine(ctx context.Context, m *session.Machine) (err error) {
+	defer func() { p.session.ReportFailure(ctx, m, err) }()
 	if err := p.recheckWindow(ctx, m); err != nil {
 		return err
 	}
 	node := m.HasRole(config.RoleNode) && !p.isNewCluster
-	if why := plan.DrainReason(m.changes); node && why != "" && m.action == plan.Change {
+	if why := plan.DrainReason(m.Changes); node && why != "" && m.Action == plan.Change {
 		if err := p.drainIfPossible(ctx, m, why); err != nil {
 			return err
 		}
@@ -79,7 +81,7 @@ func (p *Prepared) rollMachine(ctx context.Context, m *machine) (err error) {
 	if err != nil && !errors.As(err, new(*RolledBackError)) {
 		return err
 	}
-	if !p.machineState(m).IsCordoned {
+	if !p.ledger.Machine(m.Address).IsCordoned {
 		return err
 	}
 	return errors.Join(err, p.uncordonWhenReady(ctx, m))
@@ -91,31 +93,31 @@ const deleteTimeout = 10 * time.Second
 // reinstallation. The kubelet would otherwise reuse that Node with its provider ID, and its pods would no longer exist.
 // A ready Node is kept until it is drained, unless nothing of the cluster is on the machine. An unreachable API does
 // not stop the machine's change, because this run may repair the API.
-func (p *Prepared) deleteFormerNode(ctx context.Context, m *machine) {
+func (p *Prepared) deleteFormerNode(ctx context.Context, m *session.Machine) {
 	now := p.engine.Config.Inventory[m.Name]
-	if now.ProviderID == "" || m.action != plan.Change && !p.engine.isReplaced(m.Address) {
+	if now.ProviderID == "" || m.Action != plan.Change && !p.engine.isReplaced(m.Address) {
 		return // no former machine had the name
 	}
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
-	if !hasNoCluster(m) {
-		if ready, err := p.cluster.Nodes(ctx); err != nil || ready[m.Name] == "True" {
+	if !m.HasNoCluster() {
+		if ready, err := p.session.API.Nodes(ctx); err != nil || ready[m.Name] == "True" {
 			return
 		}
 	}
-	switch forgot, err := p.cluster.DeleteFormerNode(ctx, m.Name, now); {
+	switch forgot, err := p.session.API.DeleteFormerNode(ctx, m.Name, now); {
 	case err != nil:
-		p.engine.report(
-			Event{
-				Kind:    EventNote,
+		p.session.Report(
+			report.Event{
+				Kind:    report.Note,
 				Machine: m.Address,
 				Message: "whether its Node is of a machine that had its name before is not known: " + err.Error(),
 			},
 		)
 	case forgot:
-		p.engine.report(
-			Event{
-				Kind:    EventNote,
+		p.session.Report(
+			report.Event{
+				Kind:    report.Note,
 				Machine: m.Address,
 				Message: "the Node of the machine that had its name before is deleted, and with it the pods that " +
 					"were there",
@@ -124,12 +126,9 @@ func (p *Prepared) deleteFormerNode(ctx context.Context, m *machine) {
 	}
 }
 
-// hasNoCluster reports whether a machine has nothing of a cluster on it.
-func hasNoCluster(m *machine) bool { return m.agent != nil && m.facts.ClusterCA == "" }
-
 // drainIfPossible drains a node if there is another ready node for its pods.
-func (p *Prepared) drainIfPossible(ctx context.Context, m *machine, why string) error {
-	ready, err := p.cluster.Nodes(ctx)
+func (p *Prepared) drainIfPossible(ctx context.Context, m *session.Machine, why string) error {
+	ready, err := p.session.API.Nodes(ctx)
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
@@ -137,9 +136,9 @@ func (p *Prepared) drainIfPossible(ctx context.Context, m *machine, why string) 
 	case !there:
 		return nil
 	case is == "Unknown": // no kubelet can end its pods, and they are unsupervised until the machine is repaired
-		p.engine.report(
-			Event{
-				Kind:    EventNote,
+		p.session.Report(
+			report.Event{
+				Kind:    report.Note,
 				Machine: m.Address,
 				Message: "not drained, but mended first: nothing has been heard of its kubelet",
 			},
@@ -147,8 +146,8 @@ func (p *Prepared) drainIfPossible(ctx context.Context, m *machine, why string) 
 		return nil
 	}
 	if !plan.HasOtherReady(m.Name, ready) {
-		p.engine.report(
-			Event{Kind: EventNote, Machine: m.Address, Message: "not drained: there is no other node that is ready"},
+		p.session.Report(
+			report.Event{Kind: report.Note, Machine: m.Address, Message: "not drained: there is no other node that is ready"},
 		)
 		return nil
 	}
@@ -162,7 +161,7 @@ func (p *Prepared) drainIfPossible(ctx context.Context, m *machine, why string) 
 // changingNames returns the names of the machines that this run changes or removes. CheckDrain expects those to be
 // unavailable.
 func (p *Prepared) changingNames() (names []string) {
-	for _, m := range p.withAction(plan.Create, plan.Change, plan.Remove) {
+	for _, m := range p.session.WithAction(plan.Create, plan.Change, plan.Remove) {
 		names = append(names, m.Name)
 	}
 	return names
@@ -172,15 +171,15 @@ const drainTimeout = 5 * time.Minute
 
 // drainNode cordons a node and evicts its pods. The state records the cordon first, so that a later run uncordons the
 // node if this one is interrupted.
-func (p *Prepared) drainNode(ctx context.Context, m *machine) error {
-	p.reportBegin(m, "draining")
+func (p *Prepared) drainNode(ctx context.Context, m *session.Machine) error {
+	p.session.ReportBegin(m, "draining")
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	if err := p.recordCordon(ctx, m); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	err := p.cluster.Drain(ctx, m.Name, func(what string) {
-		p.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: "draining: " + what})
+	err := p.session.API.Drain(ctx, m.Name, func(what string) {
+		p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "draining: " + what})
 	})
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -190,37 +189,37 @@ func (p *Prepared) drainNode(ctx context.Context, m *machine) error {
 
 // recordCordon records that this run cordons a node. It records nothing if the node is already cordoned, because a user
 // who cordoned it by hand wants it to stay so.
-func (p *Prepared) recordCordon(ctx context.Context, m *machine) error {
-	cordoned, err := p.cluster.IsCordoned(ctx, m.Name)
+func (p *Prepared) recordCordon(ctx context.Context, m *session.Machine) error {
+	cordoned, err := p.session.API.IsCordoned(ctx, m.Name)
 	if err != nil || cordoned {
 		return err
 	}
-	return p.updateMachine(m, func(s *state.Machine) { s.IsCordoned = true })
+	return p.ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.IsCordoned = true })
 }
 
 // keepPodsOffRemoved keeps new pods off the nodes that this run removes. It deletes the Nodes of dead machines at once,
 // so that their pods are recreated elsewhere and no disruption budget waits for them. It cordons the living ones. What
 // fails here is done when the machine is removed.
-func (p *Prepared) keepPodsOffRemoved(ctx context.Context, removed []*machine) error {
+func (p *Prepared) keepPodsOffRemoved(ctx context.Context, removed []*session.Machine) error {
 	for _, m := range removed {
 		if !m.HasRole(config.RoleNode) || p.isNewCluster {
 			continue
 		}
 		var err error
-		if m.unreachedReason != nil {
-			err = p.cluster.DeleteNode(ctx, m.Name)
-		} else if m.hasKubelet() {
+		if m.UnreachedReason != nil {
+			err = p.session.API.DeleteNode(ctx, m.Name)
+		} else if m.HasKubelet() {
 			if err = p.recordCordon(ctx, m); err == nil {
-				err = p.cluster.Cordon(ctx, m.Name)
+				err = p.session.API.Cordon(ctx, m.Name)
 			}
 		}
-		if err != nil && isInterrupted(ctx) {
-			return ErrInterrupted
+		if err != nil && session.IsInterrupted(ctx) {
+			return session.ErrInterrupted
 		}
 		if err != nil { // the API does not answer, and would not for the other nodes
-			p.engine.report(
-				Event{
-					Kind:    EventNote,
+			p.session.Report(
+				report.Event{
+					Kind:    report.Note,
 					Machine: m.Address,
 					Message: "pods of nodes that go are seen to later: " + err.Error(),
 				},
@@ -234,13 +233,13 @@ func (p *Prepared) keepPodsOffRemoved(ctx context.Context, removed []*machine) e
 const readyTimeout = 2 * time.Minute
 
 // uncordonWhenReady uncordons a node once it is ready.
-func (p *Prepared) uncordonWhenReady(ctx context.Context, m *machine) error {
+func (p *Prepared) uncordonWhenReady(ctx context.Context, m *session.Machine) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ready, err := p.cluster.Nodes(ctx)
+		ready, err := p.session.API.Nodes(ctx)
 		is, there := ready[m.Name]
 		if err == nil && (is == "True" || !there) {
 			break
@@ -255,31 +254,14 @@ func (p *Prepared) uncordonWhenReady(ctx context.Context, m *machine) error {
 		case <-tick.C:
 		}
 	}
-	if err := p.cluster.Uncordon(ctx, m.Name); err != nil {
+	if err := p.session.API.Uncordon(ctx, m.Name); err != nil {
 		return fmt.Errorf("let it take pods again: %w", err)
 	}
-	p.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: "takes pods again"})
-	return p.updateMachine(m, func(s *state.Machine) { s.IsCordoned = false })
-}
-
-// machineState returns the state's entry for a machine. It takes writing, since other machines are recorded in
-// parallel.
-func (p *Prepared) machineState(m *machine) state.Machine {
-	stateMu.Lock()
-	defer stateMu.Unlock()
-	return p.State.Machines[m.Address]
-}
-
-// updateMachine changes the state's entry for a machine and writes the state.
-func (p *Prepared) updateMachine(m *machine, change func(*state.Machine)) error {
-	return p.writeState(func() {
-		s := p.State.Machines[m.Address]
-		change(&s)
-		p.State.Machines[m.Address] = s
-	})
+	p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "takes pods again"})
+	return p.ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.IsCordoned = false })
 }
 
 // wasDrained reports whether an earlier run has drained a machine and was interrupted before it uncordoned it.
-func (p *Prepared) wasDrained(m *machine) bool {
-	return p.machineState(m).IsCordoned && slices.Contains([]string{plan.Change, plan.Create}, m.action)
+func (p *Prepared) wasDrained(m *session.Machine) bool {
+	return p.ledger.Machine(m.Address).IsCordoned && slices.Contains([]string{plan.Change, plan.Create}, m.Action)
 }

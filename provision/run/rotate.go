@@ -9,6 +9,8 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -21,9 +23,9 @@ func (p *Prepared) continueRotations(ctx context.Context) error {
 	}
 	machines, missing := p.remainingCluster()
 	if len(missing) > 0 {
-		p.engine.report(
-			Event{
-				Kind: EventNote,
+		p.session.Report(
+			report.Event{
+				Kind: report.Note,
 				Message: fmt.Sprintf(
 					"the replacement of %s goes on with the next apply that reaches %s, too",
 					strings.Join(p.rotationNames(), " and "),
@@ -35,7 +37,7 @@ func (p *Prepared) continueRotations(ctx context.Context) error {
 	}
 	for {
 		moved := p.advanceRotations()
-		if err := p.engine.Store.Write(p.State); err != nil {
+		if err := p.ledger.Write(); err != nil {
 			return err
 		}
 		if len(moved) == 0 {
@@ -43,7 +45,7 @@ func (p *Prepared) continueRotations(ctx context.Context) error {
 		}
 		p.Plan.Moves = append(p.Plan.Moves, moved...)
 		for _, what := range moved {
-			p.engine.report(Event{Kind: EventNote, Message: what})
+			p.session.Report(report.Event{Kind: report.Note, Message: what})
 		}
 		if err := p.applyState(ctx, machines); err != nil {
 			return err
@@ -77,29 +79,29 @@ func (p *Prepared) rotationNames() []string { return slices.Sorted(maps.Keys(p.S
 
 // remainingCluster returns all machines that stay in the cluster, and the addresses of those that this run does not
 // reach.
-func (p *Prepared) remainingCluster() (list []*machine, missing []string) {
+func (p *Prepared) remainingCluster() (list []*session.Machine, missing []string) {
 	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
-		i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.Address == address })
+		i := slices.IndexFunc(p.session.Machines, func(m *session.Machine) bool { return m.Address == address })
 		switch {
-		case i >= 0 && p.machines[i].action == plan.Remove:
-		case i < 0 || p.machines[i].agent == nil || p.machines[i].unreachedReason != nil:
+		case i >= 0 && p.session.Machines[i].Action == plan.Remove:
+		case i < 0 || p.session.Machines[i].Agent == nil || p.session.Machines[i].UnreachedReason != nil:
 			missing = append(missing, address)
 		default:
-			list = append(list, p.machines[i])
+			list = append(list, p.session.Machines[i])
 		}
 	}
 	return list, missing
 }
 
 // applyState applies the current state to machines: the control plane one by one, nodes within the budget.
-func (p *Prepared) applyState(ctx context.Context, machines []*machine) error {
-	if err := p.forEach(ctx, machines, func(ctx context.Context, m *machine) error {
-		m.action = plan.Change
-		if err := p.checkMachine(ctx, m); err != nil {
+func (p *Prepared) applyState(ctx context.Context, machines []*session.Machine) error {
+	if err := p.session.ForEach(ctx, machines, func(ctx context.Context, m *session.Machine) error {
+		m.Action = plan.Change
+		if err := p.session.Check(ctx, m); err != nil {
 			return err
 		}
-		if len(plan.WithAction(m.changes)) == 0 {
-			m.action = plan.None
+		if len(plan.WithAction(m.Changes)) == 0 {
+			m.Action = plan.None
 		}
 		return nil
 	}); err != nil {
@@ -110,8 +112,8 @@ func (p *Prepared) applyState(ctx context.Context, machines []*machine) error {
 	if err != nil {
 		return err
 	}
-	p.cluster = live
-	active := slices.DeleteFunc(slices.Clone(machines), func(m *machine) bool { return m.action == plan.None })
+	p.session.API = live
+	active := slices.DeleteFunc(slices.Clone(machines), func(m *session.Machine) bool { return m.Action == plan.None })
 	for _, m := range active {
 		if !slices.Contains(p.Plan.Moved, m.Address) {
 			p.Plan.Moved = append(p.Plan.Moved, m.Address)
@@ -121,7 +123,7 @@ func (p *Prepared) applyState(ctx context.Context, machines []*machine) error {
 	if err := p.changeOneByOne(ctx, control); err != nil {
 		return err
 	}
-	return p.changeNodes(ctx, slices.DeleteFunc(active, func(m *machine) bool { return slices.Contains(control, m) }))
+	return p.changeNodes(ctx, slices.DeleteFunc(active, func(m *session.Machine) bool { return slices.Contains(control, m) }))
 }
 
 // planRotations adds to the plan what happens to authorities and keys that are being replaced, and what their

@@ -20,5 +20,5 @@ func (p *Prepared) recordSecrets(secrets []string) error {
 		return nil
 	}
 	p.State.Keys.Secrets = secrets
-	return p.engine.Store.Write(p.State)
+	return p.ledger.Write()
 }

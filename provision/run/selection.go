@@ -8,6 +8,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -38,7 +39,7 @@ func (p *Prepared) selectParts() (c *config.Cluster, before, rest []state.Object
 	}
 	// An object of a selected block may have moved to a block that is not selected. It is still declared, so it is not
 	// touched.
-	declared, err := p.cluster.References(e.Config)
+	declared, err := p.session.API.References(e.Config)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -71,12 +72,12 @@ func (p *Prepared) chooseMachines() {
 			} else if !p.State.Machines[m.Address].HasJoined {
 				action = plan.Create
 			}
-			p.machines = append(p.machines, &machine{Machine: m, action: action})
+			p.session.Machines = append(p.session.Machines, &session.Machine{Machine: m, Action: action})
 		}
 	}
 	for _, address := range sortedMachines(p.State) {
 		if !declared[address] && e.isSelected(address) && !e.isKeptByRemovedBlock(address) {
-			p.machines = append(p.machines, &machine{Machine: p.State.Machines[address].Machine, action: plan.Remove})
+			p.session.Machines = append(p.session.Machines, &session.Machine{Machine: p.State.Machines[address].Machine, Action: plan.Remove})
 		}
 	}
 }
@@ -136,7 +137,7 @@ func (p *Prepared) checkDestroyable() error {
 	if len(e.Targets) > 0 {
 		flag = "-target"
 	}
-	if len(p.machines) == 0 {
+	if len(p.session.Machines) == 0 {
 		return fmt.Errorf(
 			"destroy %s: destroy takes machines away, and what is in the cluster with the last one of them; none is "+
 				"selected. To take an object or a workload away, take its block out and apply",
@@ -157,7 +158,7 @@ func (p *Prepared) checkDestroyable() error {
 		return nil
 	}
 	var list []string
-	for _, m := range p.machines {
+	for _, m := range p.session.Machines {
 		list = append(list, m.Address)
 	}
 	slices.Sort(list)

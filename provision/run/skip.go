@@ -10,6 +10,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 )
 
 // Prepare connects to every machine and checks everything, without changing anything. It returns an error that names
@@ -37,8 +38,8 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 
 // canSkip reports whether a machine that is not reached is left out. Machines of the control plane are not, because
 // later stages may need them.
-func (e *Engine) canSkip(m *machine) bool {
-	return e.SkipsUnreachable && m.action != plan.Remove && !m.HasRole(config.RoleControlPlane)
+func (e *Engine) canSkip(m *session.Machine) bool {
+	return e.SkipsUnreachable && m.Action != plan.Remove && !m.HasRole(config.RoleControlPlane)
 }
 
 // skippedError reports that nodes were not reached, and why.
@@ -48,11 +49,11 @@ type skippedError struct {
 }
 
 type skipped struct {
-	machine *machine
+	machine *session.Machine
 	reason  error
 }
 
-func (s *skippedError) add(m *machine, why error) {
+func (s *skippedError) add(m *session.Machine, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, skipped{m, why})
@@ -78,7 +79,7 @@ func (s *skippedError) addTo(p *Prepared) {
 func (p *Prepared) Skipped() error {
 	var errs []error
 	for _, one := range p.skipped {
-		errs = append(errs, machineError(one.machine, fmt.Errorf("skipped: %w", one.reason)))
+		errs = append(errs, one.machine.Wrap(fmt.Errorf("skipped: %w", one.reason)))
 	}
 	return errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
 )
 
 // Save takes a snapshot of the member of the named machine, or of the leader if name is empty.
@@ -24,7 +25,7 @@ func (a *Access) Save(ctx context.Context, name, reason string) (s store.Snapsho
 	return a.saveSnapshot(ctx, m, reason)
 }
 
-func (a *Access) saveSnapshot(ctx context.Context, m *machine, reason string) (s store.Snapshot, notes []string,
+func (a *Access) saveSnapshot(ctx context.Context, m *session.Machine, reason string) (s store.Snapshot, notes []string,
 	err error) {
 	q := a.snapshotRequest(m)
 	q.Op, q.Reason = store.Save, reason
@@ -39,7 +40,7 @@ func (a *Access) saveSnapshot(ctx context.Context, m *machine, reason string) (s
 }
 
 // snapshotRequest returns a request about the snapshots that a machine stores.
-func (a *Access) snapshotRequest(m *machine) store.Request {
+func (a *Access) snapshotRequest(m *session.Machine) store.Request {
 	return store.Request{
 		Settings:  role.SnapshotSettings,
 		Directory: a.directory(),
@@ -88,7 +89,7 @@ func (a *Access) askAll(
 ) (all []store.Snapshot, notes []string, err error) {
 	var mu sync.Mutex
 	found := map[string]store.Snapshot{}
-	err = a.prepared.forEach(ctx, a.reached(), func(ctx context.Context, m *machine) error {
+	err = a.prepared.session.ForEach(ctx, a.reached(), func(ctx context.Context, m *session.Machine) error {
 		q := a.snapshotRequest(m)
 		ask(&q)
 		answer, err := a.callStore(ctx, m, databaseTimeout, q)
@@ -126,7 +127,7 @@ func (a *Access) Read(ctx context.Context, s store.Snapshot, w io.Writer) error 
 	if err != nil {
 		return err
 	}
-	return m.agent.Read(ctx, a.Path(s.Name), s.Size, w)
+	return m.Agent.Read(ctx, a.Path(s.Name), s.Size, w)
 }
 
 // LastSnapshots returns the outcome of the last snapshot on each reached machine with a member, by machine name.
@@ -135,7 +136,7 @@ func (a *Access) LastSnapshots() map[string]*store.Outcome {
 	for _, e := range a.members() {
 		for _, m := range a.reached() {
 			if m.Name == e.Name {
-				list[m.Name] = m.facts.Snapshot
+				list[m.Name] = m.Facts.Snapshot
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -41,31 +42,31 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 			return o, err
 		}
 	}
-	p := &Prepared{engine: e, State: o.State, Plan: &plan.Plan{}}
+	p := e.newPrepared(o.State)
 	defer p.Close()
 	if err := p.checkSelection(); err != nil {
 		return o, err
 	}
 	p.chooseMachines()
-	o.Machines = make([]Status, len(p.machines))
+	o.Machines = make([]Status, len(p.session.Machines))
 	list := o.Machines
-	index := map[*machine]int{}
-	for i, m := range p.machines {
+	index := map[*session.Machine]int{}
+	for i, m := range p.session.Machines {
 		index[m] = i
 		list[i] = Status{Address: m.Address, Name: m.Name, Roles: m.Roles}
 	}
-	_ = p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
+	_ = p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
 		own := &list[index[m]]
-		err := p.connectMachine(ctx, m)
+		err := p.session.Connect(ctx, m)
 		if err == nil {
-			own.Facts = m.facts
-			err = p.checkMachine(ctx, m)
+			own.Facts = m.Facts
+			err = p.session.Check(ctx, m)
 		}
 		if err != nil {
 			own.Error = err.Error()
 			return nil
 		}
-		for _, c := range m.changes {
+		for _, c := range m.Changes {
 			if c.Kind == step.ForeignFiles {
 				own.Foreign = append(own.Foreign, c.Name+": "+c.Note)
 			}
@@ -81,12 +82,12 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 }
 
 // apiProblem returns why a machine reaches no API server, or "" if it reaches one.
-func (p *Prepared) apiProblem(ctx context.Context, m *machine) string {
+func (p *Prepared) apiProblem(ctx context.Context, m *session.Machine) string {
 	way := &step.APIReach{Client: host.Client{CA: role.PKI + "/ca.crt"}}
 	for _, c := range p.engine.Config.ControlPlane() {
 		way.URLs = append(way.URLs, "https://"+net.JoinHostPort(c.IP.String(), "6443")+"/livez")
 	}
-	changes, err := m.agent.Check(ctx, []step.Step{way})
+	changes, err := m.Agent.Check(ctx, []step.Step{way})
 	switch {
 	case err != nil:
 		return err.Error()
@@ -101,14 +102,14 @@ func (p *Prepared) apiProblem(ctx context.Context, m *machine) string {
 func (p *Prepared) WithoutAPI(ctx context.Context) map[string]string {
 	var mu sync.Mutex
 	found := map[string]string{}
-	var asked []*machine
-	for _, m := range p.machines {
-		if m.agent != nil && m.unreachedReason == nil && m.action != plan.Remove &&
+	var asked []*session.Machine
+	for _, m := range p.session.Machines {
+		if m.Agent != nil && m.UnreachedReason == nil && m.Action != plan.Remove &&
 			p.State.Machines[m.Address].HasJoined {
 			asked = append(asked, m)
 		}
 	}
-	_ = p.forEach(ctx, asked, func(ctx context.Context, m *machine) error {
+	_ = p.session.ForEach(ctx, asked, func(ctx context.Context, m *session.Machine) error {
 		if why := p.apiProblem(ctx, m); why != "" {
 			mu.Lock()
 			found[m.Address] = why

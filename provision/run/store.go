@@ -13,6 +13,7 @@ import (
 	"clusterctl/provision/bundle"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
@@ -38,19 +39,20 @@ func (e *Engine) OpenStore(ctx context.Context) (*Access, error) {
 	if s == nil {
 		return nil, errors.New("there is no cluster yet: apply first")
 	}
-	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{}, Secrets: union(e.Config.Secrets, s.Keys.Secrets)}
+	p := e.newPrepared(s)
+	p.Secrets = union(e.Config.Secrets, s.Keys.Secrets)
 	for _, m := range e.Config.ControlPlane() {
 		if s.Machines[m.Address].HasJoined {
-			p.machines = append(p.machines, &machine{Machine: m, action: plan.Change})
+			p.session.Machines = append(p.session.Machines, &session.Machine{Machine: m, Action: plan.Change})
 		}
 	}
 	a := &Access{p}
 	var mu sync.Mutex
 	var errs []error
-	if err := p.forEach(ctx, p.machines, func(ctx context.Context, m *machine) error {
-		if m.unreachedReason = p.connectMachine(ctx, m); m.unreachedReason != nil {
+	if err := p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
+		if m.UnreachedReason = p.session.Connect(ctx, m); m.UnreachedReason != nil {
 			mu.Lock()
-			errs = append(errs, fmt.Errorf("%s: %w", m.Address, m.unreachedReason))
+			errs = append(errs, fmt.Errorf("%s: %w", m.Address, m.UnreachedReason))
 			mu.Unlock()
 		}
 		return nil
@@ -69,9 +71,9 @@ func (a *Access) Close() { a.prepared.Close() }
 // Unreached returns why machines of the control plane are not reached, by machine name.
 func (a *Access) Unreached() map[string]string {
 	list := map[string]string{}
-	for _, m := range a.prepared.machines {
-		if m.unreachedReason != nil {
-			list[m.Name] = m.unreachedReason.Error()
+	for _, m := range a.prepared.session.Machines {
+		if m.UnreachedReason != nil {
+			list[m.Name] = m.UnreachedReason.Error()
 		}
 	}
 	return list
@@ -85,9 +87,9 @@ func (a *Access) Machines() (names []string) {
 	return names
 }
 
-func (a *Access) reached() (list []*machine) {
-	for _, m := range a.prepared.machines {
-		if m.unreachedReason == nil && m.agent != nil {
+func (a *Access) reached() (list []*session.Machine) {
+	for _, m := range a.prepared.session.Machines {
+		if m.UnreachedReason == nil && m.Agent != nil {
 			list = append(list, m)
 		}
 	}
@@ -113,7 +115,7 @@ func (a *Access) endpoints() map[string]string {
 }
 
 // callStore sends the program etcd to a machine if it is missing, and runs it there with a request.
-func (a *Access) callStore(ctx context.Context, m *machine, timeout time.Duration,
+func (a *Access) callStore(ctx context.Context, m *session.Machine, timeout time.Duration,
 	q store.Request) (store.Answer, error) {
 	f, err := a.prepared.program(ctx, m)
 	if err != nil {
@@ -122,30 +124,23 @@ func (a *Access) callStore(ctx context.Context, m *machine, timeout time.Duratio
 	q.Timeout = timeout
 	ctx, cancel := context.WithTimeout(ctx, timeout+requestTimeout)
 	defer cancel()
-	return m.agent.Store(ctx, f.Digest, q)
+	return m.Agent.Store(ctx, f.Digest, q)
 }
 
 // program sends the program etcd to a machine if it is missing there.
-func (p *Prepared) program(ctx context.Context, m *machine) (bundle.File, error) {
+func (p *Prepared) program(ctx context.Context, m *session.Machine) (bundle.File, error) {
 	f, there, err := role.StoreProgram(p.engine.Bundle)
 	if err != nil {
 		return f, err
 	}
-	changes, err := m.agent.Check(ctx, []step.Step{there})
+	changes, err := m.Agent.Check(ctx, []step.Step{there})
 	if err != nil {
 		return f, err
 	}
 	if changes[0].Action == "" {
 		return f, nil
 	}
-	p.engine.report(
-		Event{
-			Kind:    EventSend,
-			Machine: m.Address,
-			Message: fmt.Sprintf("%s, %d MB", f.Name, (f.Size+999_999)/1_000_000),
-		},
-	)
-	return f, p.sendFile(ctx, m, f, f.Name)
+	return f, p.session.SendProgram(ctx, m, f)
 }
 
 // Status returns the status of the members. It asks one machine after another until one of them reaches a majority. If
@@ -201,13 +196,13 @@ func HasMajority(list []store.Member) bool {
 
 // reachMachine returns the named machine, or, if name is empty, a reached machine whose member works, preferably the
 // leader's.
-func (a *Access) reachMachine(ctx context.Context, name string) (*machine, error) {
+func (a *Access) reachMachine(ctx context.Context, name string) (*session.Machine, error) {
 	if name != "" {
-		for _, m := range a.prepared.machines {
+		for _, m := range a.prepared.session.Machines {
 			if m.Name != name && m.Address != name && m.Address != "machine."+name {
 				continue
 			}
-			return m, m.unreachedReason
+			return m, m.UnreachedReason
 		}
 		return nil, fmt.Errorf(
 			"%s is no machine of the control plane; there are %s",
@@ -219,7 +214,7 @@ func (a *Access) reachMachine(ctx context.Context, name string) (*machine, error
 	if err != nil {
 		return nil, err
 	}
-	var found *machine
+	var found *session.Machine
 	for _, s := range list {
 		for _, m := range a.reached() {
 			if m.Name == s.Name && s.Error == "" && !s.Learner && (found == nil || s.Leader) {

@@ -53,7 +53,7 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 		Name:  list[i].Name,
 		ID:    list[i].ID,
 	}
-	if err := through.agent.Apply(ctx, []step.Step{leave}, nil); err != nil {
+	if err := through.Agent.Apply(ctx, []step.Step{leave}, nil); err != nil {
 		return store.Member{}, fmt.Errorf("%s: %w", through.Address, err)
 	}
 	return list[i], nil

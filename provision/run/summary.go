@@ -9,33 +9,36 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/certificate"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
 // summarize builds the plan from the results of the checks.
 func (p *Prepared) summarize() {
 	var next time.Time
-	for _, m := range p.machines {
-		entry := plan.Machine{Address: m.Address, Action: m.action, Note: plan.Describe(m.facts)}
-		for _, c := range m.changes {
+	for _, m := range p.session.Machines {
+		entry := plan.Machine{Address: m.Address, Action: m.Action, Note: plan.Describe(m.Facts)}
+		for _, c := range m.Changes {
 			if c.Action != "" {
 				entry.Changes = append(entry.Changes, c)
 			}
 		}
-		if c := p.revocationChange(m); c != nil && m.unreachedReason == nil && m.action == plan.Change {
+		if c := certificate.RevocationChange(p.State.Machines[m.Address], m.Steps, p.engine.now()); c != nil &&
+			m.UnreachedReason == nil && m.Action == plan.Change {
 			entry.Changes = append(entry.Changes, *c)
 		}
 		switch {
-		case m.unreachedReason != nil && (m.action != plan.Remove || p.engine.IsDestroy):
-			entry.Action, entry.Note = plan.Unreachable, m.unreachedReason.Error()
-		case m.unreachedReason != nil:
-			entry.Note = "not cleaned, the cluster is rid of it without it: " + m.unreachedReason.Error()
-		case m.action == plan.Remove:
+		case m.UnreachedReason != nil && (m.Action != plan.Remove || p.engine.IsDestroy):
+			entry.Action, entry.Note = plan.Unreachable, m.UnreachedReason.Error()
+		case m.UnreachedReason != nil:
+			entry.Note = "not cleaned, the cluster is rid of it without it: " + m.UnreachedReason.Error()
+		case m.Action == plan.Remove:
 			entry.Note = "drain, then clean"
 			if p.engine.IsDestroy {
 				entry.Note = "clean"
 			}
-		case m.action == plan.Change && p.engine.isReplaced(m.Address):
+		case m.Action == plan.Change && p.engine.isReplaced(m.Address):
 			entry.Action, entry.Note = plan.Replace, "drain and clean it, then make it anew"
 		case p.wasDrained(m):
 			entry.Note = "takes pods again, after a run that was cut off"
@@ -53,7 +56,7 @@ func (p *Prepared) summarize() {
 				m,
 				entry.Changes,
 			)
-		case m.action == plan.Change:
+		case m.Action == plan.Change:
 			entry.Note = p.describeRestarts(m, entry.Changes)
 			if update := p.updateLine(m, &entry); update != "" {
 				entry.Note = update + "; " + entry.Note
@@ -62,22 +65,22 @@ func (p *Prepared) summarize() {
 				entry.Note = first + "; then " + entry.Note
 			}
 		}
-		if t := m.facts.CertExpiry; m.action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
+		if t := m.Facts.CertExpiry; m.Action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 		if was := p.formerAddresses[m.Address]; was != "" {
 			entry.From = was
 			entry.Note = "was " + was + "; " + entry.Note
 		}
-		if was := p.State.Machines[m.Address].Machine.IP; m.action == plan.Change && was != m.IP {
+		if was := p.State.Machines[m.Address].Machine.IP; m.Action == plan.Change && was != m.IP {
 			entry.Note = fmt.Sprintf("its address was %s; %s", was, entry.Note)
 		}
-		m.action = entry.Action
+		m.Action = entry.Action
 		p.Plan.Machines = append(p.Plan.Machines, entry)
 	}
 	if !p.engine.IsDestroy {
-		unreached := slices.DeleteFunc(slices.Clone(p.machines), func(m *machine) bool {
-			return m.unreachedReason == nil || m.action == plan.Remove || !m.HasRole(config.RoleControlPlane)
+		unreached := slices.DeleteFunc(slices.Clone(p.session.Machines), func(m *session.Machine) bool {
+			return m.UnreachedReason == nil || m.Action == plan.Remove || !m.HasRole(config.RoleControlPlane)
 		})
 		p.Plan.Etcd = plan.DescribeEtcd(p.engine.Config, p.State, len(unreached))
 		p.Plan.Certificates = plan.DescribeCertificates(next, p.engine.now())
@@ -87,8 +90,8 @@ func (p *Prepared) summarize() {
 
 // foreignFiles returns a line for each file with an effect on a machine that clusterctl did not write.
 func (p *Prepared) foreignFiles() (list []string) {
-	for _, m := range p.machines {
-		for _, c := range m.changes {
+	for _, m := range p.session.Machines {
+		for _, c := range m.Changes {
 			if c.Kind == step.ForeignFiles {
 				list = append(list, fmt.Sprintf("%s: %s: clusterctl did not write this file, and %s. It stays.",
 					m.Address, c.Name, c.Note))
@@ -103,9 +106,9 @@ func (p *Prepared) foreignFiles() (list []string) {
 func (p *Prepared) programReceivers() string {
 	var names []string
 	var bytes int64
-	for _, m := range p.machines {
-		if m.sentBytes > 0 {
-			names, bytes = append(names, m.Address), m.sentBytes
+	for _, m := range p.session.Machines {
+		if m.SentBytes > 0 {
+			names, bytes = append(names, m.Address), m.SentBytes
 		}
 	}
 	if len(names) == 0 {
@@ -118,7 +121,7 @@ func (p *Prepared) programReceivers() string {
 }
 
 // describeRestarts describes what a change restarts on a machine, and what that means for its pods.
-func (p *Prepared) describeRestarts(m *machine, changes []step.Change) string {
+func (p *Prepared) describeRestarts(m *session.Machine, changes []step.Change) string {
 	units := plan.RestartedDaemons(changes)
 	if len(units) == 0 {
 		return "no restart"
@@ -130,7 +133,7 @@ func (p *Prepared) describeRestarts(m *machine, changes []step.Change) string {
 	if why := plan.DrainReason(changes); why != "" && m.HasRole(config.RoleNode) {
 		text = "drain, since " + why + "; " + text
 	}
-	if known := p.State.Machines[m.Address]; hasNoCluster(m) && known.HasJoined && known.Identity != m.facts.Identity &&
+	if known := p.State.Machines[m.Address]; m.HasNoCluster() && known.HasJoined && known.Identity != m.Facts.Identity &&
 		m.HasRole(config.RoleNode) {
 		text = "it was installed anew: the Node of the former machine is deleted, with its pods; " + text
 	}

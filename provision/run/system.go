@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
 )
 
@@ -37,33 +39,33 @@ func isSystemChange(c step.Change) bool {
 
 // recheckWindow checks a machine again without upgrades and reboots if their window has closed before the machine's
 // change. Other changes are still made.
-func (p *Prepared) recheckWindow(ctx context.Context, m *machine) error {
-	if !slices.ContainsFunc(m.changes, isSystemChange) || !p.isWindowClosed() {
+func (p *Prepared) recheckWindow(ctx context.Context, m *session.Machine) error {
+	if !slices.ContainsFunc(m.Changes, isSystemChange) || !p.isWindowClosed() {
 		return nil
 	}
-	p.engine.report(
-		Event{
-			Kind:    EventNote,
+	p.session.Report(
+		report.Event{
+			Kind:    report.Note,
 			Machine: m.Address,
 			Message: "its system stays as it is: the window for upgrades and reboots has closed meanwhile",
 		},
 	)
-	return p.checkMachine(ctx, m)
+	return p.session.Check(ctx, m)
 }
 
 // rebootTimeout is how long a machine may take to come back after a reboot.
 const rebootTimeout = 10 * time.Minute
 
 // mayHaveRebooted reports whether the connection may have been lost because this run rebooted the machine.
-func (p *Prepared) mayHaveRebooted(m *machine) bool {
-	return p.engine.Config.System.Reboot && slices.ContainsFunc(m.changes, isSystemChange)
+func (p *Prepared) mayHaveRebooted(m *session.Machine) bool {
+	return p.engine.Config.System.Reboot && slices.ContainsFunc(m.Changes, isSystemChange)
 }
 
 // awaitReboot waits until a machine has rebooted, and checks it again.
-func (p *Prepared) awaitReboot(ctx context.Context, m *machine) error {
-	p.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: "reboots"})
-	was := m.facts.Boot
-	_ = m.agent.Close()
+func (p *Prepared) awaitReboot(ctx context.Context, m *session.Machine) error {
+	p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "reboots"})
+	was := m.Facts.Boot
+	_ = m.Agent.Close()
 	ctx, cancel := context.WithTimeout(ctx, rebootTimeout)
 	defer cancel()
 	tick := time.NewTicker(rebootInterval)
@@ -79,20 +81,20 @@ func (p *Prepared) awaitReboot(ctx context.Context, m *machine) error {
 			)
 		case <-tick.C:
 		}
-		err := p.connectMachine(ctx, m)
+		err := p.session.Connect(ctx, m)
 		switch {
 		case err != nil:
 			last = err
 			continue
-		case m.facts.Boot == was:
-			_ = m.agent.Close() // it has not shut down yet
+		case m.Facts.Boot == was:
+			_ = m.Agent.Close() // it has not shut down yet
 			continue
 		}
-		p.engine.report(Event{Kind: EventNote, Machine: m.Address, Message: "is back"})
-		if err := p.checkMachine(ctx, m); err != nil {
+		p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "is back"})
+		if err := p.session.Check(ctx, m); err != nil {
 			return err
 		}
-		return p.sendWithRetry(ctx, m)
+		return p.session.SendWithRetry(ctx, m)
 	}
 }
 
@@ -112,14 +114,14 @@ func (p *Prepared) rebootLine(changes []step.Change) string {
 
 // pause waits for the configured time, so that the user can observe the result of a change before the next machine
 // changes.
-func (p *Prepared) pause(ctx context.Context, m *machine) error {
+func (p *Prepared) pause(ctx context.Context, m *session.Machine) error {
 	d := p.engine.Config.Roll.Pause
 	if d == 0 {
 		return nil
 	}
-	p.engine.report(
-		Event{
-			Kind:    EventNote,
+	p.session.Report(
+		report.Event{
+			Kind:    report.Note,
 			Machine: m.Address,
 			Message: fmt.Sprintf("is done; the next machine's turn is in %s", d),
 		},

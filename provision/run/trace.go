@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"clusterctl/provision/host"
-	"clusterctl/provision/plan"
+	"clusterctl/provision/run/session"
 )
 
 // Traced is what one machine has observed of a packet.
@@ -39,19 +39,19 @@ func (e *Engine) Trace(
 	if s == nil {
 		return nil, errors.New("there is no cluster yet")
 	}
-	p := &Prepared{engine: e, State: s, Plan: &plan.Plan{}}
+	p := e.newPrepared(s)
 	defer p.Close()
 	p.chooseMachines()
-	p.machines = slices.DeleteFunc(p.machines, func(m *machine) bool { return !slices.Contains(nodes, m.Name) })
-	if sender != "" && !slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == sender }) {
+	p.session.Machines = slices.DeleteFunc(p.session.Machines, func(m *session.Machine) bool { return !slices.Contains(nodes, m.Name) })
+	if sender != "" && !slices.ContainsFunc(p.session.Machines, func(m *session.Machine) bool { return m.Name == sender }) {
 		return nil, fmt.Errorf("node %s is none of the configuration's machines", sender)
 	}
-	list := make([]Traced, len(p.machines))
+	list := make([]Traced, len(p.session.Machines))
 	var all sync.WaitGroup
-	for i, m := range p.machines {
+	for i, m := range p.session.Machines {
 		list[i].Node = m.Name
 		all.Go(func() {
-			if err := p.connectMachine(ctx, m); err != nil {
+			if err := p.session.Connect(ctx, m); err != nil {
 				list[i].Error = err.Error()
 			}
 		})
@@ -62,7 +62,7 @@ func (e *Engine) Trace(
 	}
 	// The sender waits until every other machine watches or has failed to.
 	var watching, sending sync.WaitGroup
-	for i, m := range p.machines {
+	for i, m := range p.session.Machines {
 		if list[i].Error != "" {
 			continue
 		}
@@ -96,11 +96,11 @@ func (e *Engine) Trace(
 	return list, nil
 }
 
-func (t *Traced) watch(ctx context.Context, m *machine, q host.Trace, begun func()) {
+func (t *Traced) watch(ctx context.Context, m *session.Machine, q host.Trace, begun func()) {
 	ctx, cancel := context.WithTimeout(ctx, q.Duration+traceSlack)
 	defer cancel()
 	var err error
-	if t.Traced, err = m.agent.Trace(ctx, q, begun); err != nil {
+	if t.Traced, err = m.Agent.Trace(ctx, q, begun); err != nil {
 		t.Error = err.Error()
 	}
 }

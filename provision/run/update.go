@@ -13,6 +13,8 @@ import (
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -27,13 +29,13 @@ func (p *Prepared) releases() (list []plan.MachineRelease) {
 		if known.Release != nil {
 			u.From = *known.Release
 		}
-		if i := slices.IndexFunc(p.machines, func(own *machine) bool { return own.Address == m.Address }); i >= 0 &&
-			p.machines[i].agent != nil {
-			own := p.machines[i]
-			if own.facts.Release != nil {
-				u.From = *own.facts.Release
+		if i := slices.IndexFunc(p.session.Machines, func(own *session.Machine) bool { return own.Address == m.Address }); i >= 0 &&
+			p.session.Machines[i].Agent != nil {
+			own := p.session.Machines[i]
+			if own.Facts.Release != nil {
+				u.From = *own.Facts.Release
 			}
-			u.ChangesRelease = own.action == plan.Create || own.action == plan.Change && u.From.Build != to.Build
+			u.ChangesRelease = own.Action == plan.Create || own.Action == plan.Change && u.From.Build != to.Build
 		}
 		if known.HasJoined || u.ChangesRelease {
 			list = append(list, u)
@@ -56,14 +58,14 @@ func (p *Prepared) checkReleases() error {
 }
 
 // updateLine describes the update of a machine and its last failure. It returns "" if the machine keeps its release.
-func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
+func (p *Prepared) updateLine(m *session.Machine, entry *plan.Machine) string {
 	if !hasUpdate(m) {
 		return ""
 	}
 	to := p.engine.Bundle.Release()
 	var from host.Release
-	if m.facts.Release != nil {
-		from = *m.facts.Release
+	if m.Facts.Release != nil {
+		from = *m.Facts.Release
 	}
 	was, is := plan.ReleaseNames(from, to)
 	text := "repair programs of " + is
@@ -71,11 +73,11 @@ func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
 		entry.FromRelease, entry.ToRelease = was, is
 		text = "update " + was + " to " + is
 	}
-	if tried := m.facts.UnconfirmedRelease; tried != nil {
+	if tried := m.Facts.UnconfirmedRelease; tried != nil {
 		name, _ := plan.ReleaseNames(*tried, from)
 		text += ", where an update to " + name + " was cut off"
 	}
-	if failed := p.machineState(m).Failed; failed != nil {
+	if failed := p.ledger.Machine(m.Address).Failed; failed != nil {
 		name, _ := plan.ReleaseNames(failed.To, from)
 		entry.LastFailure = fmt.Sprintf(
 			"last time, %s, %s was rolled back: %s",
@@ -89,14 +91,14 @@ func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
 
 // changesRelease reports whether a machine changes to another release. If it does not, an update repairs programs of
 // the release that the machine has.
-func (p *Prepared) changesRelease(m *machine) bool {
-	return hasUpdate(m) && (m.facts.Release == nil || m.facts.Release.Build != p.engine.Bundle.Release().Build)
+func (p *Prepared) changesRelease(m *session.Machine) bool {
+	return hasUpdate(m) && (m.Facts.Release == nil || m.Facts.Release.Build != p.engine.Bundle.Release().Build)
 }
 
 // hasUpdate reports whether a machine changes to another release, or has changed to one that is not confirmed yet.
-func hasUpdate(m *machine) bool {
-	return m.action == plan.Change &&
-		slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "release" })
+func hasUpdate(m *session.Machine) bool {
+	return m.Action == plan.Change &&
+		slices.ContainsFunc(m.Changes, func(c step.Change) bool { return c.Kind == "release" })
 }
 
 // RolledBackError reports that a release did not work on a machine and was rolled back.
@@ -114,19 +116,19 @@ func (e *RolledBackError) Unwrap() error { return e.Reason }
 // updateMachineRelease applies a machine's steps up to the step that deletes the former release, and checks from
 // outside that the machine is well. Then it applies the rest. If that fails, the machine returns to the former release
 // by itself.
-func (p *Prepared) updateMachineRelease(ctx context.Context, m *machine, apply func([]step.Step) error) error {
-	end := slices.IndexFunc(m.steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
+func (p *Prepared) updateMachineRelease(ctx context.Context, m *session.Machine, apply func([]step.Step) error) error {
+	end := slices.IndexFunc(m.Steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
 	if !hasUpdate(m) || end < 0 {
-		return apply(m.steps)
+		return apply(m.Steps)
 	}
-	err := apply(m.steps[:end])
+	err := apply(m.Steps[:end])
 	if err == nil {
 		err = p.awaitHealthyMachine(ctx, m)
 	}
 	if err == nil {
-		return apply(m.steps[end:])
+		return apply(m.Steps[end:])
 	}
-	if errors.Is(err, agent.ErrLost) || ctx.Err() != nil || isInterrupted(ctx) {
+	if errors.Is(err, agent.ErrLost) || ctx.Err() != nil || session.IsInterrupted(ctx) {
 		return err // the run continues on the machine where it was
 	}
 	return p.rollBack(ctx, m, err)
@@ -134,8 +136,8 @@ func (p *Prepared) updateMachineRelease(ctx context.Context, m *machine, apply f
 
 // awaitHealthyMachine waits until a machine is well as seen by others: its member of the store, its API server and its
 // node.
-func (p *Prepared) awaitHealthyMachine(ctx context.Context, m *machine) error {
-	if m.HasRole(config.RoleControlPlane) && p.machineState(m).HasJoined {
+func (p *Prepared) awaitHealthyMachine(ctx context.Context, m *session.Machine) error {
+	if m.HasRole(config.RoleControlPlane) && p.ledger.Machine(m.Address).HasJoined {
 		if err := p.awaitRecovery(ctx, m); err != nil {
 			return err
 		}
@@ -150,7 +152,7 @@ func (p *Prepared) awaitHealthyMachine(ctx context.Context, m *machine) error {
 	defer tick.Stop()
 	want := p.engine.Bundle.Release().Kubernetes
 	for {
-		ready, kubelet, err := p.cluster.Node(ctx, m.Name)
+		ready, kubelet, err := p.session.API.Node(ctx, m.Name)
 		switch {
 		case err != nil:
 			err = fmt.Errorf("its node cannot be asked for: %w", err)
@@ -174,32 +176,32 @@ func (p *Prepared) awaitHealthyMachine(ctx context.Context, m *machine) error {
 const rollBackTimeout = 6 * time.Minute
 
 // rollBack returns a machine to the former release, and records why.
-func (p *Prepared) rollBack(ctx context.Context, m *machine, why error) error {
+func (p *Prepared) rollBack(ctx context.Context, m *session.Machine, why error) error {
 	to := p.engine.Bundle.Release()
 	var from host.Release
-	if m.facts.Release != nil {
-		from = *m.facts.Release
+	if m.Facts.Release != nil {
+		from = *m.Facts.Release
 	}
 	e := &RolledBackError{Reason: why}
 	e.From, e.To = plan.ReleaseNames(from, to)
-	p.engine.report(
-		Event{
-			Kind:    EventNote,
+	p.session.Report(
+		report.Event{
+			Kind:    report.Note,
 			Machine: m.Address,
 			Message: fmt.Sprintf("%s does not work here, going back to %s: %v", e.To, e.From, why),
 		},
 	)
 	ctx, cancel := context.WithTimeout(ctx, rollBackTimeout)
 	defer cancel()
-	err := m.agent.Apply(ctx, role.RollBack(m.steps), func(done agent.Progress) {
+	err := m.Agent.Apply(ctx, role.RollBack(m.Steps), func(done agent.Progress) {
 		c := done.Change
-		p.engine.report(Event{Kind: EventStep, Machine: m.Address, Change: &c})
+		p.session.Report(report.Event{Kind: report.Step, Machine: m.Address, Change: &c})
 	})
-	if err == nil && m.HasRole(config.RoleControlPlane) && p.machineState(m).HasJoined {
+	if err == nil && m.HasRole(config.RoleControlPlane) && p.ledger.Machine(m.Address).HasJoined {
 		err = p.awaitRecovery(ctx, m)
 	}
 	failed := &state.FailedUpdate{To: to, At: p.engine.now(), Reason: config.Mask(why.Error(), p.Secrets)}
-	if writeErr := p.updateMachine(m, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
+	if writeErr := p.ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
 		return errors.Join(e, writeErr)
 	}
 	if err != nil {

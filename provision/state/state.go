@@ -68,7 +68,7 @@ type State struct {
 
 // Renewal requests that certificates which were issued before Since are renewed.
 type Renewal struct {
-	Names    []string  `json:"names"`              // as run.CertificateName returns them, or "all"
+	Names    []string  `json:"names"`              // as certificate.Name of provision/run returns them, or "all"
 	Machines []string  `json:"machines,omitempty"` // addresses or names; empty means all machines
 	Since    time.Time `json:"since"`
 }

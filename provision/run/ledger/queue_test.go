@@ -1,4 +1,4 @@
-package run
+package ledger
 
 import (
 	"errors"

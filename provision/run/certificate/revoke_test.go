@@ -1,4 +1,4 @@
-package run
+package certificate
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -28,8 +29,7 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 		s.CAs[name], s.Keys.CAs[name] = ca.Cert, ca.Key
 		issued[name] = certs.Revoked{CA: name, Serial: string(rune('a' + i)), Until: now.Add(time.Hour)}
 	}
-	p := &Prepared{State: s, engine: &Engine{}}
-	revoked := p.certificatesToRevoke(issued)
+	revoked := Revocable(issued, now)
 	s.Revoke(revoked...)
 	lists, err := s.RevocationLists(now)
 	if err != nil {
@@ -55,24 +55,24 @@ func TestCertificatesWithFormerNamesAreRevoked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{Machine: config.Machine{Address: "machine.a", Name: "a"}, agent: struct{ Agent }{}}
-	p := &Prepared{engine: &Engine{}, machines: []*machine{m},
-		State: &state.State{Machines: map[string]state.Machine{"machine.a": {}}}}
+	m := &session.Machine{Machine: config.Machine{Address: "machine.a", Name: "a"}, Agent: struct{ session.Agent }{}}
+	s := &state.State{Machines: map[string]state.Machine{"machine.a": {}}}
+	machines := []*session.Machine{m}
 	issue := func(label string, r certs.Request) string {
 		t.Helper()
 		pair, err := certs.Issue(ca, r, now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.recordIssued(m, label, certs.ClusterCA, pair); err != nil {
+		if err := RecordIssued(s, m.Address, label, certs.ClusterCA, pair); err != nil {
 			t.Fatal(err)
 		}
-		return p.State.Machines["machine.a"].Issued[label].Serial
+		return s.Machines["machine.a"].Issued[label].Serial
 	}
 	former := issue("dns.conf", certs.Daemon("kube-dns"))
 	outgrown := func(when string, want bool) {
 		t.Helper()
-		if p.hasReplacedFormerUsers() != want {
+		if HasReplacedFormerUsers(s) != want {
 			t.Errorf("%s: outgrown is %v, want %v", when, !want, want)
 		}
 	}
@@ -81,32 +81,32 @@ func TestCertificatesWithFormerNamesAreRevoked(t *testing.T) {
 	issue("dns.conf", certs.Replica("kube-dns", "a"))
 	issue("proxy.conf", certs.Daemon("kube-proxy")) // renewed
 	outgrown("when the last one is another", true)
-	back := p.State.Machines["machine.a"]
+	back := s.Machines["machine.a"]
 	back.Failed = &state.FailedUpdate{}
-	p.State.Machines["machine.b"] = back
+	s.Machines["machine.b"] = back
 	outgrown("with a machine that was rolled back", false)
-	delete(p.State.Machines, "machine.b")
-	p.State.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{
+	delete(s.Machines, "machine.b")
+	s.Machines["machine.b"] = state.Machine{Issued: map[string]certs.Revoked{
 		"ingress.conf": {Name: "system:kube-ingress"},
 	}}
 	outgrown("with a daemon of a former release on another machine", false)
-	delete(p.State.Machines, "machine.b")
-	if len(p.State.Revoked) > 0 {
-		t.Errorf("revoked before the machine uses the new certificates: %v", p.State.Revoked)
+	delete(s.Machines, "machine.b")
+	if len(s.Revoked) > 0 {
+		t.Errorf("revoked before the machine uses the new certificates: %v", s.Revoked)
 	}
-	if revoked := p.certificatesToRevoke(p.State.Machines["machine.a"].Issued); len(revoked) != 3 {
+	if revoked := Revocable(s.Machines["machine.a"].Issued, now); len(revoked) != 3 {
 		t.Errorf("removing the machine now would revoke %v, want three certificates", revoked)
 	}
-	m.leftOutReason = errors.New("not reached")
-	if p.revokeSuperseded() {
+	m.LeftOutReason = errors.New("not reached")
+	if RevokeSuperseded(s, machines, now) {
 		t.Error("the certificate of a machine that was not reached is revoked")
 	}
-	m.leftOutReason = nil
-	if !p.revokeSuperseded() || len(p.State.Revoked) != 1 || p.State.Revoked[0].Serial != former {
-		t.Errorf("revoked %v, want %s", p.State.Revoked, former)
+	m.LeftOutReason = nil
+	if !RevokeSuperseded(s, machines, now) || len(s.Revoked) != 1 || s.Revoked[0].Serial != former {
+		t.Errorf("revoked %v, want %s", s.Revoked, former)
 	}
-	if p.revokeSuperseded() || len(p.State.Machines["machine.a"].Issued) != 2 {
-		t.Errorf("issued after retire: %v, want two certificates", p.State.Machines["machine.a"].Issued)
+	if RevokeSuperseded(s, machines, now) || len(s.Machines["machine.a"].Issued) != 2 {
+		t.Errorf("issued after retire: %v, want two certificates", s.Machines["machine.a"].Issued)
 	}
 	outgrown("afterwards", false)
 }

@@ -1,4 +1,4 @@
-package run_test
+package report_test
 
 import (
 	"io"
@@ -6,21 +6,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 )
 
 func TestSentFilesReportProgress(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var reported []int64
-	s := &run.Sending{
+	s := &report.Reader{
 		ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", 100))),
 		Machine:    "machine.a", Name: "kubelet", Size: 100,
-		Report: func(e run.Event) {
-			if e.Kind != run.EventSending || e.Machine != "machine.a" || e.Message != "kubelet" || e.Size != 100 {
+		Report: func(e report.Event) {
+			if e.Kind != report.Sending || e.Machine != "machine.a" || e.Message != "kubelet" || e.Size != 100 {
 				t.Errorf("event %+v", e)
 			}
 			reported = append(reported, e.Bytes)
@@ -46,25 +45,7 @@ func TestSentFilesReportProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Close() }()
-	if got := run.CompressedSize(open); got != 4 {
+	if got := report.CompressedSize(open); got != 4 {
 		t.Errorf("CompressedSize is %d, want 4", got)
-	}
-}
-
-// A run reports that it connects before the first machine answers.
-func TestRunsReportThatTheyConnect(t *testing.T) {
-	w := newWorld(t, controlMachine, machineA)
-	var mu sync.Mutex
-	var first []string
-	w.engine.Report = func(e run.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(first) < 2 && (e.Kind == run.EventPhase || e.Kind == run.EventConnect) {
-			first = append(first, e.Kind+" "+e.Message)
-		}
-	}
-	w.mustApply()
-	if len(first) == 0 || first[0] != "phase connecting to 2 machines" {
-		t.Errorf("the first events are %q", first)
 	}
 }

@@ -1,4 +1,4 @@
-package run
+package report
 
 import (
 	"io"
@@ -9,9 +9,9 @@ import (
 // sendingInterval is the interval between two progress events of a file that is being sent.
 const sendingInterval = 5 * time.Second
 
-// Sending is a reader of a file that is sent to a machine. Reads report progress every sendingInterval. It is not safe
+// Reader reads a file that is sent to a machine. Reads report progress every sendingInterval. It is not safe
 // for concurrent use.
-type Sending struct {
+type Reader struct {
 	io.ReadCloser
 	Machine string
 	Name    string
@@ -24,7 +24,7 @@ type Sending struct {
 }
 
 // Read reads from the file, and reports progress if sendingInterval has passed.
-func (s *Sending) Read(b []byte) (int, error) {
+func (s *Reader) Read(b []byte) (int, error) {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
@@ -35,7 +35,7 @@ func (s *Sending) Read(b []byte) (int, error) {
 	s.sent += int64(n)
 	if now := s.Now(); s.Report != nil && now.Sub(s.last) >= sendingInterval {
 		s.last = now
-		s.Report(Event{Time: now, Kind: EventSending, Machine: s.Machine, Message: s.Name, Bytes: s.sent, Size: s.Size})
+		s.Report(Event{Time: now, Kind: Sending, Machine: s.Machine, Message: s.Name, Bytes: s.sent, Size: s.Size})
 	}
 	return n, err
 }
