@@ -10,6 +10,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/etcd"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/step"
@@ -107,7 +108,7 @@ func (p *Prepared) healthAfterRepair(list []plan.Health, changed []*session.Mach
 		if i < 0 {
 			continue
 		}
-		lost := p.hasLostData(m)
+		lost := etcd.HasLostData(p.State, m)
 		starts := func(unit string) bool {
 			return lost ||
 				m.RepairError == nil &&

@@ -10,6 +10,7 @@ import (
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/run/certificate"
+	"clusterctl/provision/run/etcd"
 	"clusterctl/provision/run/ledger"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
@@ -139,13 +140,13 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 		return nil, err
 	}
 	if !e.IsDestroy {
-		if err := p.checkLostMajority(); err != nil {
+		if err := etcd.CheckLostMajority(p.State, p.session.Machines); err != nil {
 			p.Close()
 			return nil, err
 		}
 		var gone []string
 		for _, m := range p.session.Machines {
-			if m.Action == plan.Remove && m.UnreachedReason != nil || p.hasLostData(m) {
+			if m.Action == plan.Remove && m.UnreachedReason != nil || etcd.HasLostData(p.State, m) {
 				gone = append(gone, m.Name)
 			}
 		}
@@ -174,7 +175,7 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 	p.planRotations()
 	p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, p.foreignFiles()...)
 	if !e.IsDestroy {
-		if found := p.describeMembership(ctx); found != "" {
+		if found := etcd.DescribeMembership(ctx, e.Config, p.State, p.session.Machines); found != "" {
 			p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, found)
 		}
 		p.Plan.WaitingChanges = append(p.Plan.WaitingChanges, certificate.DueKeys(p.State)...)

@@ -9,6 +9,7 @@ import (
 	"clusterctl/provision/agent"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/etcd"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
@@ -40,7 +41,7 @@ func (p *Prepared) removeMember(ctx context.Context, m *session.Machine) error {
 	}
 	return through.Agent.Apply(
 		ctx,
-		[]step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, p.unstartedNames()...), Name: m.Name}},
+		[]step.Step{&step.EtcdLeave{Store: role.Store(p.engine.Config, p.State, etcd.UnstartedNames(p.State, p.session.Machines)...), Name: m.Name}},
 		nil,
 	)
 }
@@ -71,16 +72,6 @@ func (p *Prepared) survivingControl() *session.Machine {
 		}
 	}
 	return nil
-}
-
-// unstartedNames returns the names of the machines to create that have not joined yet.
-func (p *Prepared) unstartedNames() (names []string) {
-	for _, m := range p.session.Machines {
-		if m.Action == plan.Create && !p.State.Machines[m.Address].HasJoined {
-			names = append(names, m.Name)
-		}
-	}
-	return names
 }
 
 // removeMachine removes one machine: it drains the node, removes the store member and cleans the machine.

@@ -47,6 +47,13 @@ func (s *Session) Close() {
 	}
 }
 
+// With returns a session with other machines and the same connections.
+func (s *Session) With(machines []*Machine) *Session {
+	copied := *s
+	copied.Machines = machines
+	return &copied
+}
+
 // ForEach calls do for machines in parallel and returns all errors.
 func (s *Session) ForEach(ctx context.Context, list []*Machine, do func(context.Context, *Machine) error) error {
 	return s.ForEachLimited(ctx, s.Parallelism, list, do)

@@ -1,4 +1,5 @@
-package run
+// Package etcd works on the store through the agents on the control plane: its members, snapshots and restores.
+package etcd
 
 import (
 	"context"
@@ -11,16 +12,20 @@ import (
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
-	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/ledger"
 	"clusterctl/provision/run/session"
+	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
 // Access is access to the store through the agents on the control plane's machines, because its ports are open to those
 // machines only. The agents run this release's program etcd for each request.
 type Access struct {
-	prepared *Prepared
+	Session *session.Session // with the machines of the control plane
+	Ledger  *ledger.Ledger
+	State   *state.State // of the ledger; nothing else changes it meanwhile
+	Config  *config.Cluster
 }
 
 // Timeouts of requests about the store.
@@ -30,48 +35,33 @@ const (
 	databaseTimeout = 10 * time.Minute // for requests that read or write the whole database
 )
 
-// OpenStore connects to the machines of the control plane. It succeeds if at least one of them is reached.
-func (e *Engine) OpenStore(ctx context.Context) (*Access, error) {
-	s, err := e.Store.Read()
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		return nil, errors.New("there is no cluster yet: apply first")
-	}
-	p := e.newPrepared(s)
-	p.Secrets = union(e.Config.Secrets, s.Keys.Secrets)
-	for _, m := range e.Config.ControlPlane() {
-		if s.Machines[m.Address].HasJoined {
-			p.session.Machines = append(p.session.Machines, &session.Machine{Machine: m, Action: plan.Change})
-		}
-	}
-	a := &Access{p}
+// Open connects to the machines of the session. It succeeds if at least one of them is reached.
+func (a *Access) Open(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
-	if err := p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
-		if m.UnreachedReason = p.session.Connect(ctx, m); m.UnreachedReason != nil {
+	if err := a.Session.ForEach(ctx, a.Session.Machines, func(ctx context.Context, m *session.Machine) error {
+		if m.UnreachedReason = a.Session.Connect(ctx, m); m.UnreachedReason != nil {
 			mu.Lock()
 			errs = append(errs, fmt.Errorf("%s: %w", m.Address, m.UnreachedReason))
 			mu.Unlock()
 		}
 		return nil
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	if len(a.reached()) == 0 {
-		return nil, fmt.Errorf("no machine of the control plane is reached: %w", errors.Join(errs...))
+		return fmt.Errorf("no machine of the control plane is reached: %w", errors.Join(errs...))
 	}
-	return a, nil
+	return nil
 }
 
 // Close closes all connections.
-func (a *Access) Close() { a.prepared.Close() }
+func (a *Access) Close() { a.Session.Close() }
 
 // Unreached returns why machines of the control plane are not reached, by machine name.
 func (a *Access) Unreached() map[string]string {
 	list := map[string]string{}
-	for _, m := range a.prepared.session.Machines {
+	for _, m := range a.Session.Machines {
 		if m.UnreachedReason != nil {
 			list[m.Name] = m.UnreachedReason.Error()
 		}
@@ -87,19 +77,14 @@ func (a *Access) Machines() (names []string) {
 	return names
 }
 
-func (a *Access) reached() (list []*session.Machine) {
-	for _, m := range a.prepared.session.Machines {
-		if m.UnreachedReason == nil && m.Agent != nil {
-			list = append(list, m)
-		}
-	}
-	return list
+func (a *Access) reached() []*session.Machine {
+	return session.Filter(a.Session.Machines, (*session.Machine).IsConnected)
 }
 
 // members returns the machines that hold a member according to the state.
 func (a *Access) members() (list []config.Machine) {
-	for _, m := range role.EtcdMachines(a.prepared.engine.Config, a.prepared.State) {
-		if _, ok := a.prepared.State.Etcd[m.Name]; ok {
+	for _, m := range role.EtcdMachines(a.Config, a.State) {
+		if _, ok := a.State.Etcd[m.Name]; ok {
 			list = append(list, m)
 		}
 	}
@@ -117,7 +102,7 @@ func (a *Access) endpoints() map[string]string {
 // callStore sends the program etcd to a machine if it is missing, and runs it there with a request.
 func (a *Access) callStore(ctx context.Context, m *session.Machine, timeout time.Duration,
 	q store.Request) (store.Answer, error) {
-	f, err := a.prepared.program(ctx, m)
+	f, err := a.program(ctx, m)
 	if err != nil {
 		return store.Answer{}, err
 	}
@@ -128,8 +113,8 @@ func (a *Access) callStore(ctx context.Context, m *session.Machine, timeout time
 }
 
 // program sends the program etcd to a machine if it is missing there.
-func (p *Prepared) program(ctx context.Context, m *session.Machine) (bundle.File, error) {
-	f, there, err := role.StoreProgram(p.engine.Bundle)
+func (a *Access) program(ctx context.Context, m *session.Machine) (bundle.File, error) {
+	f, there, err := role.StoreProgram(a.Session.Files)
 	if err != nil {
 		return f, err
 	}
@@ -140,7 +125,7 @@ func (p *Prepared) program(ctx context.Context, m *session.Machine) (bundle.File
 	if changes[0].Action == "" {
 		return f, nil
 	}
-	return f, p.session.SendProgram(ctx, m, f)
+	return f, a.Session.SendProgram(ctx, m, f)
 }
 
 // Status returns the status of the members. It asks one machine after another until one of them reaches a majority. If
@@ -198,7 +183,7 @@ func HasMajority(list []store.Member) bool {
 // leader's.
 func (a *Access) reachMachine(ctx context.Context, name string) (*session.Machine, error) {
 	if name != "" {
-		for _, m := range a.prepared.session.Machines {
+		for _, m := range a.Session.Machines {
 			if m.Name != name && m.Address != name && m.Address != "machine."+name {
 				continue
 			}

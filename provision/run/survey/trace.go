@@ -1,8 +1,7 @@
-package run
+package survey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,36 +21,25 @@ type Traced struct {
 // traceSlack is how long a machine may take to answer after it has stopped watching.
 const traceSlack = 30 * time.Second
 
-// Trace makes the machines of these nodes watch for a packet. When all machines that can be reached watch, it calls
+// Trace makes the machines of the session watch for a packet. When all machines that can be reached watch, it calls
 // send, or sender's machine sends the packet as q says. A machine that does not answer does not stop the trace, unless
 // it is the sender.
-func (e *Engine) Trace(
+func Trace(
 	ctx context.Context,
+	s *session.Session,
 	q host.Trace,
-	nodes []string,
 	sender string,
 	send func(ctx context.Context),
 ) ([]Traced, error) {
-	s, err := e.Store.Read()
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		return nil, errors.New("there is no cluster yet")
-	}
-	p := e.newPrepared(s)
-	defer p.Close()
-	p.chooseMachines()
-	p.session.Machines = slices.DeleteFunc(p.session.Machines, func(m *session.Machine) bool { return !slices.Contains(nodes, m.Name) })
-	if sender != "" && !slices.ContainsFunc(p.session.Machines, func(m *session.Machine) bool { return m.Name == sender }) {
+	if sender != "" && !slices.ContainsFunc(s.Machines, func(m *session.Machine) bool { return m.Name == sender }) {
 		return nil, fmt.Errorf("node %s is none of the configuration's machines", sender)
 	}
-	list := make([]Traced, len(p.session.Machines))
+	list := make([]Traced, len(s.Machines))
 	var all sync.WaitGroup
-	for i, m := range p.session.Machines {
+	for i, m := range s.Machines {
 		list[i].Node = m.Name
 		all.Go(func() {
-			if err := p.session.Connect(ctx, m); err != nil {
+			if err := s.Connect(ctx, m); err != nil {
 				list[i].Error = err.Error()
 			}
 		})
@@ -62,7 +50,7 @@ func (e *Engine) Trace(
 	}
 	// The sender waits until every other machine watches or has failed to.
 	var watching, sending sync.WaitGroup
-	for i, m := range p.session.Machines {
+	for i, m := range s.Machines {
 		if list[i].Error != "" {
 			continue
 		}

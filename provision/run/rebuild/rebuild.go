@@ -1,4 +1,5 @@
-package run
+// Package rebuild reconstructs a lost state from what machines and the API report.
+package rebuild
 
 import (
 	"bytes"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
@@ -17,18 +19,18 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Rebuild reconstructs a lost state from what the declared machines and the API report. It changes nothing on them and
-// writes nothing. notes describe what it could not find out.
-func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, err error) {
-	p := e.newPrepared(&state.State{})
-	defer p.Close()
-	for _, m := range e.Config.Machines {
-		p.session.Machines = append(p.session.Machines, &session.Machine{Machine: m})
-	}
+// State reconstructs the state of a cluster from the machines of the session, which it connects to, and from the API. It
+// changes nothing on them and writes nothing. notes describe what it could not find out.
+func State(
+	ctx context.Context,
+	c *config.Cluster,
+	in *session.Session,
+	connect func(*state.State, *config.Cluster) (session.Cluster, error),
+) (s *state.State, notes []string, err error) {
 	var mu sync.Mutex
 	found := map[string]role.Remains{} // by address
-	err = p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
-		if err := p.session.Connect(ctx, m); err != nil {
+	err = in.ForEach(ctx, in.Machines, func(ctx context.Context, m *session.Machine) error {
+		if err := in.Connect(ctx, m); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, session.FactsTimeout)
@@ -46,14 +48,14 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 			err,
 		)
 	}
-	if s, notes, err = e.stateFromRemains(p.session.Machines, found); err != nil {
+	if s, notes, err = stateFromRemains(c.Name, in.Now(), in.Machines, found); err != nil {
 		return nil, nil, err
 	}
-	live, err := e.ConnectCluster(s, e.Config)
+	live, err := connect(s, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	objects, problems, err := live.Applied(ctx, e.Config)
+	objects, problems, err := live.Applied(ctx, c)
 	if err != nil {
 		notes = append(
 			notes,
@@ -71,7 +73,7 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 	nodes, err := live.Nodes(ctx)
 	if err == nil {
 		for _, name := range slices.Sorted(maps.Keys(nodes)) {
-			if !slices.ContainsFunc(e.Config.Machines, func(m config.Machine) bool { return m.Name == name }) {
+			if !slices.ContainsFunc(c.Machines, func(m config.Machine) bool { return m.Name == name }) {
 				notes = append(
 					notes,
 					fmt.Sprintf(
@@ -87,12 +89,17 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 }
 
 // stateFromRemains makes a state from what the machines have reported.
-func (e *Engine) stateFromRemains(machines []*session.Machine, found map[string]role.Remains) (*state.State, []string, error) {
+func stateFromRemains(
+	cluster string,
+	now time.Time,
+	machines []*session.Machine,
+	found map[string]role.Remains,
+) (*state.State, []string, error) {
 	first, err := agreedRemains(machines, found)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := state.New(e.Config.Name, func() (map[string]certs.Pair, error) { return nil, nil })
+	s, err := state.New(cluster, func() (map[string]certs.Pair, error) { return nil, nil })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,34 +107,8 @@ func (e *Engine) stateFromRemains(machines []*session.Machine, found map[string]
 	if s.Keys.Encryption, err = role.ReadEncryption(first.Encryption); err != nil {
 		return nil, nil, err
 	}
+	notes := addRotations(s, first, now)
 	var errs []error
-	var notes []string
-	replaced := map[string][]byte{state.ServiceAccount: first.FormerService}
-	for name := range certs.CommonNames {
-		replaced[name] = first.NonSigning(name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(replaced)) {
-		if other := replaced[name]; len(other) > 0 {
-			if s.Rotations == nil {
-				s.Rotations = map[string]state.Rotation{}
-			}
-			s.Rotations[name] = state.Rotation{
-				Phase: state.PhaseIssue,
-				Peer:  other,
-				Cross: first.Cross(name),
-				Since: e.now(),
-				Keep:  state.UntilFinished,
-			}
-			notes = append(
-				notes,
-				fmt.Sprintf(
-					"%s was being replaced: the former one and the next one are trusted until clusterctl certs "+
-						"rotate -finish",
-					name,
-				),
-			)
-		}
-	}
 	members := map[string]bool{} // members of the store, as it lists them itself
 	for _, m := range machines {
 		r := found[m.Address]
@@ -135,55 +116,13 @@ func (e *Engine) stateFromRemains(machines []*session.Machine, found map[string]
 			notes = append(notes, m.Address+": nothing of a cluster is on it; the next apply makes it part of this one")
 			continue
 		}
-		if r.Name != m.Name {
-			errs = append(
-				errs,
-				m.Wrap(fmt.Errorf(
-					"it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
-					r.Name,
-					m.Name,
-					r.Name,
-				),
-				),
-			)
-			continue
+		if err := addMachine(s, m, r); err != nil {
+			errs = append(errs, m.Wrap(err))
 		}
-		known := m.Machine
-		known.Roles = r.Roles
-		s.Machines[m.Address] = state.Machine{
-			Machine:   known,
-			HasJoined: true,
-			Identity:  m.Facts.Identity,
-			Issued:    r.Issued,
-			Release:   m.Facts.Release,
-		}
-		if m.Facts.Release != nil {
-			s.RecordRelease(*m.Facts.Release)
-		}
-		s.Revoke(r.Revoked...)
-		if r.Token != "" {
-			s.Token = r.Token
-		}
-		if m.Facts.EtcdCluster != "" {
-			if s.EtcdCluster != "" && s.EtcdCluster != m.Facts.EtcdCluster {
-				errs = append(
-					errs,
-					m.Wrap(fmt.Errorf(
-						"its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
-							"configuration, rebuild, and bring it in again",
-						m.Facts.EtcdCluster,
-						s.EtcdCluster,
-					),
-					),
-				)
+		if r.Name == m.Name {
+			for _, member := range r.Members {
+				members[member.Name] = true
 			}
-			s.EtcdCluster = m.Facts.EtcdCluster
-		}
-		if r.Member != nil {
-			s.Etcd[m.Name] = *r.Member
-		}
-		for _, member := range r.Members {
-			members[member.Name] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -204,6 +143,80 @@ func (e *Engine) stateFromRemains(machines []*session.Machine, found map[string]
 			"their time cannot be read",
 	)
 	return s, notes, errors.Join(errs...)
+}
+
+// addRotations adds to s the replacements of authorities and keys that were in progress, and returns a note for each.
+func addRotations(s *state.State, first role.Remains, now time.Time) (notes []string) {
+	replaced := map[string][]byte{state.ServiceAccount: first.FormerService}
+	for name := range certs.CommonNames {
+		replaced[name] = first.NonSigning(name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(replaced)) {
+		if other := replaced[name]; len(other) > 0 {
+			if s.Rotations == nil {
+				s.Rotations = map[string]state.Rotation{}
+			}
+			s.Rotations[name] = state.Rotation{
+				Phase: state.PhaseIssue,
+				Peer:  other,
+				Cross: first.Cross(name),
+				Since: now,
+				Keep:  state.UntilFinished,
+			}
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"%s was being replaced: the former one and the next one are trusted until clusterctl certs "+
+						"rotate -finish",
+					name,
+				),
+			)
+		}
+	}
+	return notes
+}
+
+// addMachine adds to s what a machine of the cluster has reported. If it returns an error, s is not to be used.
+func addMachine(s *state.State, m *session.Machine, r role.Remains) (err error) {
+	if r.Name != m.Name {
+		return fmt.Errorf(
+			"it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
+			r.Name,
+			m.Name,
+			r.Name,
+		)
+	}
+	known := m.Machine
+	known.Roles = r.Roles
+	s.Machines[m.Address] = state.Machine{
+		Machine:   known,
+		HasJoined: true,
+		Identity:  m.Facts.Identity,
+		Issued:    r.Issued,
+		Release:   m.Facts.Release,
+	}
+	if m.Facts.Release != nil {
+		s.RecordRelease(*m.Facts.Release)
+	}
+	s.Revoke(r.Revoked...)
+	if r.Token != "" {
+		s.Token = r.Token
+	}
+	if m.Facts.EtcdCluster != "" {
+		if s.EtcdCluster != "" && s.EtcdCluster != m.Facts.EtcdCluster {
+			err = fmt.Errorf(
+				"its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
+					"configuration, rebuild, and bring it in again",
+				m.Facts.EtcdCluster,
+				s.EtcdCluster,
+			)
+		}
+		s.EtcdCluster = m.Facts.EtcdCluster
+	}
+	if r.Member != nil {
+		s.Etcd[m.Name] = *r.Member
+	}
+	return err
 }
 
 // agreedRemains returns what one machine of the control plane reports, if all machines agree on what they share.

@@ -1,12 +1,13 @@
-package run
+// Package survey reads from all machines what commands show, and changes nothing on them.
+package survey
 
 import (
 	"context"
 	"net"
 	"sync"
 
+	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
-	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
@@ -32,35 +33,21 @@ type Overview struct {
 	Members  string // how etcd's own list of members differs from the machines
 }
 
-// Status returns the status of every machine. A machine that does not answer does not stop it.
-func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
-	if o.State, err = e.Store.Read(); err != nil || o.State == nil {
-		return o, err
-	}
-	for _, i := range e.Config.Images {
-		if _, err := e.Bundle.Add(i.Reference, i.Archive); err != nil {
-			return o, err
-		}
-	}
-	p := e.newPrepared(o.State)
-	defer p.Close()
-	if err := p.checkSelection(); err != nil {
-		return o, err
-	}
-	p.chooseMachines()
-	o.Machines = make([]Status, len(p.session.Machines))
-	list := o.Machines
+// Statuses connects to the machines of the session and returns their statuses. A machine that does not answer does not
+// stop it. control are the machines whose API servers the others must reach.
+func Statuses(ctx context.Context, s *session.Session, control []config.Machine) []Status {
+	list := make([]Status, len(s.Machines))
 	index := map[*session.Machine]int{}
-	for i, m := range p.session.Machines {
+	for i, m := range s.Machines {
 		index[m] = i
 		list[i] = Status{Address: m.Address, Name: m.Name, Roles: m.Roles}
 	}
-	_ = p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
+	_ = s.ForEach(ctx, s.Machines, func(ctx context.Context, m *session.Machine) error {
 		own := &list[index[m]]
-		err := p.session.Connect(ctx, m)
+		err := s.Connect(ctx, m)
 		if err == nil {
 			own.Facts = m.Facts
-			err = p.session.Check(ctx, m)
+			err = s.Check(ctx, m)
 		}
 		if err != nil {
 			own.Error = err.Error()
@@ -74,17 +61,16 @@ func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 				own.Changes = append(own.Changes, c)
 			}
 		}
-		own.NoAPI = p.apiProblem(ctx, m)
+		own.NoAPI = apiProblem(ctx, m, control)
 		return nil
 	})
-	o.Members = p.describeMembership(ctx)
-	return o, nil
+	return list
 }
 
-// apiProblem returns why a machine reaches no API server, or "" if it reaches one.
-func (p *Prepared) apiProblem(ctx context.Context, m *session.Machine) string {
+// apiProblem returns why a machine reaches no API server of the machines control, or "" if it reaches one.
+func apiProblem(ctx context.Context, m *session.Machine, control []config.Machine) string {
 	way := &step.APIReach{Client: host.Client{CA: role.PKI + "/ca.crt"}}
-	for _, c := range p.engine.Config.ControlPlane() {
+	for _, c := range control {
 		way.URLs = append(way.URLs, "https://"+net.JoinHostPort(c.IP.String(), "6443")+"/livez")
 	}
 	changes, err := m.Agent.Check(ctx, []step.Step{way})
@@ -97,20 +83,18 @@ func (p *Prepared) apiProblem(ctx context.Context, m *session.Machine) string {
 	return ""
 }
 
-// WithoutAPI returns the machines that reach no API server: the reasons, by the machine's address. Their nodes get no
-// updates and become not ready.
-func (p *Prepared) WithoutAPI(ctx context.Context) map[string]string {
+// WithoutAPI returns which of the machines reach no API server of the machines control: the reasons, by the machine's
+// address. Their nodes get no updates and become not ready.
+func WithoutAPI(
+	ctx context.Context,
+	s *session.Session,
+	machines []*session.Machine,
+	control []config.Machine,
+) map[string]string {
 	var mu sync.Mutex
 	found := map[string]string{}
-	var asked []*session.Machine
-	for _, m := range p.session.Machines {
-		if m.Agent != nil && m.UnreachedReason == nil && m.Action != plan.Remove &&
-			p.State.Machines[m.Address].HasJoined {
-			asked = append(asked, m)
-		}
-	}
-	_ = p.session.ForEach(ctx, asked, func(ctx context.Context, m *session.Machine) error {
-		if why := p.apiProblem(ctx, m); why != "" {
+	_ = s.ForEach(ctx, machines, func(ctx context.Context, m *session.Machine) error {
+		if why := apiProblem(ctx, m, control); why != "" {
 			mu.Lock()
 			found[m.Address] = why
 			mu.Unlock()

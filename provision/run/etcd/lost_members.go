@@ -1,4 +1,4 @@
-package run
+package etcd
 
 import (
 	"fmt"
@@ -6,30 +6,31 @@ import (
 
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run/session"
+	"clusterctl/provision/state"
 )
 
-// hasLostData reports whether a machine's store member has lost its data, for example after a new disk. It cannot
+// HasLostData reports whether a machine's store member has lost its data, for example after a new disk. It cannot
 // resume as the same member and must join as a new one.
-func (p *Prepared) hasLostData(m *session.Machine) bool {
-	_, member := p.State.Etcd[m.Name]
-	return member && p.State.Machines[m.Address].HasJoined && m.Agent != nil && !m.Facts.HasEtcdData
+func HasLostData(s *state.State, m *session.Machine) bool {
+	_, member := s.Etcd[m.Name]
+	return member && s.Machines[m.Address].HasJoined && m.Agent != nil && !m.Facts.HasEtcdData
 }
 
-// checkLostMajority returns an error if so many members have lost their data that the rest is no majority. Members can
+// CheckLostMajority returns an error if so many members have lost their data that the rest is no majority. Members can
 // only join with a majority, and a store that silently started over would be empty.
-func (p *Prepared) checkLostMajority() error {
-	if p.State.Restore != nil { // the others join the first member one after another
+func CheckLostMajority(s *state.State, machines []*session.Machine) error {
+	if s.Restore != nil { // the others join the first member one after another
 		return nil
 	}
 	var lost, left []string
-	for _, m := range p.session.Machines {
-		if p.hasLostData(m) && m.Action != plan.Remove {
+	for _, m := range machines {
+		if HasLostData(s, m) && m.Action != plan.Remove {
 			lost = append(lost, m.Name)
-		} else if _, member := p.State.Etcd[m.Name]; member && m.Agent != nil && m.Facts.HasEtcdData {
+		} else if _, member := s.Etcd[m.Name]; member && m.Agent != nil && m.Facts.HasEtcdData {
 			left = append(left, m.Name)
 		}
 	}
-	members := len(p.State.Etcd)
+	members := len(s.Etcd)
 	switch {
 	case len(lost) == 0 || members-len(lost) > members/2:
 		return nil
@@ -53,4 +54,14 @@ func (p *Prepared) checkLostMajority() error {
 		members,
 		strings.Join(lost, ", "),
 	)
+}
+
+// UnstartedNames returns the names of the machines to create that have not joined yet.
+func UnstartedNames(s *state.State, machines []*session.Machine) (names []string) {
+	for _, m := range machines {
+		if m.Action == plan.Create && !s.Machines[m.Address].HasJoined {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }

@@ -1,4 +1,4 @@
-package run
+package etcd
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 	if i < 0 {
 		return store.Member{}, fmt.Errorf("the store has no member %s: clusterctl etcd members lists them", member)
 	}
-	for address, m := range a.prepared.State.Machines {
+	for address, m := range a.State.Machines {
 		if m.Machine.Name == list[i].Name && m.Machine.HasRole(config.RoleControlPlane) {
 			return store.Member{}, fmt.Errorf(
 				"%s is the member of %s: take the machine, or its role control-plane, out of the configuration and "+
@@ -34,7 +34,7 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 			)
 		}
 	}
-	for _, m := range a.prepared.engine.Config.ControlPlane() {
+	for _, m := range a.Config.ControlPlane() {
 		if m.Name == list[i].Name {
 			return store.Member{}, fmt.Errorf(
 				"%s is declared to be of the control plane (%s): take the machine, or its role, out of the "+
@@ -49,7 +49,7 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 		return store.Member{}, err
 	}
 	leave := &step.EtcdLeave{
-		Store: role.Store(a.prepared.engine.Config, a.prepared.State, a.prepared.unstartedNames()...),
+		Store: role.Store(a.Config, a.State),
 		Name:  list[i].Name,
 		ID:    list[i].ID,
 	}

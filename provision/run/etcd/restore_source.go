@@ -1,4 +1,4 @@
-package run
+package etcd
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func (a *Access) chooseSource(ctx context.Context, r Restore) (*session.Machine,
 
 // firstMachine returns the first reached machine that should hold a member according to the configuration.
 func (a *Access) firstMachine() *session.Machine {
-	for _, e := range role.EtcdMachines(a.prepared.engine.Config, a.prepared.State) {
+	for _, e := range role.EtcdMachines(a.Config, a.State) {
 		for _, m := range a.reached() {
 			if m.Name == e.Name {
 				return m
@@ -68,10 +68,10 @@ func (a *Access) firstMachine() *session.Machine {
 
 // findSnapshot returns a snapshot on a machine or in the bucket: the one with this name, or the newest good one.
 func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machine, store.Snapshot, error) {
-	if declared := a.prepared.engine.Config.Etcd.Snapshot; declared != nil &&
+	if declared := a.Config.Etcd.Snapshot; declared != nil &&
 		declared.S3 != nil { // a new machine does not have the bucket's settings yet
 		for _, m := range a.reached() {
-			files, err := role.SnapshotFiles(a.prepared.engine.Config, m.Name)
+			files, err := role.SnapshotFiles(a.Config, m.Name)
 			if err != nil {
 				return nil, store.Snapshot{}, err
 			}
@@ -89,7 +89,7 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machin
 		return nil, store.Snapshot{}, err
 	}
 	for _, n := range notes {
-		a.prepared.session.Report(report.Event{Kind: report.Note, Message: n})
+		a.Session.Report(report.Event{Kind: report.Note, Message: n})
 	}
 	tried := 0
 	for _, s := range all {
@@ -104,7 +104,7 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machin
 		if name != "" {
 			return nil, s, err
 		}
-		a.prepared.session.Report(report.Event{Kind: report.Note, Message: s.Name + " is passed over: " + err.Error()})
+		a.Session.Report(report.Event{Kind: report.Note, Message: s.Name + " is passed over: " + err.Error()})
 	}
 	switch {
 	case name != "":
@@ -125,8 +125,8 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machin
 
 // isOwnSnapshot reports whether a snapshot is of this store, or of a store that this one was restored from.
 func (a *Access) isOwnSnapshot(s store.Snapshot) bool {
-	return s.Cluster == "" || a.prepared.State.EtcdCluster == "" || s.Cluster == a.prepared.State.EtcdCluster ||
-		slices.Contains(a.prepared.State.FormerStores, s.Cluster)
+	return s.Cluster == "" || a.State.EtcdCluster == "" || s.Cluster == a.State.EtcdCluster ||
+		slices.Contains(a.State.FormerStores, s.Cluster)
 }
 
 // fetchSnapshot returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot,
@@ -142,7 +142,7 @@ func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*session.
 	var errs []error
 	for _, m := range a.reached() {
 		holds := slices.ContainsFunc(
-			role.EtcdMachines(a.prepared.engine.Config, a.prepared.State),
+			role.EtcdMachines(a.Config, a.State),
 			func(e config.Machine) bool { return e.Name == m.Name },
 		)
 		if !slices.Contains(s.In, m.Name) || !holds {

@@ -1,4 +1,4 @@
-package run
+package etcd
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func (a *Access) snapshotRequest(m *session.Machine) store.Request {
 }
 
 func (a *Access) directory() string {
-	if s := a.prepared.engine.Config.Etcd.Snapshot; s != nil {
+	if s := a.Config.Etcd.Snapshot; s != nil {
 		return s.Directory
 	}
 	return store.Directory
@@ -89,7 +89,7 @@ func (a *Access) askAll(
 ) (all []store.Snapshot, notes []string, err error) {
 	var mu sync.Mutex
 	found := map[string]store.Snapshot{}
-	err = a.prepared.session.ForEach(ctx, a.reached(), func(ctx context.Context, m *session.Machine) error {
+	err = a.Session.ForEach(ctx, a.reached(), func(ctx context.Context, m *session.Machine) error {
 		q := a.snapshotRequest(m)
 		ask(&q)
 		answer, err := a.callStore(ctx, m, databaseTimeout, q)

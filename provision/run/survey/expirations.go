@@ -1,4 +1,4 @@
-package run
+package survey
 
 import (
 	"context"
@@ -20,25 +20,14 @@ type Expiration struct {
 	Problem string    `json:"problem,omitempty"` // why the expiry is unknown
 }
 
-// Expirations returns the expiry of the certificates on every machine. A machine that does not answer does not stop it.
-func (e *Engine) Expirations(ctx context.Context) ([]Expiration, error) {
-	s, err := e.Store.Read()
-	if err != nil || s == nil {
-		return nil, err
-	}
-	for _, i := range e.Config.Images {
-		if _, err := e.Bundle.Add(i.Reference, i.Archive); err != nil {
-			return nil, err
-		}
-	}
-	p := e.newPrepared(s)
-	defer p.Close()
-	p.chooseMachines()
-	lists := make([][]Expiration, len(p.session.Machines))
-	_ = p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
-		i := slices.Index(p.session.Machines, m)
+// Expirations returns the expiry of the certificates on every machine of the session. A machine that does not answer does
+// not stop it.
+func Expirations(ctx context.Context, s *session.Session) ([]Expiration, error) {
+	lists := make([][]Expiration, len(s.Machines))
+	_ = s.ForEach(ctx, s.Machines, func(ctx context.Context, m *session.Machine) error {
+		i := slices.Index(s.Machines, m)
 		var err error
-		if lists[i], err = p.expirations(ctx, m); err != nil {
+		if lists[i], err = expirations(ctx, s, m); err != nil {
 			lists[i] = []Expiration{{Machine: m.Name, Problem: err.Error()}}
 		}
 		return nil
@@ -46,27 +35,27 @@ func (e *Engine) Expirations(ctx context.Context) ([]Expiration, error) {
 	return slices.Concat(lists...), ctx.Err()
 }
 
-func (p *Prepared) expirations(ctx context.Context, m *session.Machine) (list []Expiration, err error) {
-	if err := p.session.Connect(ctx, m); err != nil {
+func expirations(ctx context.Context, s *session.Session, m *session.Machine) (list []Expiration, err error) {
+	if err := s.Connect(ctx, m); err != nil {
 		return nil, err
 	}
-	all, err := p.stepsOf(m)
+	all, err := s.Steps(m)
 	if err != nil {
 		return nil, err
 	}
 	var look []step.Step
-	for _, s := range all {
-		if issuer, ok := s.(step.Issuer); ok {
+	for _, one := range all {
+		if issuer, ok := one.(step.Issuer); ok {
 			ca, _ := issuer.CertificateRequest()
 			list = append(
 				list,
 				Expiration{
 					Machine: m.Name,
-					Name:    certificate.Name(certificate.File(s)),
+					Name:    certificate.Name(certificate.File(one)),
 					CA:      strings.ReplaceAll(ca, "/", "-"),
 				},
 			)
-			look = append(look, &step.Lifetime{Path: certificate.File(s)})
+			look = append(look, &step.Lifetime{Path: certificate.File(one)})
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.CheckTimeout)

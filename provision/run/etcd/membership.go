@@ -1,4 +1,4 @@
-package run
+package etcd
 
 import (
 	"context"
@@ -8,33 +8,34 @@ import (
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/run/session"
+	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
-// describeMembership returns how etcd's list of members differs from the machines that should have a member. It returns
+// DescribeMembership returns how etcd's list of members differs from the machines that should have a member. It returns
 // "" if there is no difference, or if no machine can be asked.
-func (p *Prepared) describeMembership(ctx context.Context) string {
+func DescribeMembership(ctx context.Context, c *config.Cluster, s *state.State, machines []*session.Machine) string {
 	var through *session.Machine
-	look := &step.Membership{Store: role.Store(p.engine.Config, p.State, p.unstartedNames()...)}
-	for _, m := range p.session.Machines {
-		known := p.ledger.Machine(m.Address)
-		if !known.HasJoined || m.Agent == nil || m.UnreachedReason != nil {
+	look := &step.Membership{Store: role.Store(c, s, UnstartedNames(s, machines)...)}
+	for _, m := range machines {
+		known := s.Machines[m.Address]
+		if !known.HasJoined || !m.IsConnected() {
 			continue
 		}
 		if through == nil && m.HasRole(config.RoleControlPlane) && known.Machine.HasRole(config.RoleControlPlane) {
 			through = m
 		}
-		if _, member := p.State.Etcd[m.Name]; member && m.Action != plan.Create && !p.hasLostData(m) {
+		if _, member := s.Etcd[m.Name]; member && m.Action != plan.Create && !HasLostData(s, m) {
 			look.Required = append(look.Required, m.Name)
 		}
 	}
-	if through == nil || p.isNewCluster {
+	if through == nil {
 		return ""
 	}
-	for _, m := range p.engine.Config.ControlPlane() {
+	for _, m := range c.ControlPlane() {
 		look.Allowed = append(look.Allowed, m.Name)
 	}
-	for _, m := range p.State.Machines {
+	for _, m := range s.Machines {
 		if m.Machine.HasRole(config.RoleControlPlane) && !slices.Contains(look.Allowed, m.Machine.Name) {
 			look.Allowed = append(look.Allowed, m.Machine.Name)
 		}
