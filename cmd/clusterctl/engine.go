@@ -22,6 +22,7 @@ import (
 	"clusterctl/provision/bundle"
 	"clusterctl/provision/host/ssh"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/decide"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
@@ -146,10 +147,12 @@ func (f *runFlags) engine(c *load.Configuration, say func(report.Event)) (*run.E
 		Config: c.Cluster, Store: store, Bundle: files, Report: say, ConnectCluster: connectLive(store),
 		Run:         rand.Text(),
 		Operator:    operatorName(),
-		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews,
-		RenewOn: f.renewOn, AllowedLosses: f.losses, Downgrade: f.downgrade, IsRefreshOnly: f.refreshOnly,
-		SkipsSnapshot:    f.noSnapshot,
-		SkipsUnreachable: f.skipUnreachable,
+		Parallelism: f.parallelism,
+		Options: decide.Options{
+			Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn,
+			AllowedLosses: f.losses, Downgrade: f.downgrade, IsRefreshOnly: f.refreshOnly,
+			SkipsSnapshot: f.noSnapshot, SkipsUnreachable: f.skipUnreachable,
+		},
 		Dial: func(ctx context.Context,
 			m config.Machine) (session.Agent, error) {
 			return f.dial(ctx, m, files, say)

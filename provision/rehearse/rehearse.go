@@ -20,6 +20,7 @@ import (
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/decide"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
@@ -54,7 +55,7 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 	defer s.agents.Wait()
 	s.cluster.declare(c)
 	engine := &run.Engine{
-		Config: c, Bundle: s.bundle, Dial: s.dial, IsPlanOnly: !apply,
+		Config: c, Bundle: s.bundle, Dial: s.dial, Options: decide.Options{IsPlanOnly: !apply},
 		Store: state.Store{
 			Dir:    filepath.Join(s.dir, "state"),
 			Sealer: state.Sealer{KeyFile: filepath.Join(s.dir, "age.key")},

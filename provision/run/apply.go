@@ -51,10 +51,10 @@ func (p *Prepared) apply(ctx context.Context) error {
 func (p *Prepared) recordUnchanged() error {
 	renewals := len(p.State.Renewals)
 	p.dropCompletedRenewals(p.State)
-	if len(p.vanishedObjects) > 0 || p.hasRenames || len(p.State.Renewals) < renewals {
+	if len(p.VanishedObjects) > 0 || p.HasRenames || len(p.State.Renewals) < renewals {
 		p.State.Objects = slices.DeleteFunc(
 			p.State.Objects,
-			func(o state.Object) bool { return slices.Contains(p.vanishedObjects, o) },
+			func(o state.Object) bool { return slices.Contains(p.VanishedObjects, o) },
 		)
 		if err := p.ledger.Write(); err != nil {
 			return err
@@ -76,7 +76,9 @@ func (p *Prepared) runStages(ctx context.Context) error {
 	case e.IsDestroy:
 		return p.destroyCluster(ctx)
 	}
-	if err := p.checkDataLoss(); err != nil {
+	if going, err := p.objectsToDelete(); err != nil {
+		return err
+	} else if err := p.situation.CheckDataLoss(going, p.VanishedObjects); err != nil {
 		return err
 	}
 	return errors.Join(p.changeMachines(ctx), p.session.LeftOutError())
@@ -96,8 +98,10 @@ func (p *Prepared) changeMachines(ctx context.Context) error {
 	if err := p.addUnrepaired(p.checkMajority(ctx)); err != nil {
 		return err
 	}
-	if err := p.forgetKept(); err != nil {
-		return err
+	if p.situation.ForgetKept(p.State) {
+		if err := p.ledger.Write(); err != nil {
+			return err
+		}
 	}
 	if err := p.snapshotBeforeRisks(ctx); err != nil {
 		return err
@@ -107,13 +111,13 @@ func (p *Prepared) changeMachines(ctx context.Context) error {
 			known := p.State.Machines[m.Address]
 			p.State.Machines[m.Address] = state.Machine{
 				Machine:    m.Machine,
-				Origin:     p.originIdentity(m),
+				Origin:     p.situation.OriginIdentity(m),
 				IsCordoned: known.IsCordoned,
 				Issued:     known.Issued,
 			}
 		}
 	}
-	p.recordIdentities()
+	p.situation.RecordIdentities(p.State)
 	p.State.Fixed = state.FixedOf(e.Config)
 	p.State.Renewals = p.renewals.All(p.State) // so that the next run renews certificates on machines that fail in this run
 	if err := e.Store.Write(p.State); err != nil {
@@ -128,8 +132,8 @@ func (p *Prepared) changeMachines(ctx context.Context) error {
 		return err
 	}
 	active := p.session.WithAction(plan.Create, plan.Change)
-	control := p.controlPlaneOf(active)
-	demoted := session.Filter(active, p.isDemoted)
+	control := p.situation.ControlPlaneOf(active)
+	demoted := session.Filter(active, p.situation.IsDemoted)
 	nodes := slices.DeleteFunc(
 		slices.Clone(active),
 		func(m *session.Machine) bool { return slices.Contains(control, m) || slices.Contains(demoted, m) },
@@ -146,7 +150,7 @@ func (p *Prepared) changeMachines(ctx context.Context) error {
 		m.CreatesNode = true
 	}
 	for _, m := range p.session.WithAction(plan.Change) {
-		m.CreatesNode = m.HasNoCluster() || p.isDemoted(m) && !p.ledger.Machine(m.Address).Machine.HasRole(config.RoleNode)
+		m.CreatesNode = m.HasNoCluster() || p.situation.IsDemoted(m) && !p.ledger.Machine(m.Address).Machine.HasRole(config.RoleNode)
 	}
 	// The machines of an existing control plane change strictly one by one. Each must be ready again before the next
 	// one changes.
@@ -243,7 +247,7 @@ func (p *Prepared) converge(ctx context.Context, m *session.Machine) error {
 		if !errors.Is(err, agent.ErrLost) || attempt == session.MaxAttempts || ctx.Err() != nil {
 			return err
 		}
-		if p.mayHaveRebooted(m) {
+		if p.situation.MayHaveRebooted(m) {
 			if err := p.awaitReboot(ctx, m); err != nil {
 				return err
 			}

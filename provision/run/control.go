@@ -68,16 +68,16 @@ func (p *Prepared) healthOf(ctx context.Context, from *session.Machine, which fu
 
 // needsGuard reports whether there are other machines of the control plane whose health matters.
 func (p *Prepared) needsGuard() bool {
-	return !p.isNewCluster && len(p.engine.Config.ControlPlane()) > 1
+	return !p.situation.IsNewCluster && len(p.engine.Config.ControlPlane()) > 1
 }
 
 // checkMajority fails, before anything is changed, if the changes would cost the control plane its majority.
 func (p *Prepared) checkMajority(ctx context.Context) error {
-	from := p.survivingControl()
+	from := p.situation.SurvivingControl()
 	if !p.needsGuard() || from == nil || p.engine.IsDestroy {
 		return nil
 	}
-	changed := p.controlPlaneOf(p.session.WithAction(plan.Change))
+	changed := p.situation.ControlPlaneOf(p.session.WithAction(plan.Change))
 	if !slices.ContainsFunc(changed, func(m *session.Machine) bool { return len(plan.RestartedDaemons(m.Changes)) > 0 }) {
 		return nil
 	}
@@ -178,16 +178,6 @@ func (p *Prepared) findReturning(list []plan.Health) string {
 	return ""
 }
 
-// controlPlaneOf returns the machines in list that belong to the control plane of an existing cluster.
-func (p *Prepared) controlPlaneOf(list []*session.Machine) (control []*session.Machine) {
-	for _, m := range list {
-		if m.HasRole(config.RoleControlPlane) && !p.isNewCluster {
-			control = append(control, m)
-		}
-	}
-	return control
-}
-
 // changeOneByOne changes machines of the control plane one after another. It changes each only when the others are
 // well, and continues only when it is well again.
 func (p *Prepared) changeOneByOne(ctx context.Context, control []*session.Machine) error {
@@ -205,7 +195,7 @@ func (p *Prepared) changeOneByOne(ctx context.Context, control []*session.Machin
 		names = append(names, m.Name)
 		byName[m.Name] = m
 	}
-	if from := p.survivingControl(); from != nil && len(control) > 1 {
+	if from := p.situation.SurvivingControl(); from != nil && len(control) > 1 {
 		list, err := p.health(ctx, from)
 		if err != nil {
 			return err

@@ -5,18 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
-
-// isDemoted reports whether a machine leaves the control plane and stays in the cluster.
-func (p *Prepared) isDemoted(m *session.Machine) bool {
-	return m.Action == plan.Change && !m.HasRole(config.RoleControlPlane) &&
-		p.ledger.Machine(m.Address).Machine.HasRole(config.RoleControlPlane)
-}
 
 // demoteAll removes machines from the control plane, one after another. Before it runs, the rest of the control plane
 // and the nodes' configuration are as declared, so that nothing uses these machines any more.
@@ -38,7 +31,7 @@ func (p *Prepared) demoteAll(ctx context.Context, list []*session.Machine) error
 func (p *Prepared) demoteMachine(ctx context.Context, m *session.Machine) (err error) {
 	defer func() { p.session.ReportFailure(ctx, m, err) }()
 	p.session.ReportBegin(m, "leaving the control plane")
-	from := p.survivingControl()
+	from := p.situation.SurvivingControl()
 	if from == nil {
 		return fmt.Errorf(
 			"it stays in the control plane: no machine of the control plane that stays is part of this run: select " +

@@ -8,6 +8,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/decide"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
@@ -35,19 +36,19 @@ func (p *Prepared) changeAndApplyObjects(ctx context.Context, control, rest func
 	if !brought && failed == nil && !session.IsInterrupted(ctx) {
 		brought, err = true, p.applyObjects(ctx) // its error explains why the API does not answer
 	}
-	var list, labels RefusedError
-	err = list.collect(err)
+	var list, labels session.RefusedError
+	err = list.Collect(err)
 	if brought && !session.IsInterrupted(ctx) {
-		labelErr := labels.collect(p.labelNodes(ctx))
+		labelErr := labels.Collect(p.labelNodes(ctx))
 		// A machine that has finished meanwhile may run the webhook because of which objects were refused.
 		if len(list.List) > 0 && err == nil && len(p.session.WithAction(plan.Create, plan.Change, plan.Replace)) > 0 &&
 			!session.IsInterrupted(ctx) {
-			list = RefusedError{}
-			err = list.collect(p.applyObjects(ctx))
+			list = session.RefusedError{}
+			err = list.Collect(p.applyObjects(ctx))
 		}
 		err = errors.Join(err, labelErr)
 	}
-	if list.add(labels); len(list.List) > 0 {
+	if list.Add(labels); len(list.List) > 0 {
 		refused = list
 	}
 	if failed = errors.Join(failed, err); failed == nil && refused == nil && p.session.HasAll() {
@@ -86,7 +87,7 @@ func (p *Prepared) applyObjects(ctx context.Context) error {
 	if err := p.ledger.Held(); err != nil {
 		return err
 	}
-	if list := p.replacedObjects(); len(list) > 0 && p.recreatedObjects == nil {
+	if list := p.situation.ReplacedObjects(p.Refused); len(list) > 0 && p.recreatedObjects == nil {
 		if err := p.session.API.Delete(ctx, list); err != nil {
 			return err
 		}
@@ -106,13 +107,13 @@ func (p *Prepared) applyObjects(ctx context.Context) error {
 			)
 		}
 	}
-	declared, before, rest, err := p.selectParts()
+	parts, err := p.selectParts()
 	if err != nil {
 		return err
 	}
 	// References are recorded before the objects exist. If this run were interrupted and the block then deleted from
 	// the configuration, nothing else would list the object.
-	references, err := p.session.API.References(declared)
+	references, err := p.session.API.References(parts.Declared)
 	if err != nil {
 		return err
 	}
@@ -123,12 +124,12 @@ func (p *Prepared) applyObjects(ctx context.Context) error {
 	}
 	applied, err := p.session.API.Apply(
 		ctx,
-		withMachines(declared, func(m config.Machine) bool { return !p.isNodeCreatedNow(m) }),
-		before,
+		decide.WithMachines(parts.Declared, func(m config.Machine) bool { return !p.isNodeCreatedNow(m) }),
+		parts.Before,
 		p.reportObject,
 	)
 	if applied != nil {
-		applied = append(applied, missingFrom(applied, rest)...)
+		applied = append(applied, missingFrom(applied, parts.Untouched)...)
 	}
 	if applied != nil && !slices.Equal(applied, p.State.Objects) {
 		if writeErr := p.recordObjects(applied); writeErr != nil {
@@ -181,7 +182,7 @@ func (p *Prepared) reportObject(o plan.Object) {
 func (p *Prepared) labelNodes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	nodes := withMachines(p.engine.Config,
+	nodes := decide.WithMachines(p.engine.Config,
 		func(m config.Machine) bool { return p.isNodeCreatedNow(m) && p.hasJoinedInRun(m) })
 	if len(nodes.Machines) == 0 {
 		return nil
@@ -195,11 +196,11 @@ func (p *Prepared) labelNodes(ctx context.Context) error {
 func (p *Prepared) awaitHealthyObjects(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	declared, _, _, err := p.selectParts()
+	parts, err := p.selectParts()
 	if err != nil {
 		return err
 	}
-	return p.session.API.Wait(ctx, declared, p.reportObject)
+	return p.session.API.Wait(ctx, parts.Declared, p.reportObject)
 }
 
 // isNodeCreatedNow reports whether this run creates a machine's node. Labelling it before its kubelet has registered
@@ -219,16 +220,4 @@ func (p *Prepared) hasJoinedInRun(m config.Machine) (joined bool) {
 			func(own *session.Machine) bool { return own.Address == m.Address && own.HasJoinedNow })
 	})
 	return joined
-}
-
-// withMachines returns a copy of a configuration with some of its machines.
-func withMachines(c *config.Cluster, which func(config.Machine) bool) *config.Cluster {
-	copied := *c
-	copied.Machines = nil
-	for _, m := range c.Machines {
-		if which(m) {
-			copied.Machines = append(copied.Machines, m)
-		}
-	}
-	return &copied
 }

@@ -35,7 +35,7 @@ func (p *Prepared) removeMembers(ctx context.Context, removed []*session.Machine
 
 // removeMember removes a machine's member from the store, through a machine that stays.
 func (p *Prepared) removeMember(ctx context.Context, m *session.Machine) error {
-	through := p.survivingControl()
+	through := p.situation.SurvivingControl()
 	if through == nil {
 		return errors.New("no machine of the control plane that stays is part of this run: select one, too")
 	}
@@ -60,18 +60,6 @@ func (p *Prepared) recordMemberLeft(m *session.Machine) error {
 			Issued:     known.Issued,
 		}
 	})
-}
-
-// survivingControl returns a machine of the control plane that existed before this run and stays.
-func (p *Prepared) survivingControl() *session.Machine {
-	for _, m := range p.session.Machines {
-		if m.Agent != nil && m.HasRole(config.RoleControlPlane) &&
-			(m.Action == plan.None || m.Action == plan.Change || p.State.Machines[m.Address].HasJoined &&
-				m.Action != plan.Remove) {
-			return m
-		}
-	}
-	return nil
 }
 
 // removeMachine removes one machine: it drains the node, removes the store member and cleans the machine.

@@ -11,7 +11,6 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
@@ -73,7 +72,7 @@ func TestCleaningContinuesWithoutDrainingAfterTheKubeletIsGone(t *testing.T) {
 func TestRefusedObjectsAreReportedAndTheRestIsApplied(t *testing.T) {
 	w := newWorld(t, controlMachine, machineB)
 	w.mustApply()
-	refused := run.RefusedError{List: []run.Refusal{
+	refused := session.RefusedError{List: []session.Refusal{
 		{
 			Address: "object.v1.ConfigMap.a",
 			Source:  config.Source{File: "app.hcl", Line: 3},
@@ -124,8 +123,8 @@ func TestRefusedObjectsAreReportedAndTheRestIsApplied(t *testing.T) {
 // Proves P05.
 func TestObjectsAcceptedAfterTheMachinesJoinAreNotRefused(t *testing.T) {
 	w := newWorld(t, controlMachine, machineA)
-	refused := run.RefusedError{
-		List: []run.Refusal{
+	refused := session.RefusedError{
+		List: []session.Refusal{
 			{
 				Address: "object.v1.ConfigMap.a",
 				Kind:    "ConfigMap",
@@ -203,8 +202,8 @@ func TestInterruptedRunsReportItOnce(t *testing.T) {
 func TestKindsOfTheNextReleaseAreAcceptedDuringTheUpdate(t *testing.T) {
 	w := newWorld(t, controlMachine)
 	w.mustApply()
-	w.clusterAPI.planError = run.RefusedError{
-		List: []run.Refusal{
+	w.clusterAPI.planError = session.RefusedError{
+		List: []session.Refusal{
 			{
 				Address:       "object.v2.Widget.b",
 				Kind:          "Widget",

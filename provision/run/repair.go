@@ -19,7 +19,7 @@ import (
 // never recover from certificates that have expired everywhere. What cannot be repaired is reported, and is met again
 // when the machine changes. Whether the run may continue then depends on the health of the control plane.
 func (p *Prepared) repairAll(ctx context.Context) error {
-	if p.isNewCluster {
+	if p.situation.IsNewCluster {
 		return nil
 	}
 	var list []*session.Machine
@@ -55,14 +55,6 @@ func (p *Prepared) repairMachine(ctx context.Context, m *session.Machine) error 
 		return p.session.LeaveOut(ctx, m, p.session.ReconnectAndResend(ctx, m, 1))
 	}
 	return p.session.LeaveOut(ctx, m, p.session.Check(ctx, m)) // the repairs decide what is left to do
-}
-
-// describeRepairs describes what will be mended on a machine before other changes, or returns "".
-func (p *Prepared) describeRepairs(m *session.Machine) string {
-	if p.isNewCluster {
-		return ""
-	}
-	return plan.DescribeRepairs(plan.RepairSteps(m.Steps, m.Changes), m.Steps, m.Changes)
 }
 
 // addUnrepaired adds to err what could not be mended on machines of the control plane.

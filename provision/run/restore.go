@@ -54,7 +54,7 @@ func (e *Engine) Restore(ctx context.Context, r etcd.Restore) error {
 		return e.startAndJoin(ctx, s.Machine)
 	}
 	p := kept.newPrepared(a.State)
-	p.session.Machines = a.Session.Machines
+	p.setMachines(a.Session.Machines)
 	if err := p.checkIdentities(); err != nil {
 		// otherwise the apply that follows would refuse the machines, after the store was discarded
 		return err

@@ -58,6 +58,6 @@ func (p *Prepared) revokeSuperseded() (some bool) {
 
 // dropCompletedRenewals removes the renewals that are complete on all their machines from s.
 func (p *Prepared) dropCompletedRenewals(s *state.State) {
-	_, missing := p.remainingCluster()
+	_, missing := p.situation.RemainingCluster()
 	s.Renewals = certificate.IncompleteRenewals(s, missing)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // changeNodes changes machines that do not belong to an existing control plane. Once one has failed, it changes no more
 // of those whose daemons restart.
 func (p *Prepared) changeNodes(ctx context.Context, list []*session.Machine) error {
-	together, ahead, rolled := p.splitNodes(list)
+	together, ahead, rolled := p.situation.SplitNodes(list)
 	if err := p.issuer.IssueAll(ctx, p.session, together); err != nil {
 		return err
 	}
@@ -32,7 +31,7 @@ func (p *Prepared) changeNodes(ctx context.Context, list []*session.Machine) err
 	var stop atomic.Bool
 	var left atomic.Int64
 	left.Store(int64(len(rolled)))
-	err := p.session.ForEachLimited(ctx, p.drainBudget(), rolled, func(ctx context.Context, m *session.Machine) error {
+	err := p.session.ForEachLimited(ctx, p.situation.DrainBudget(), rolled, func(ctx context.Context, m *session.Machine) error {
 		if stop.Load() {
 			return nil
 		}
@@ -53,22 +52,13 @@ func (p *Prepared) continuesAfterFailure() bool {
 	return p.engine.Config.Roll.OnFailure == config.OnFailureContinue
 }
 
-func (p *Prepared) countRole(role string) (n int) {
-	for _, m := range p.engine.Config.Machines {
-		if m.HasRole(role) {
-			n++
-		}
-	}
-	return n
-}
-
 // rollMachine changes one machine, and drains it first if the change requires that.
 func (p *Prepared) rollMachine(ctx context.Context, m *session.Machine) (err error) {
 	defer func() { p.session.ReportFailure(ctx, m, err) }()
 	if err := p.recheckWindow(ctx, m); err != nil {
 		return err
 	}
-	node := m.HasRole(config.RoleNode) && !p.isNewCluster
+	node := m.HasRole(config.RoleNode) && !p.situation.IsNewCluster
 	if why := plan.DrainReason(m.Changes); node && why != "" && m.Action == plan.Change {
 		if err := p.drainIfPossible(ctx, m, why); err != nil {
 			return err
@@ -95,7 +85,7 @@ const deleteTimeout = 10 * time.Second
 // not stop the machine's change, because this run may repair the API.
 func (p *Prepared) deleteFormerNode(ctx context.Context, m *session.Machine) {
 	now := p.engine.Config.Inventory[m.Name]
-	if now.ProviderID == "" || m.Action != plan.Change && !p.engine.isReplaced(m.Address) {
+	if now.ProviderID == "" || m.Action != plan.Change && !p.engine.IsReplaced(m.Address) {
 		return // no former machine had the name
 	}
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
@@ -202,7 +192,7 @@ func (p *Prepared) recordCordon(ctx context.Context, m *session.Machine) error {
 // fails here is done when the machine is removed.
 func (p *Prepared) keepPodsOffRemoved(ctx context.Context, removed []*session.Machine) error {
 	for _, m := range removed {
-		if !m.HasRole(config.RoleNode) || p.isNewCluster {
+		if !m.HasRole(config.RoleNode) || p.situation.IsNewCluster {
 			continue
 		}
 		var err error
@@ -259,9 +249,4 @@ func (p *Prepared) uncordonWhenReady(ctx context.Context, m *session.Machine) er
 	}
 	p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "takes pods again"})
 	return p.ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.IsCordoned = false })
-}
-
-// wasDrained reports whether an earlier run has drained a machine and was interrupted before it uncordoned it.
-func (p *Prepared) wasDrained(m *session.Machine) bool {
-	return p.ledger.Machine(m.Address).IsCordoned && slices.Contains([]string{plan.Change, plan.Create}, m.Action)
 }

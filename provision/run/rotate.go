@@ -3,12 +3,11 @@ package run
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"clusterctl/certs"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/run/decide"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
@@ -21,14 +20,14 @@ func (p *Prepared) continueRotations(ctx context.Context) error {
 	if len(p.State.Rotations) == 0 {
 		return nil
 	}
-	machines, missing := p.remainingCluster()
+	machines, missing := p.situation.RemainingCluster()
 	if len(missing) > 0 {
 		p.session.Report(
 			report.Event{
 				Kind: report.Note,
 				Message: fmt.Sprintf(
 					"the replacement of %s goes on with the next apply that reaches %s, too",
-					strings.Join(p.rotationNames(), " and "),
+					strings.Join(decide.RotationNames(p.State), " and "),
 					strings.Join(missing, ", "),
 				),
 			},
@@ -57,7 +56,7 @@ func (p *Prepared) continueRotations(ctx context.Context) error {
 // machines have made the previous move.
 func (p *Prepared) advanceRotations() (moved []string) {
 	now := p.engine.now()
-	for _, name := range p.rotationNames() {
+	for _, name := range decide.RotationNames(p.State) {
 		r := p.State.Rotations[name]
 		switch {
 		case r.Phase == state.PhaseTrust:
@@ -73,24 +72,6 @@ func (p *Prepared) advanceRotations() (moved []string) {
 		}
 	}
 	return moved
-}
-
-func (p *Prepared) rotationNames() []string { return slices.Sorted(maps.Keys(p.State.Rotations)) }
-
-// remainingCluster returns all machines that stay in the cluster, and the addresses of those that this run does not
-// reach.
-func (p *Prepared) remainingCluster() (list []*session.Machine, missing []string) {
-	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
-		i := slices.IndexFunc(p.session.Machines, func(m *session.Machine) bool { return m.Address == address })
-		switch {
-		case i >= 0 && p.session.Machines[i].Action == plan.Remove:
-		case i < 0 || p.session.Machines[i].Agent == nil || p.session.Machines[i].UnreachedReason != nil:
-			missing = append(missing, address)
-		default:
-			list = append(list, p.session.Machines[i])
-		}
-	}
-	return list, missing
 }
 
 // applyState applies the current state to machines: the control plane one by one, nodes within the budget.
@@ -119,45 +100,11 @@ func (p *Prepared) applyState(ctx context.Context, machines []*session.Machine) 
 			p.Plan.Moved = append(p.Plan.Moved, m.Address)
 		}
 	}
-	control := p.controlPlaneOf(active)
+	control := p.situation.ControlPlaneOf(active)
 	if err := p.changeOneByOne(ctx, control); err != nil {
 		return err
 	}
 	return p.changeNodes(ctx, slices.DeleteFunc(active, func(m *session.Machine) bool { return slices.Contains(control, m) }))
-}
-
-// planRotations adds to the plan what happens to authorities and keys that are being replaced, and what their
-// replacement waits for.
-func (p *Prepared) planRotations() {
-	if p.engine.IsDestroy {
-		return
-	}
-	_, missing := p.remainingCluster()
-	now := p.engine.now()
-	for _, name := range p.rotationNames() {
-		r := p.State.Rotations[name]
-		entry := plan.Rotation{Name: name, Action: plan.Change}
-		switch {
-		case len(missing) > 0:
-			entry.Action, entry.Note = plan.None, "waits until an apply reaches all machines; this one does not "+
-				"reach "+strings.Join(
-				missing,
-				", ",
-			)
-		case r.Phase == state.PhaseTrust:
-			entry.Note = "trust both everywhere, then issue everything by the next one; " + p.trustedUntil(r)
-		case r.Issued.IsZero():
-			entry.Note = "issue everything by the next one; " + p.trustedUntil(r)
-		case r.IsOver(now):
-			entry.Note = "the former one is trusted no longer"
-		default:
-			entry.Action, entry.Note = plan.None, "everything is issued by the next one; "+p.trustedUntil(r)
-			if name == certs.ClusterCA {
-				entry.Note += p.formerHolders()
-			}
-		}
-		p.Plan.Rotations = append(p.Plan.Rotations, entry)
-	}
 }
 
 // formerHolders names the holders of kubeconfigs that stop working without the former cluster CA. If the list cannot be
@@ -178,17 +125,4 @@ func (p *Prepared) formerHolders() string {
 	}
 	slices.Sort(names)
 	return "; kubeconfigs that need it were handed out to " + strings.Join(names, ", ")
-}
-
-// trustedUntil returns until when the former authority or key is trusted.
-func (p *Prepared) trustedUntil(r state.Rotation) string {
-	switch {
-	case r.IsFinishRequested || r.Keep == 0:
-		return "then drop the former one"
-	case r.Keep > 0 && !r.Issued.IsZero():
-		return "the former one is trusted until " + r.Issued.Add(r.Keep).UTC().Format("2006-01-02 15:04 UTC")
-	case r.Keep > 0:
-		return "the former one is trusted for " + r.Keep.String() + " more"
-	}
-	return "the former one is trusted until clusterctl certs rotate -finish"
 }

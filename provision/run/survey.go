@@ -22,18 +22,8 @@ func (e *Engine) readMachines() (*Prepared, error) {
 		return nil, err
 	}
 	p := e.newPrepared(s)
-	p.chooseMachines()
+	p.setMachines(p.situation.ChooseMachines())
 	return p, nil
-}
-
-// addImages adds the declared images to the bundle.
-func (e *Engine) addImages() error {
-	for _, i := range e.Config.Images {
-		if _, err := e.Bundle.Add(i.Reference, i.Archive); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Status returns the status of every machine.
@@ -44,10 +34,10 @@ func (e *Engine) Status(ctx context.Context) (o survey.Overview, err error) {
 	}
 	defer p.Close()
 	o.State = p.State
-	if err := e.addImages(); err != nil {
+	if _, err := e.addImages(); err != nil {
 		return o, err
 	}
-	if err := p.checkSelection(); err != nil {
+	if err := p.situation.CheckSelection(); err != nil {
 		return o, err
 	}
 	o.Machines = survey.Statuses(ctx, p.session, e.Config.ControlPlane())
@@ -68,7 +58,7 @@ func (e *Engine) Collect(ctx context.Context) ([]survey.Collected, *state.State,
 	}
 	p := e.newPrepared(known)
 	defer p.Close()
-	p.chooseMachines()
+	p.setMachines(p.situation.ChooseMachines())
 	list, err := survey.Collect(ctx, p.session)
 	return list, s, err
 }
@@ -101,7 +91,7 @@ func (e *Engine) Expirations(ctx context.Context) ([]survey.Expiration, error) {
 		return nil, err
 	}
 	defer p.Close()
-	if err := e.addImages(); err != nil {
+	if _, err := e.addImages(); err != nil {
 		return nil, err
 	}
 	p.session.Steps = p.stepsOf // also of machines that are no longer declared

@@ -13,93 +13,12 @@ import (
 	"clusterctl/provision/host"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/decide"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
-
-// releases returns the machines with their present releases, as reported by the machines or else by the state.
-func (p *Prepared) releases() (list []plan.MachineRelease) {
-	to := p.engine.Bundle.Release()
-	for _, m := range p.engine.Config.Machines {
-		known := p.State.Machines[m.Address]
-		u := plan.MachineRelease{Address: m.Address, HasServer: m.HasRole(config.RoleControlPlane),
-			HasKubelet: m.HasRole(config.RoleNode)}
-		if known.Release != nil {
-			u.From = *known.Release
-		}
-		if i := slices.IndexFunc(p.session.Machines, func(own *session.Machine) bool { return own.Address == m.Address }); i >= 0 &&
-			p.session.Machines[i].Agent != nil {
-			own := p.session.Machines[i]
-			if own.Facts.Release != nil {
-				u.From = *own.Facts.Release
-			}
-			u.ChangesRelease = own.Action == plan.Create || own.Action == plan.Change && u.From.Build != to.Build
-		}
-		if known.HasJoined || u.ChangesRelease {
-			list = append(list, u)
-		}
-	}
-	return list
-}
-
-// checkReleases returns an error for updates that violate the version skew rules, and for downgrades that
-// -allow-downgrade does not name.
-func (p *Prepared) checkReleases() error {
-	if p.isNewCluster || p.engine.IsDestroy {
-		return nil
-	}
-	to, list := p.engine.Bundle.Release(), p.releases()
-	if !slices.ContainsFunc(list, func(u plan.MachineRelease) bool { return u.ChangesRelease }) {
-		return nil
-	}
-	return errors.Join(plan.CheckSkew(to, list), plan.CheckDowngrade(to, list, p.State.Releases, p.engine.Downgrade))
-}
-
-// updateLine describes the update of a machine and its last failure. It returns "" if the machine keeps its release.
-func (p *Prepared) updateLine(m *session.Machine, entry *plan.Machine) string {
-	if !hasUpdate(m) {
-		return ""
-	}
-	to := p.engine.Bundle.Release()
-	var from host.Release
-	if m.Facts.Release != nil {
-		from = *m.Facts.Release
-	}
-	was, is := plan.ReleaseNames(from, to)
-	text := "repair programs of " + is
-	if p.changesRelease(m) {
-		entry.FromRelease, entry.ToRelease = was, is
-		text = "update " + was + " to " + is
-	}
-	if tried := m.Facts.UnconfirmedRelease; tried != nil {
-		name, _ := plan.ReleaseNames(*tried, from)
-		text += ", where an update to " + name + " was cut off"
-	}
-	if failed := p.ledger.Machine(m.Address).Failed; failed != nil {
-		name, _ := plan.ReleaseNames(failed.To, from)
-		entry.LastFailure = fmt.Sprintf(
-			"last time, %s, %s was rolled back: %s",
-			failed.At.UTC().Format(time.RFC3339),
-			name,
-			failed.Reason,
-		)
-	}
-	return text
-}
-
-// changesRelease reports whether a machine changes to another release. If it does not, an update repairs programs of
-// the release that the machine has.
-func (p *Prepared) changesRelease(m *session.Machine) bool {
-	return hasUpdate(m) && (m.Facts.Release == nil || m.Facts.Release.Build != p.engine.Bundle.Release().Build)
-}
-
-// hasUpdate reports whether a machine changes to another release, or has changed to one that is not confirmed yet.
-func hasUpdate(m *session.Machine) bool {
-	return m.Action == plan.Change &&
-		slices.ContainsFunc(m.Changes, func(c step.Change) bool { return c.Kind == "release" })
-}
 
 // RolledBackError reports that a release did not work on a machine and was rolled back.
 type RolledBackError struct {
@@ -118,7 +37,7 @@ func (e *RolledBackError) Unwrap() error { return e.Reason }
 // by itself.
 func (p *Prepared) updateMachineRelease(ctx context.Context, m *session.Machine, apply func([]step.Step) error) error {
 	end := slices.IndexFunc(m.Steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
-	if !hasUpdate(m) || end < 0 {
+	if !decide.HasUpdate(m) || end < 0 {
 		return apply(m.Steps)
 	}
 	err := apply(m.Steps[:end])

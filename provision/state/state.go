@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -312,6 +313,20 @@ func (s Store) Read() (*State, error) {
 	}
 	state.initMaps()
 	return &state, nil
+}
+
+// Clone returns a copy of a state. Changes of the copy's machines, members and keys do not change s.
+func (s *State) Clone() *State {
+	copied := *s
+	copied.Machines, copied.Etcd, copied.CAs = maps.Clone(s.Machines), maps.Clone(s.Etcd), maps.Clone(s.CAs)
+	copied.Rotations, copied.Keys.CAs, copied.Keys.Next = maps.Clone(s.Rotations), maps.Clone(s.Keys.CAs),
+		maps.Clone(s.Keys.Next)
+	copied.Objects = slices.Clone(s.Objects)
+	if s.Restore != nil {
+		restore := *s.Restore
+		copied.Restore = &restore
+	}
+	return &copied
 }
 
 // initMaps replaces nil maps by empty ones.

@@ -1,16 +1,13 @@
-package run
+package session
 
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run/session"
-	"clusterctl/provision/step"
 )
 
 // RefusedError is the error that lists the objects that the API refuses.
@@ -47,19 +44,19 @@ func (r RefusedError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// collect adds the refusals in err and returns nil, or returns err if it is another error.
-func (r *RefusedError) collect(err error) error {
+// Collect adds the refusals in err and returns nil, or returns err if it is another error.
+func (r *RefusedError) Collect(err error) error {
 	var more RefusedError
 	if !errors.As(err, &more) {
 		return err
 	}
-	r.add(more)
+	r.Add(more)
 	return nil
 }
 
-// add adds the refusals of more, each object once. An object can be refused twice, because the objects that the
+// Add adds the refusals of more, each object once. An object can be refused twice, because the objects that the
 // cluster's own daemons need are also applied together with the nodes' labels.
-func (r *RefusedError) add(more RefusedError) {
+func (r *RefusedError) Add(more RefusedError) {
 	for _, one := range more.List {
 		if !slices.ContainsFunc(
 			r.List,
@@ -71,18 +68,7 @@ func (r *RefusedError) add(more RefusedError) {
 	r.Waiting += more.Waiting
 }
 
-// hasOnlyUnknownKinds reports whether all refused objects are of kinds that the API does not know.
-func (r RefusedError) hasOnlyUnknownKinds() bool {
+// HasOnlyUnknownKinds reports whether all refused objects are of kinds that the API does not know.
+func (r RefusedError) HasOnlyUnknownKinds() bool {
 	return !slices.ContainsFunc(r.List, func(one Refusal) bool { return !one.IsUnknownKind })
-}
-
-// upgradesAPIServer reports whether the plan installs another API server, which may know more kinds than the running
-// one.
-func (p *Prepared) upgradesAPIServer() bool {
-	return slices.ContainsFunc(p.session.Machines, func(m *session.Machine) bool {
-		return m.Action == plan.Change && m.HasRole(config.RoleControlPlane) &&
-			slices.ContainsFunc(m.Changes, func(c step.Change) bool {
-				return c.Kind == "link" && path.Base(c.Name) == "kube-apiserver"
-			})
-	})
 }

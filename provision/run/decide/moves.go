@@ -1,4 +1,4 @@
-package run
+package decide
 
 import (
 	"errors"
@@ -11,17 +11,17 @@ import (
 	"clusterctl/provision/state"
 )
 
-// applyMoves renames things in the state as the moved blocks declare.
-func (p *Prepared) applyMoves() error {
+// ApplyMoves renames things in s as the moved blocks declare. It reports whether it renamed any.
+func ApplyMoves(c *config.Cluster, s *state.State) (some bool, err error) {
 	var errs []error
-	for _, m := range p.engine.Config.Moved {
-		renamed, err := Rename(p.State, m.From, m.To)
+	for _, m := range c.Moved {
+		renamed, err := Rename(s, m.From, m.To)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s:%d: %w", m.Source.File, m.Source.Line, err))
 		}
-		p.hasRenames = p.hasRenames || renamed > 0
+		some = some || renamed > 0
 	}
-	return errors.Join(errs...)
+	return some, errors.Join(errs...)
 }
 
 // Rename changes the address from to to for everything in a state, including addresses of instances of from. It returns
@@ -36,7 +36,7 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 		return to + strings.TrimPrefix(address, from), true
 	}
 	machines := map[string]state.Machine{}
-	for _, was := range sortedMachines(s) {
+	for _, was := range SortedMachines(s) {
 		m := s.Machines[was]
 		address, ok := renamed(was)
 		if other, taken := s.Machines[address]; ok && taken {
@@ -58,24 +58,24 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 	return n, nil
 }
 
-// isKeptByRemovedBlock reports whether a removed block says that whatever was applied under an address stays unchanged.
-func (e *Engine) isKeptByRemovedBlock(address string) bool {
-	return !e.IsDestroy &&
+// IsKept reports whether a removed block says that whatever was applied under an address stays unchanged.
+func (p *Situation) IsKept(address string) bool {
+	return !p.Options.IsDestroy &&
 		slices.ContainsFunc(
-			e.Config.Removed,
+			p.Config.Removed,
 			func(r config.Removed) bool { return !r.Destroy && config.Includes(r.From, address) },
 		)
 }
 
-// planForgets adds to the plan what the state will forget because of removed blocks that leave things as they are.
-func (p *Prepared) planForgets() error {
+// PlanForgets adds to a plan what the state will forget because of removed blocks that leave things as they are.
+func (p *Situation) PlanForgets(to *plan.Plan) error {
 	var errs []error
-	for _, r := range p.engine.Config.Removed {
-		if r.Destroy || p.engine.IsDestroy {
+	for _, r := range p.Config.Removed {
+		if r.Destroy || p.Options.IsDestroy {
 			continue
 		}
-		for _, address := range sortedMachines(p.State) {
-			if !config.Includes(r.From, address) || !p.engine.isSelected(address) {
+		for _, address := range SortedMachines(p.State) {
+			if !config.Includes(r.From, address) || !p.Options.IsSelected(address) {
 				continue
 			}
 			if known := p.State.Machines[address].Machine; known.HasRole(config.RoleControlPlane) {
@@ -90,8 +90,8 @@ func (p *Prepared) planForgets() error {
 					),
 				)
 			}
-			p.Plan.Machines = append(
-				p.Plan.Machines,
+			to.Machines = append(
+				to.Machines,
 				plan.Machine{
 					Address: address,
 					Action:  plan.Forget,
@@ -100,9 +100,9 @@ func (p *Prepared) planForgets() error {
 			)
 		}
 		for _, o := range p.State.Objects {
-			if config.Includes(r.From, o.Address) && p.engine.isSelected(o.Address) {
-				p.Plan.Objects = append(
-					p.Plan.Objects,
+			if config.Includes(r.From, o.Address) && p.Options.IsSelected(o.Address) {
+				to.Objects = append(
+					to.Objects,
 					plan.Object{
 						Address: o.Address,
 						Kind:    o.Kind,
@@ -117,22 +117,20 @@ func (p *Prepared) planForgets() error {
 	return errors.Join(errs...)
 }
 
-// forgetKept removes from the state the machines and objects that removed blocks leave unchanged.
-func (p *Prepared) forgetKept() error {
-	before := len(p.State.Machines) + len(p.State.Objects)
-	for _, address := range sortedMachines(p.State) {
-		if p.engine.isKeptByRemovedBlock(address) && p.engine.isSelected(address) {
-			delete(p.State.Machines, address)
+// ForgetKept removes from s the machines and objects that removed blocks leave unchanged. It reports whether there were
+// any.
+func (p *Situation) ForgetKept(s *state.State) bool {
+	before := len(s.Machines) + len(s.Objects)
+	for _, address := range SortedMachines(s) {
+		if p.IsKept(address) && p.Options.IsSelected(address) {
+			delete(s.Machines, address)
 		}
 	}
-	p.State.Objects = slices.DeleteFunc(
-		slices.Clone(p.State.Objects),
+	s.Objects = slices.DeleteFunc(
+		slices.Clone(s.Objects),
 		func(o state.Object) bool {
-			return p.engine.isKeptByRemovedBlock(o.Address) && p.engine.isSelected(o.Address)
+			return p.IsKept(o.Address) && p.Options.IsSelected(o.Address)
 		},
 	)
-	if len(p.State.Machines)+len(p.State.Objects) == before {
-		return nil
-	}
-	return p.ledger.Write()
+	return len(s.Machines)+len(s.Objects) < before
 }

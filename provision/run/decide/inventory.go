@@ -1,4 +1,4 @@
-package run
+package decide
 
 import (
 	"slices"
@@ -10,21 +10,21 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// inventory returns the list of machines that the cluster knows: those declared, and undeclared ones that this run
+// Inventory returns the list of machines that the cluster knows: those declared, and undeclared ones that this run
 // leaves alone. A Node whose machine is not in it is deleted once its heartbeats stop. So a run with -target or
 // -exclude must not drop other machines than those that it removes or forgets. A machine's identity is what was found
 // on it, or otherwise what the state has.
-func (p *Prepared) inventory() inventory.Inventory {
+func (p *Situation) Inventory() inventory.Inventory {
 	identity := map[string]string{}
 	for address, m := range p.State.Machines {
 		identity[address] = machineOrigin(m)
 	}
 	removed := map[string]bool{}
-	for _, m := range p.session.Machines {
+	for _, m := range p.Machines {
 		if m.Action == plan.Remove {
 			removed[m.Address] = true
 		} else {
-			identity[m.Address] = p.originIdentity(m)
+			identity[m.Address] = p.OriginIdentity(m)
 		}
 	}
 	list := inventory.Inventory{}
@@ -33,7 +33,7 @@ func (p *Prepared) inventory() inventory.Inventory {
 			return
 		}
 		is := inventory.Machine{
-			ProviderID: inventory.ProviderID(p.engine.Config.Name, identity[m.Address]),
+			ProviderID: inventory.ProviderID(p.Config.Name, identity[m.Address]),
 			Roles:      slices.Clone(m.Roles),
 			Addresses:  m.IPs(),
 			Region:     m.Labels[corev1.LabelTopologyRegion],
@@ -45,14 +45,13 @@ func (p *Prepared) inventory() inventory.Inventory {
 		list[m.Name] = is
 	}
 	declared := map[string]bool{}
-	for _, m := range p.engine.Config.Machines {
+	for _, m := range p.Config.Machines {
 		declared[m.Address] = true
 		add(m)
 	}
-	for _, address := range sortedMachines(p.State) {
-		if forgotten := p.engine.isKeptByRemovedBlock(address) && p.engine.isSelected(address); !declared[address] &&
-			!removed[address] &&
-			!forgotten {
+	for _, address := range SortedMachines(p.State) {
+		forgotten := p.IsKept(address) && p.Options.IsSelected(address)
+		if !declared[address] && !removed[address] && !forgotten {
 			add(p.State.Machines[address].Machine)
 		}
 	}

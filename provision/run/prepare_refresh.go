@@ -7,6 +7,7 @@ import (
 
 	"clusterctl/provision/plan"
 	"clusterctl/provision/role"
+	"clusterctl/provision/run/decide"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
@@ -15,11 +16,13 @@ import (
 // planRefresh compares the state with the machines and the API. It plans to forget machines that have nothing of the
 // cluster on them any more, and objects that do not exist. Machines that do not answer stay in the state.
 func (p *Prepared) planRefresh(ctx context.Context) error {
-	for _, address := range sortedMachines(p.State) {
-		if m := p.State.Machines[address]; p.engine.isSelected(address) {
-			p.session.Machines = append(p.session.Machines, &session.Machine{Machine: m.Machine, Action: plan.Change})
+	var list []*session.Machine
+	for _, address := range decide.SortedMachines(p.State) {
+		if m := p.State.Machines[address]; p.engine.IsSelected(address) {
+			list = append(list, &session.Machine{Machine: m.Machine, Action: plan.Change})
 		}
 	}
+	p.setMachines(list)
 	err := p.session.ForEach(ctx, p.session.Machines, func(ctx context.Context, m *session.Machine) error {
 		if err := p.session.Connect(ctx, m); err != nil {
 			if !p.engine.IsPlanOnly || ctx.Err() != nil {
@@ -52,7 +55,7 @@ func (p *Prepared) planRefresh(ctx context.Context) error {
 		}
 		p.Plan.Machines = append(p.Plan.Machines, entry)
 	}
-	if p.isNewCluster || len(p.State.Objects) == 0 {
+	if p.situation.IsNewCluster || len(p.State.Objects) == 0 {
 		return nil
 	}
 	live, err := p.engine.ConnectCluster(p.State, p.engine.Config)
@@ -66,7 +69,7 @@ func (p *Prepared) planRefresh(ctx context.Context) error {
 		return fmt.Errorf("find out which objects are still there: %w", err)
 	}
 	for _, o := range gone {
-		if p.engine.isSelected(o.Address) {
+		if p.engine.IsSelected(o.Address) {
 			p.Plan.Objects = append(
 				p.Plan.Objects,
 				plan.Object{

@@ -1,4 +1,4 @@
-package run
+package decide
 
 import (
 	"slices"
@@ -10,9 +10,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// stages returns the order in which Apply carries out the plan. A plan that Apply would refuse has no stages.
-func (p *Prepared) stages() (list []plan.Stage) {
-	if p.Plan.IsEmpty() && !p.Plan.IsPending || len(p.Plan.Unreached()) > 0 {
+// Stages returns the order in which a run carries out a plan. A plan that Apply would refuse has no stages.
+func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
+	if of.IsEmpty() && !of.IsPending || len(of.Unreached()) > 0 {
 		return nil
 	}
 	add := func(title string, atOnce int, machines []*session.Machine) {
@@ -25,11 +25,11 @@ func (p *Prepared) stages() (list []plan.Stage) {
 		}
 		list = append(list, s)
 	}
-	if p.engine.IsDestroy {
-		add("Machines are cleaned", 0, p.session.Machines)
+	if p.Options.IsDestroy {
+		add("Machines are cleaned", 0, p.Machines)
 		return list
 	}
-	active, removed := p.session.WithAction(plan.Create, plan.Change), p.session.WithAction(plan.Remove)
+	active, removed := p.WithAction(plan.Create, plan.Change), p.WithAction(plan.Remove)
 	add("Programs and images are sent, which changes nothing that runs", 0,
 		session.Filter(active, func(m *session.Machine) bool {
 			return slices.ContainsFunc(m.Changes, func(c step.Change) bool { return c.Needs != "" })
@@ -40,14 +40,14 @@ func (p *Prepared) stages() (list []plan.Stage) {
 		session.Filter(removed,
 			func(m *session.Machine) bool { return m.UnreachedReason != nil && m.HasRole(config.RoleControlPlane) }),
 	)
-	control := p.controlPlaneOf(active)
+	control := p.ControlPlaneOf(active)
 	add("The control plane, machines that are down first, each when the others are well", 1, control)
 	objects := plan.Stage{
 		Title:      "Objects, as soon as an API server answers, whatever machines are still at work",
-		Objects:    p.Plan.AwaitedObjects,
+		Objects:    of.AwaitedObjects,
 		InParallel: true,
 	}
-	for _, o := range p.Plan.Objects {
+	for _, o := range of.Objects {
 		if o.Action != plan.None && o.Action != plan.Refused {
 			objects.Objects++
 		}
@@ -57,12 +57,12 @@ func (p *Prepared) stages() (list []plan.Stage) {
 			list = append(list, objects)
 		}
 	}
-	demoted := session.Filter(active, p.isDemoted)
-	together, ahead, rolled := p.splitNodes(
+	demoted := session.Filter(active, p.IsDemoted)
+	together, ahead, rolled := p.SplitNodes(
 		session.Filter(active,
 			func(m *session.Machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }),
 	)
-	if p.isNewCluster {
+	if p.IsNewCluster {
 		add("All machines", 0, together)
 		bring()
 	} else {
@@ -70,12 +70,12 @@ func (p *Prepared) stages() (list []plan.Stage) {
 		add("Machines that are new, and those of which no daemon restarts", 0, together)
 	}
 	first := "The first node of those whose daemons restart, with the new release"
-	if !slices.ContainsFunc(ahead, p.changesRelease) {
+	if !slices.ContainsFunc(ahead, p.ChangesRelease) {
 		first = "The first node of those whose daemons restart, with repaired programs"
 	}
 	add(first, 1, ahead)
-	add("Nodes whose daemons restart", p.drainBudget(), rolled)
-	add("Machines that are replaced: drained, cleaned and made anew", 1, p.session.WithAction(plan.Replace))
+	add("Nodes whose daemons restart", p.DrainBudget(), rolled)
+	add("Machines that are replaced: drained, cleaned and made anew", 1, p.WithAction(plan.Replace))
 	add(
 		"Machines that leave the control plane and stay: the member leaves the store, then its files are removed",
 		1,
@@ -83,7 +83,7 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	)
 	add("Machines that are removed: drained and cleaned, once all that is declared is there", 1, removed)
 	var names []string
-	for _, r := range p.Plan.Rotations {
+	for _, r := range of.Rotations {
 		if r.Action != plan.None {
 			names = append(names, r.Name)
 		}
@@ -94,25 +94,34 @@ func (p *Prepared) stages() (list []plan.Stage) {
 	return list
 }
 
-// splitNodes divides machines that do not belong to an existing control plane. New machines, and those on which nothing
+// SplitNodes divides machines that do not belong to an existing control plane. New machines, and those on which nothing
 // restarts, change all at once. The others change within the budget. With a new release one of them goes ahead, so that
 // a release that does not work breaks one machine only.
-func (p *Prepared) splitNodes(list []*session.Machine) (together, ahead, rolled []*session.Machine) {
+func (p *Situation) SplitNodes(list []*session.Machine) (together, ahead, rolled []*session.Machine) {
 	for _, m := range list {
-		if m.Action == plan.Change && !p.isNewCluster && m.HasRole(config.RoleNode) &&
+		if m.Action == plan.Change && !p.IsNewCluster && m.HasRole(config.RoleNode) &&
 			len(plan.RestartedDaemons(m.Changes)) > 0 {
 			rolled = append(rolled, m)
 		} else {
 			together = append(together, m)
 		}
 	}
-	if slices.ContainsFunc(rolled, hasUpdate) {
+	if slices.ContainsFunc(rolled, HasUpdate) {
 		ahead, rolled = rolled[:1], rolled[1:]
 	}
 	return together, ahead, rolled
 }
 
-// drainBudget returns how many nodes whose daemons restart may change at the same time.
-func (p *Prepared) drainBudget() int {
-	return plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.countRole(config.RoleNode))
+// DrainBudget returns how many nodes whose daemons restart may change at the same time.
+func (p *Situation) DrainBudget() int {
+	return plan.Budget(p.Config.Roll.MaxUnavailable, p.countRole(config.RoleNode))
+}
+
+func (p *Situation) countRole(role string) (n int) {
+	for _, m := range p.Config.Machines {
+		if m.HasRole(role) {
+			n++
+		}
+	}
+	return n
 }

@@ -1,4 +1,4 @@
-package run
+package decide
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"clusterctl/provision/run/session"
 )
 
-// preflight checks whether all machines can become what they are declared to be. It reports everything about all
+// Preflight checks whether all machines can become what they are declared to be. It reports everything about all
 // machines at once, with one table for each machine that has errors.
-func (p *Prepared) preflight() error {
+func (p *Situation) Preflight() (warnings []string, err error) {
 	var known []plan.MachineFacts
 	for _, m := range p.remainingMachines() {
 		known = append(known, plan.MachineFacts{Address: m.Address, IP: m.IP.String(), Facts: m.Facts})
@@ -20,7 +20,7 @@ func (p *Prepared) preflight() error {
 	said := map[string][]string{}
 	var tables []error
 	for _, m := range p.remainingMachines() {
-		errs, warnings := plan.Preflight(p.engine.Config, m.Machine, m.Facts, p.State, m.FactsReadAt)
+		errs, warnings := plan.Preflight(p.Config, m.Machine, m.Facts, p.State, m.FactsReadAt)
 		errs, warnings = append(errs, alsoErrs[m.Address]...), append(warnings, alsoWarnings[m.Address]...)
 		for _, w := range warnings {
 			said[w] = append(said[w], m.Address)
@@ -29,14 +29,12 @@ func (p *Prepared) preflight() error {
 			tables = append(tables, m.Wrap(joinFindings(errs, warnings)))
 		}
 	}
-	p.Plan.Warnings = plan.JoinWarnings(said)
-	p.Plan.WaitingChanges = p.windowLines()
-	return errors.Join(tables...)
+	return plan.JoinWarnings(said), errors.Join(tables...)
 }
 
 // remainingMachines returns the machines that were reached and stay in the cluster.
-func (p *Prepared) remainingMachines() (list []*session.Machine) {
-	for _, m := range p.session.Machines {
+func (p *Situation) remainingMachines() (list []*session.Machine) {
+	for _, m := range p.Machines {
 		if m.Action != plan.Remove && m.UnreachedReason == nil && m.Agent != nil {
 			list = append(list, m)
 		}
@@ -60,8 +58,8 @@ func joinFindings(errs, warnings []string) error {
 	return errors.New(text.String())
 }
 
-// checkSpace returns an error for each machine that has no room for the files to be sent to it.
-func (p *Prepared) checkSpace() error {
+// CheckSpace returns an error for each machine that has no room for the files to be sent to it.
+func (p *Situation) CheckSpace() error {
 	var errs []error
 	for _, m := range p.remainingMachines() {
 		var bytes int64

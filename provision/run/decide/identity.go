@@ -1,4 +1,4 @@
-package run
+package decide
 
 import (
 	"cmp"
@@ -15,21 +15,12 @@ import (
 	"clusterctl/provision/state"
 )
 
-// renameMachines renames the state's machines to the addresses of the blocks that now describe them.
-func (p *Prepared) renameMachines() error {
-	now, former, err := plan.MatchMachines(p.engine.Config.Machines, p.State.Machines)
-	if err != nil && !p.engine.IsDestroy { // a cluster that is being destroyed may have any names
-		return err
-	}
-	p.State.Machines, p.formerAddresses = now, former
-	return nil
-}
-
-// checkIdentities compares the machines that were reached with the state, and fails if one is not the machine that its
-// block means.
-func (p *Prepared) checkIdentities() error {
+// CheckIdentities compares the machines that were reached with the state, and fails if one is not the machine that its
+// block means. foreign are machines to be removed that now serve another cluster, so that they must not be cleaned.
+func (p *Situation) CheckIdentities() (foreign map[*session.Machine]error, err error) {
+	foreign = map[*session.Machine]error{}
 	var errs []error
-	for _, m := range p.session.Machines {
+	for _, m := range p.Machines {
 		if m.Agent == nil {
 			continue
 		}
@@ -39,16 +30,15 @@ func (p *Prepared) checkIdentities() error {
 					"that cluster first, or out of this configuration",
 				host.ClusterCAPath,
 			)
-			if p.isNewCluster {
+			if p.IsNewCluster {
 				err = fmt.Errorf(
 					"it serves a cluster, and there is no state of one in %s. If that was lost, make it anew with "+
 						"clusterctl state rebuild; otherwise take the machine out of that cluster first",
-					p.engine.Store.Dir,
+					p.StateDir,
 				)
 			}
 			if m.Action == plan.Remove {
-				_ = m.Agent.Close()
-				m.Agent, m.UnreachedReason = nil, err // the machine now serves another cluster, so it is not cleaned
+				foreign[m] = err
 				continue
 			}
 			errs = append(errs, m.Wrap(err))
@@ -58,15 +48,15 @@ func (p *Prepared) checkIdentities() error {
 			errs = append(errs, m.Wrap(err))
 		} else if err := p.checkDuplicate(m); err != nil {
 			errs = append(errs, m.Wrap(err))
-		} else if err := p.checkAddress(m); err != nil && !p.engine.IsDestroy {
+		} else if err := p.checkAddress(m); err != nil && !p.Options.IsDestroy {
 			errs = append(errs, m.Wrap(err))
 		}
 	}
-	return errors.Join(errs...)
+	return foreign, errors.Join(errs...)
 }
 
 // isForeign reports whether a machine serves another cluster.
-func (p *Prepared) isForeign(m *session.Machine) bool {
+func (p *Situation) isForeign(m *session.Machine) bool {
 	return m.Facts.ClusterCA != "" &&
 		!p.State.IsKnownAuthority(certs.ClusterCA,
 			func(pem []byte) bool { return m.Facts.ClusterCA == host.Fingerprint(pem) })
@@ -75,8 +65,8 @@ func (p *Prepared) isForeign(m *session.Machine) bool {
 // checkOutdated returns an error if a machine of the cluster holds something that only a later state can have given to
 // it. An apply with this state would take that back; with a key of the store, everything encrypted with it would be
 // lost. New and reinstalled machines hold nothing to keep.
-func (p *Prepared) checkOutdated(m *session.Machine) error {
-	if p.engine.IsDestroy || p.engine.isReplaced(m.Address) || !p.State.Machines[m.Address].HasJoined {
+func (p *Situation) checkOutdated(m *session.Machine) error {
+	if p.Options.IsDestroy || p.Options.IsReplaced(m.Address) || !p.State.Machines[m.Address].HasJoined {
 		return nil
 	}
 	later := p.State.LaterSecrets(m.Facts.SecretDigests)
@@ -88,7 +78,7 @@ func (p *Prepared) checkOutdated(m *session.Machine) error {
 			"that back. Bring the latest state here, from where the last apply was run; if there is none any more, "+
 			"make it anew with clusterctl state rebuild -force. When other machines do not say this, it is this one "+
 			"that is old, its disk from a copy: apply -replace %s",
-		p.engine.Store.Dir,
+		p.StateDir,
 		strings.Join(later, ", "),
 		m.Address,
 	)
@@ -96,11 +86,11 @@ func (p *Prepared) checkOutdated(m *session.Machine) error {
 
 // checkDuplicate returns an error in two cases: a machine to remove is the same as one that stays, known there by
 // another address; or a machine to create is already in the cluster.
-func (p *Prepared) checkDuplicate(m *session.Machine) error {
-	if p.engine.IsDestroy {
+func (p *Situation) checkDuplicate(m *session.Machine) error {
+	if p.Options.IsDestroy {
 		return nil
 	}
-	for _, other := range p.session.Machines {
+	for _, other := range p.Machines {
 		switch {
 		case other == m || other.Agent == nil && other.Action != plan.Remove:
 		case m.Action == plan.Remove && other.Action != plan.Remove && isSameMachine(m, other):
@@ -133,7 +123,7 @@ func isSameMachine(a, b *session.Machine) bool {
 
 // checkAddress returns an error if a block has another address than the one with which its machine was applied. It
 // returns nil if this is the same machine and it can continue under a new address.
-func (p *Prepared) checkAddress(m *session.Machine) error {
+func (p *Situation) checkAddress(m *session.Machine) error {
 	known, ok := p.State.Machines[m.Address]
 	if !ok || m.Action == plan.Remove || known.Machine.IP == m.IP {
 		return nil
@@ -161,16 +151,16 @@ func (p *Prepared) checkAddress(m *session.Machine) error {
 	return nil
 }
 
-// originIdentity returns the identity that a machine's provider ID is made of. That is its first identity, for as long
+// OriginIdentity returns the identity that a machine's provider ID is made of. That is its first identity, for as long
 // as the machine holds what the cluster gave it. Host keys may be replaced; a Node keeps its provider ID and would then
 // be taken for another machine's. A reinstalled machine gets a new origin, as does one whose recorded origin is also
 // that of another machine.
-func (p *Prepared) originIdentity(m *session.Machine) string {
+func (p *Situation) OriginIdentity(m *session.Machine) string {
 	was := machineOrigin(p.State.Machines[m.Address])
 	if m.Agent == nil || m.Facts.Identity == "" {
 		return was
 	}
-	if was == "" || m.Facts.ClusterCA == "" || p.engine.isReplaced(m.Address) {
+	if was == "" || m.Facts.ClusterCA == "" || p.Options.IsReplaced(m.Address) {
 		return m.Facts.Identity
 	}
 	for address, other := range p.State.Machines {
@@ -183,16 +173,16 @@ func (p *Prepared) originIdentity(m *session.Machine) string {
 
 func machineOrigin(m state.Machine) string { return cmp.Or(m.Origin, m.Identity) }
 
-// recordIdentities records the identities of the reached machines in the state.
-func (p *Prepared) recordIdentities() {
-	for _, m := range p.session.Machines {
-		if known, ok := p.State.Machines[m.Address]; ok && m.Agent != nil && m.UnreachedReason == nil &&
+// RecordIdentities records the identities of the reached machines in s.
+func (p *Situation) RecordIdentities(s *state.State) {
+	for _, m := range p.Machines {
+		if known, ok := s.Machines[m.Address]; ok && m.Agent != nil && m.UnreachedReason == nil &&
 			m.Facts.Identity != "" {
-			origin := p.originIdentity(m)
+			origin := p.OriginIdentity(m)
 			if known.Identity, known.Origin = m.Facts.Identity, ""; origin != known.Identity {
 				known.Origin = origin
 			}
-			p.State.Machines[m.Address] = known
+			s.Machines[m.Address] = known
 		}
 	}
 }
