@@ -55,7 +55,8 @@ func newStatus() *cobra.Command {
 			if seen.State == nil {
 				return errNoCluster
 			}
-			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: certificate.DueKeys(seen.State),
+			status := clusterStatus{Machines: seen.Machines, Members: seen.Members,
+				Keys:             certificate.DueKeys(seen.State),
 				SnapshotProblems: map[string]string{}}
 			for _, m := range seen.Machines {
 				if text := etcd.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot,

@@ -25,8 +25,6 @@ type Prepared struct {
 	renewals  certificate.Renewals        // guarded by the ledger
 	lists     certificate.RevocationLists // guarded by the ledger
 
-	recreatedObjects []state.Object // objects that this run has deleted in order to create them again
-	hasRevoked       bool           // this run has revoked certificates of machines that stay
 }
 
 // preparePhase is a part of planning.

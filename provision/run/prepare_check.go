@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run/certificate"
@@ -9,6 +11,7 @@ import (
 	"clusterctl/provision/run/etcd"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
+	"clusterctl/provision/state"
 )
 
 // checkMachines checks the steps of all machines.
@@ -53,4 +56,24 @@ func (p *Prepared) summarize(ctx context.Context) error {
 	}
 	p.Plan.WaitingChanges = waiting
 	return nil
+}
+
+// formerHolders names the holders of kubeconfigs that stop working without the former cluster CA. If the list cannot be
+// read, the plan shows the error instead.
+func (p *Prepared) formerHolders() string {
+	handed, err := state.IssuedKubeconfigs(p.engine.Store.Dir)
+	if err != nil {
+		return "; " + err.Error()
+	}
+	var names []string
+	for _, h := range p.State.DependOnFormerCA(handed, p.engine.now()) {
+		if !slices.Contains(names, h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "; kubeconfigs that need it were handed out to " + strings.Join(names, ", ")
 }

@@ -11,7 +11,7 @@ import (
 	daemons "clusterctl/daemons/config"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run/certificate"
-	"clusterctl/provision/run/decide"
+	"clusterctl/provision/run/objects"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
@@ -39,7 +39,7 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 		return err
 	}
 	p.session.API = live
-	parts, err := p.selectParts()
+	parts, err := objects.SelectParts(live, p.situation, p.ledger)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 		p.Plan.IsPending, p.Plan.AwaitedObjects = true, len(awaited)
 		return err
 	}
-	objects, ended, err := live.Plan(ctx, parts.Declared, parts.Before)
+	list, ended, err := live.Plan(ctx, parts.Declared, parts.Before)
 	if session.IsInterrupted(ctx) {
 		return session.ErrInterrupted
 	}
@@ -56,20 +56,8 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 		return nil
 	}
 	p.VanishedObjects = ended
-	p.addObjects(objects)
+	p.addObjects(list)
 	return nil
-}
-
-// selectParts returns what the run selects of the configuration and of the applied objects.
-func (p *Prepared) selectParts() (parts decide.Parts, err error) {
-	var declared []state.Object
-	if p.engine.Options.IsPartial() {
-		if declared, err = p.session.API.References(p.engine.Config); err != nil {
-			return parts, err
-		}
-	}
-	p.ledger.View(func(*state.State) { parts = p.situation.SelectParts(declared) })
-	return parts, nil
 }
 
 // canPlanObjects records why objects could not be compared, or which of them the API refuses. It reports whether the

@@ -9,7 +9,6 @@ import (
 	"clusterctl/provision/role"
 	"clusterctl/provision/run/decide"
 	"clusterctl/provision/run/session"
-	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
@@ -83,18 +82,4 @@ func (p *Prepared) planRefresh(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// removeMissing writes the state without what refresh has found to be gone.
-func (p *Prepared) removeMissing() error {
-	for _, m := range p.session.WithAction(plan.Remove) {
-		delete(p.State.Machines, m.Address)
-		delete(p.State.Etcd, m.Name)
-	}
-	p.State.Objects = slices.DeleteFunc(p.State.Objects, func(o state.Object) bool {
-		return slices.ContainsFunc(p.Plan.Objects, func(g plan.Object) bool {
-			return g.Address == o.Address && g.Kind == o.Kind && g.Name == o.FullName()
-		})
-	})
-	return p.ledger.Write()
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"clusterctl/certs"
@@ -109,4 +110,11 @@ func (p *Prepared) decideMembers(context.Context) error {
 	next.Etcd = plan.DecideMembers(p.engine.Config, p.State, gone)
 	p.setState(next)
 	return nil
+}
+
+// union returns the sorted union of two lists, without duplicates.
+func union(a, b []string) []string {
+	list := append(slices.Clone(a), b...)
+	slices.Sort(list)
+	return slices.Compact(list)
 }

@@ -106,12 +106,3 @@ func (e *Engine) startAndJoin(ctx context.Context, first string) error {
 	s.Restore = nil
 	return e.Store.Write(s)
 }
-
-// clearRestore removes the restore from the state once all machines are as declared after it.
-func (p *Prepared) clearRestore() error {
-	if p.State.Restore == nil || p.Plan.IsPartial {
-		return nil
-	}
-	p.State.Restore = nil
-	return p.ledger.Write()
-}

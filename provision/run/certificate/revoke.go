@@ -14,8 +14,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// RecordIssued records in s the certificate that the machine of an address received for a step, so that it can be revoked
-// when the machine is removed.
+// RecordIssued records in s the certificate that the machine of an address received for a step, so that it can be
+// revoked when the machine is removed.
 func RecordIssued(s *state.State, address, label, ca string, pair certs.Pair) error {
 	cert, err := certs.ParseCert(pair.Cert)
 	if err != nil {
@@ -106,7 +106,8 @@ func SplitIssued(issued map[string]certs.Revoked, steps []step.Step) (still, gon
 	return still, gone
 }
 
-// Revocable returns those of the issued certificates that must be revoked now, which are the ones that have not expired.
+// Revocable returns those of the issued certificates that must be revoked now, which are the ones that have not
+// expired.
 func Revocable(issued map[string]certs.Revoked, now time.Time) (list []certs.Revoked) {
 	for _, label := range slices.Sorted(maps.Keys(issued)) {
 		if r := issued[label]; now.Before(r.Until) {

@@ -18,13 +18,14 @@ import (
 // CheckIdentities compares the machines that were reached with the state, and fails if one is not the machine that its
 // block means. foreign are machines to be removed that now serve another cluster, so that they must not be cleaned.
 func (p *Situation) CheckIdentities() (foreign map[*session.Machine]error, err error) {
+	check := identities{p}
 	foreign = map[*session.Machine]error{}
 	var errs []error
 	for _, m := range p.Machines {
 		if m.Agent == nil {
 			continue
 		}
-		if p.isForeign(m) {
+		if check.isForeign(m) {
 			err := fmt.Errorf(
 				"it serves another cluster: the certificate in %s is not of this one's authority. Take it out of "+
 					"that cluster first, or out of this configuration",
@@ -44,28 +45,31 @@ func (p *Situation) CheckIdentities() (foreign map[*session.Machine]error, err e
 			errs = append(errs, m.Wrap(err))
 			continue
 		}
-		if err := p.checkOutdated(m); err != nil {
+		if err := check.outdated(m); err != nil {
 			errs = append(errs, m.Wrap(err))
-		} else if err := p.checkDuplicate(m); err != nil {
+		} else if err := check.duplicate(m); err != nil {
 			errs = append(errs, m.Wrap(err))
-		} else if err := p.checkAddress(m); err != nil && !p.Options.IsDestroy {
+		} else if err := check.address(m); err != nil && !p.Options.IsDestroy {
 			errs = append(errs, m.Wrap(err))
 		}
 	}
 	return foreign, errors.Join(errs...)
 }
 
+// identities checks which machine one is.
+type identities struct{ *Situation }
+
 // isForeign reports whether a machine serves another cluster.
-func (p *Situation) isForeign(m *session.Machine) bool {
+func (p identities) isForeign(m *session.Machine) bool {
 	return m.Facts.ClusterCA != "" &&
 		!p.State.IsKnownAuthority(certs.ClusterCA,
 			func(pem []byte) bool { return m.Facts.ClusterCA == host.Fingerprint(pem) })
 }
 
-// checkOutdated returns an error if a machine of the cluster holds something that only a later state can have given to
+// outdated returns an error if a machine of the cluster holds something that only a later state can have given to
 // it. An apply with this state would take that back; with a key of the store, everything encrypted with it would be
 // lost. New and reinstalled machines hold nothing to keep.
-func (p *Situation) checkOutdated(m *session.Machine) error {
+func (p identities) outdated(m *session.Machine) error {
 	if p.Options.IsDestroy || p.Options.IsReplaced(m.Address) || !p.State.Machines[m.Address].HasJoined {
 		return nil
 	}
@@ -84,9 +88,9 @@ func (p *Situation) checkOutdated(m *session.Machine) error {
 	)
 }
 
-// checkDuplicate returns an error in two cases: a machine to remove is the same as one that stays, known there by
+// duplicate returns an error in two cases: a machine to remove is the same as one that stays, known there by
 // another address; or a machine to create is already in the cluster.
-func (p *Situation) checkDuplicate(m *session.Machine) error {
+func (p identities) duplicate(m *session.Machine) error {
 	if p.Options.IsDestroy {
 		return nil
 	}
@@ -121,9 +125,9 @@ func isSameMachine(a, b *session.Machine) bool {
 	return same || slices.Contains(b.Facts.Addresses, a.IP.String())
 }
 
-// checkAddress returns an error if a block has another address than the one with which its machine was applied. It
+// address returns an error if a block has another address than the one with which its machine was applied. It
 // returns nil if this is the same machine and it can continue under a new address.
-func (p *Situation) checkAddress(m *session.Machine) error {
+func (p identities) address(m *session.Machine) error {
 	known, ok := p.State.Machines[m.Address]
 	if !ok || m.Action == plan.Remove || known.Machine.IP == m.IP {
 		return nil

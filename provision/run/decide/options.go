@@ -43,8 +43,8 @@ func (o Options) IsReplaced(address string) bool {
 	)
 }
 
-// CanSkip reports whether a machine that is not reached is left out. Machines of the control plane are not, because later
-// phases may need them.
+// CanSkip reports whether a machine that is not reached is left out. Machines of the control plane are not, because
+// later phases may need them.
 func (o Options) CanSkip(m config.Machine, isRemoved bool) bool {
 	return o.SkipsUnreachable && !isRemoved && !m.HasRole(config.RoleControlPlane)
 }

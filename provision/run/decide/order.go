@@ -42,16 +42,7 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 	)
 	control := p.ControlPlaneOf(active)
 	add("The control plane, machines that are down first, each when the others are well", 1, control)
-	objects := plan.Stage{
-		Title:      "Objects, as soon as an API server answers, whatever machines are still at work",
-		Objects:    of.AwaitedObjects,
-		InParallel: true,
-	}
-	for _, o := range of.Objects {
-		if o.Action != plan.None && o.Action != plan.Refused {
-			objects.Objects++
-		}
-	}
+	objects := objectStage(of)
 	bring := func() {
 		if objects.Objects > 0 {
 			list = append(list, objects)
@@ -114,14 +105,30 @@ func (p *Situation) SplitNodes(list []*session.Machine) (together, ahead, rolled
 
 // DrainBudget returns how many nodes whose daemons restart may change at the same time.
 func (p *Situation) DrainBudget() int {
-	return plan.Budget(p.Config.Roll.MaxUnavailable, p.countRole(config.RoleNode))
+	return plan.Budget(p.Config.Roll.MaxUnavailable, countRole(p.Config, config.RoleNode))
 }
 
-func (p *Situation) countRole(role string) (n int) {
-	for _, m := range p.Config.Machines {
+// countRole returns the number of declared machines that have a role.
+func countRole(c *config.Cluster, role string) (n int) {
+	for _, m := range c.Machines {
 		if m.HasRole(role) {
 			n++
 		}
 	}
 	return n
+}
+
+// objectStage returns the stage that applies the objects of a plan.
+func objectStage(of *plan.Plan) plan.Stage {
+	stage := plan.Stage{
+		Title:      "Objects, as soon as an API server answers, whatever machines are still at work",
+		Objects:    of.AwaitedObjects,
+		InParallel: true,
+	}
+	for _, o := range of.Objects {
+		if o.Action != plan.None && o.Action != plan.Refused {
+			stage.Objects++
+		}
+	}
+	return stage
 }

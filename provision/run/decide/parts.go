@@ -15,8 +15,8 @@ type Parts struct {
 	Untouched []state.Object // applied objects that are not touched
 }
 
-// SelectParts returns what the run selects of the configuration and of the objects in the state. declared are the objects
-// that the configuration declares.
+// SelectParts returns what the run selects of the configuration and of the objects in the state. declared are the
+// objects that the configuration declares.
 func (p *Situation) SelectParts(declared []state.Object) (parts Parts) {
 	if len(p.Options.Targets) == 0 && len(p.Options.Excludes) == 0 {
 		for _, o := range p.State.Objects {

@@ -14,7 +14,7 @@ import (
 )
 
 // releases returns the machines with their present releases, as reported by the machines or else by the state.
-func (p *Situation) releases() (list []plan.MachineRelease) {
+func releases(p *Situation) (list []plan.MachineRelease) {
 	to := p.Release
 	for _, m := range p.Config.Machines {
 		known := p.State.Machines[m.Address]
@@ -23,7 +23,8 @@ func (p *Situation) releases() (list []plan.MachineRelease) {
 		if known.Release != nil {
 			u.From = *known.Release
 		}
-		if i := slices.IndexFunc(p.Machines, func(own *session.Machine) bool { return own.Address == m.Address }); i >= 0 &&
+		if i := slices.IndexFunc(p.Machines,
+			func(own *session.Machine) bool { return own.Address == m.Address }); i >= 0 &&
 			p.Machines[i].Agent != nil {
 			own := p.Machines[i]
 			if own.Facts.Release != nil {
@@ -44,7 +45,7 @@ func (p *Situation) CheckReleases() error {
 	if p.IsNewCluster || p.Options.IsDestroy {
 		return nil
 	}
-	to, list := p.Release, p.releases()
+	to, list := p.Release, releases(p)
 	if !slices.ContainsFunc(list, func(u plan.MachineRelease) bool { return u.ChangesRelease }) {
 		return nil
 	}
@@ -52,7 +53,7 @@ func (p *Situation) CheckReleases() error {
 }
 
 // updateLine describes the update of a machine and its last failure. It returns "" if the machine keeps its release.
-func (p *Situation) updateLine(m *session.Machine, entry *plan.Machine) string {
+func (p describer) updateLine(m *session.Machine, entry *plan.Machine) string {
 	if !HasUpdate(m) {
 		return ""
 	}

@@ -17,9 +17,10 @@ func (p *Situation) CheckReplaceable() error {
 		found := slices.ContainsFunc(p.Machines, func(m *session.Machine) bool {
 			return m.Action == plan.Change && (m.Address == t || strings.HasPrefix(m.Address, t+"["))
 		}) ||
-			slices.ContainsFunc(p.State.Objects, func(o state.Object) bool { return o.Address == t && p.Options.IsSelected(t) })
+			slices.ContainsFunc(p.State.Objects,
+				func(o state.Object) bool { return o.Address == t && p.Options.IsSelected(t) })
 		if !found {
-			return fmt.Errorf("-replace %s: %s", t, p.irreplaceableReason(t))
+			return fmt.Errorf("-replace %s: %s", t, irreplaceableReason(p, t))
 		}
 	}
 	if len(p.ControlPlaneOf(p.WithAction(plan.Change))) > 0 && len(p.Config.ControlPlane()) == 1 &&
@@ -38,7 +39,7 @@ func (p *Situation) CheckReplaceable() error {
 }
 
 // irreplaceableReason returns why this run cannot replace the machine, workload or object at an address.
-func (p *Situation) irreplaceableReason(address string) string {
+func irreplaceableReason(p *Situation, address string) string {
 	named := func(a string) bool { return a == address || strings.HasPrefix(a, address+"[") }
 	applied, declared := false, false
 	for a, m := range p.State.Machines {

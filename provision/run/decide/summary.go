@@ -17,7 +17,7 @@ import (
 func (p *Situation) Summarize(to *plan.Plan) {
 	var next time.Time
 	for _, m := range p.Machines {
-		entry := p.entry(m)
+		entry := describer{p}.entry(m)
 		if t := m.Facts.CertExpiry; m.Action == plan.Change && !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
@@ -35,8 +35,11 @@ func (p *Situation) Summarize(to *plan.Plan) {
 	to.Snapshot = riskLine(p.RiskyActions())
 }
 
+// describer describes what happens to machines.
+type describer struct{ *Situation }
+
 // entry returns the plan's entry for a machine.
-func (p *Situation) entry(m *session.Machine) plan.Machine {
+func (p describer) entry(m *session.Machine) plan.Machine {
 	entry := plan.Machine{Address: m.Address, Action: m.Action, Note: plan.Describe(m.Facts)}
 	entry.Changes = plan.WithAction(m.Changes)
 	if c := certificate.RevocationChange(p.State.Machines[m.Address], m.Steps, p.Now()); c != nil &&
@@ -55,7 +58,7 @@ func (p *Situation) entry(m *session.Machine) plan.Machine {
 }
 
 // describe sets the action of an entry and its note, which describes what the run does to the machine.
-func (p *Situation) describe(m *session.Machine, entry *plan.Machine) {
+func (p describer) describe(m *session.Machine, entry *plan.Machine) {
 	switch {
 	case m.UnreachedReason != nil && (m.Action != plan.Remove || p.Options.IsDestroy):
 		entry.Action, entry.Note = plan.Unreachable, m.UnreachedReason.Error()
@@ -96,7 +99,7 @@ func (p *Situation) describe(m *session.Machine, entry *plan.Machine) {
 }
 
 // describeRestarts describes what a change restarts on a machine, and what that means for its pods.
-func (p *Situation) describeRestarts(m *session.Machine, changes []step.Change) string {
+func (p describer) describeRestarts(m *session.Machine, changes []step.Change) string {
 	units := plan.RestartedDaemons(changes)
 	if len(units) == 0 {
 		return "no restart"
@@ -108,7 +111,8 @@ func (p *Situation) describeRestarts(m *session.Machine, changes []step.Change) 
 	if why := plan.DrainReason(changes); why != "" && m.HasRole(config.RoleNode) {
 		text = "drain, since " + why + "; " + text
 	}
-	if known := p.State.Machines[m.Address]; m.HasNoCluster() && known.HasJoined && known.Identity != m.Facts.Identity &&
+	if known := p.State.Machines[m.Address]; m.HasNoCluster() && known.HasJoined &&
+		known.Identity != m.Facts.Identity &&
 		m.HasRole(config.RoleNode) {
 		text = "it was installed anew: the Node of the former machine is deleted, with its pods; " + text
 	}
@@ -116,7 +120,7 @@ func (p *Situation) describeRestarts(m *session.Machine, changes []step.Change) 
 }
 
 // describeRepairs describes what will be mended on a machine before other changes, or returns "".
-func (p *Situation) describeRepairs(m *session.Machine) string {
+func (p describer) describeRepairs(m *session.Machine) string {
 	if p.IsNewCluster {
 		return ""
 	}
@@ -124,6 +128,6 @@ func (p *Situation) describeRepairs(m *session.Machine) string {
 }
 
 // wasDrained reports whether an earlier run has drained a machine and was interrupted before it uncordoned it.
-func (p *Situation) wasDrained(m *session.Machine) bool {
+func (p describer) wasDrained(m *session.Machine) bool {
 	return p.State.Machines[m.Address].IsCordoned && slices.Contains([]string{plan.Change, plan.Create}, m.Action)
 }

@@ -39,7 +39,7 @@ func (p *Situation) MayHaveRebooted(m *session.Machine) bool {
 }
 
 // rebootLine describes how a change of the system affects the machine.
-func (p *Situation) rebootLine(changes []step.Change) string {
+func (p describer) rebootLine(changes []step.Change) string {
 	switch {
 	case slices.ContainsFunc(changes, func(c step.Change) bool { return c.Kind == step.KindReboot }):
 		return "reboot"

@@ -12,15 +12,17 @@ import (
 	"clusterctl/provision/run/session"
 )
 
-// SnapshotBefore takes a snapshot of the store before risky actions. A store that does not answer is skipped, because the
-// run may be there to repair it. A store that answers and cannot take a snapshot stops the run before anything changes.
+// SnapshotBefore takes a snapshot of the store before risky actions. A store that does not answer is skipped, because
+// the run may be there to repair it. A store that answers and cannot take a snapshot stops the run before anything
+// changes.
 func (a *Access) SnapshotBefore(ctx context.Context, risks []string) error {
 	members, err := a.Status(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil || !HasMajority(members) {
-		a.Session.Report(report.Event{Kind: report.Note, Message: "no snapshot of the store is taken: it does not answer"})
+		a.Session.Report(report.Event{Kind: report.Note, Message: "no snapshot of the store is taken: it does not " +
+			"answer"})
 		return nil
 	}
 	var errs []error

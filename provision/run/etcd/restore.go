@@ -40,9 +40,9 @@ func revisionBumpOver(snapshot, last int64) uint64 {
 // errStoreWorks reports that a restore would discard a store that works or may still work.
 var errStoreWorks = errors.New("nothing is restored")
 
-// Restore makes the store of the reached machines from r, and returns the name of the machine that has its first member.
-// It stops all API servers and members, and moves existing data aside. Its start is recorded in the state. A restore
-// that is interrupted starts over until the first member has its data.
+// Restore makes the store of the reached machines from r, and returns the name of the machine that has its first
+// member. It stops all API servers and members, and moves existing data aside. Its start is recorded in the state. A
+// restore that is interrupted starts over until the first member has its data.
 func (a *Access) Restore(ctx context.Context, r Restore) (first string, err error) {
 	if err := a.checkRestorable(ctx, r); err != nil {
 		return "", err

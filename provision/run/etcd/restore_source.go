@@ -18,6 +18,7 @@ import (
 	"clusterctl/provision/role"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
+	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
 
@@ -93,7 +94,7 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machin
 	}
 	tried := 0
 	for _, s := range all {
-		if name != "" && s.Name != name || name == "" && !a.isOwnSnapshot(s) {
+		if name != "" && s.Name != name || name == "" && !isOwnSnapshot(a.State, s) {
 			continue
 		}
 		tried++
@@ -124,9 +125,9 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machin
 }
 
 // isOwnSnapshot reports whether a snapshot is of this store, or of a store that this one was restored from.
-func (a *Access) isOwnSnapshot(s store.Snapshot) bool {
-	return s.Cluster == "" || a.State.EtcdCluster == "" || s.Cluster == a.State.EtcdCluster ||
-		slices.Contains(a.State.FormerStores, s.Cluster)
+func isOwnSnapshot(in *state.State, s store.Snapshot) bool {
+	return s.Cluster == "" || in.EtcdCluster == "" || s.Cluster == in.EtcdCluster ||
+		slices.Contains(in.FormerStores, s.Cluster)
 }
 
 // fetchSnapshot returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot,

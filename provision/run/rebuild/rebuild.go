@@ -19,8 +19,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// State reconstructs the state of a cluster from the machines of the session, which it connects to, and from the API. It
-// changes nothing on them and writes nothing. notes describe what it could not find out.
+// State reconstructs the state of a cluster from the machines of the session, which it connects to, and from the API.
+// It changes nothing on them and writes nothing. notes describe what it could not find out.
 func State(
 	ctx context.Context,
 	c *config.Cluster,

@@ -20,8 +20,8 @@ type Expiration struct {
 	Problem string    `json:"problem,omitempty"` // why the expiry is unknown
 }
 
-// Expirations returns the expiry of the certificates on every machine of the session. A machine that does not answer does
-// not stop it.
+// Expirations returns the expiry of the certificates on every machine of the session. A machine that does not answer
+// does not stop it.
 func Expirations(ctx context.Context, s *session.Session) ([]Expiration, error) {
 	lists := make([][]Expiration, len(s.Machines))
 	_ = s.ForEach(ctx, s.Machines, func(ctx context.Context, m *session.Machine) error {

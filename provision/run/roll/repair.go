@@ -1,4 +1,4 @@
-package run
+package roll
 
 import (
 	"context"
@@ -14,53 +14,51 @@ import (
 	"clusterctl/provision/run/session"
 )
 
-// repairAll repairs what does not work, on all machines at once and before anything else: expired or untrusted
+// RepairAll repairs what does not work, on all machines at once and before anything else: expired or untrusted
 // certificates and dead units. Machines that change one after another, each waiting for the others to be well, could
 // never recover from certificates that have expired everywhere. What cannot be repaired is reported, and is met again
 // when the machine changes. Whether the run may continue then depends on the health of the control plane.
-func (p *Prepared) repairAll(ctx context.Context) error {
-	if p.situation.IsNewCluster {
+func (r *Roller) RepairAll(ctx context.Context) error {
+	if r.Situation.IsNewCluster {
 		return nil
 	}
 	var list []*session.Machine
-	for _, m := range p.session.WithAction(plan.Change) {
+	for _, m := range r.Session.WithAction(plan.Change) {
 		if len(plan.RepairSteps(m.Steps, m.Changes)) > 0 {
 			list = append(list, m)
 		}
 	}
-	return p.session.ForEach(ctx, list, p.repairMachine)
+	return r.Session.ForEach(ctx, list, r.repairMachine)
 }
 
-func (p *Prepared) repairMachine(ctx context.Context, m *session.Machine) error {
+func (r *Roller) repairMachine(ctx context.Context, m *session.Machine) error {
 	part := m.WithSteps(plan.RepairSteps(m.Steps, m.Changes))
-	p.session.ReportBegin(m, "mending")
-	err := p.session.SendFiles(ctx, part)
+	r.Session.ReportBegin(m, "mending")
+	err := r.Session.SendFiles(ctx, part)
 	if err == nil {
-		err = p.issuer.Issue(part)
+		err = r.Issuer.Issue(part)
 	}
 	if err == nil {
-		err = m.Agent.Apply(ctx, part.Steps, func(done agent.Progress) {
-			c := done.Change
-			p.session.Report(report.Event{Kind: report.Step, Machine: m.Address, Change: &c})
-		})
+		err = r.Session.Apply(ctx, m, part.Steps)
 	}
 	if err != nil && ctx.Err() == nil {
 		m.RepairError = err
-		p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "not all of it is mended: " + err.Error()})
+		r.Session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "not all of it is mended: " +
+			err.Error()})
 	}
 	if errors.Is(err, agent.ErrUnresponsive) {
-		return p.session.LeaveOut(ctx, m, err)
+		return r.Session.LeaveOut(ctx, m, err)
 	}
 	if errors.Is(err, agent.ErrLost) {
-		return p.session.LeaveOut(ctx, m, p.session.ReconnectAndResend(ctx, m, 1))
+		return r.Session.LeaveOut(ctx, m, r.Session.ReconnectAndResend(ctx, m, 1))
 	}
-	return p.session.LeaveOut(ctx, m, p.session.Check(ctx, m)) // the repairs decide what is left to do
+	return r.Session.LeaveOut(ctx, m, r.Session.Check(ctx, m)) // the repairs decide what is left to do
 }
 
-// addUnrepaired adds to err what could not be mended on machines of the control plane.
-func (p *Prepared) addUnrepaired(err error) error {
+// AddUnrepaired adds to err what could not be mended on machines of the control plane.
+func (r *Roller) AddUnrepaired(err error) error {
 	var why []string
-	for _, m := range p.session.Machines {
+	for _, m := range r.Session.Machines {
 		if m.RepairError != nil && m.HasRole(config.RoleControlPlane) {
 			why = append(why, fmt.Sprintf("%s: %v", m.Address, m.RepairError))
 		}

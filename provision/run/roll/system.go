@@ -1,4 +1,4 @@
-package run
+package roll
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 
 // recheckWindow checks a machine again without upgrades and reboots if their window has closed before the machine's
 // change. Other changes are still made.
-func (p *Prepared) recheckWindow(ctx context.Context, m *session.Machine) error {
-	if !slices.ContainsFunc(m.Changes, decide.IsSystemChange) || !p.situation.IsWindowClosed() {
+func (r *Roller) recheckWindow(ctx context.Context, m *session.Machine) error {
+	if !slices.ContainsFunc(m.Changes, decide.IsSystemChange) || !r.Situation.IsWindowClosed() {
 		return nil
 	}
-	p.session.Report(
+	r.Session.Report(
 		report.Event{
 			Kind:    report.Note,
 			Machine: m.Address,
 			Message: "its system stays as it is: the window for upgrades and reboots has closed meanwhile",
 		},
 	)
-	return p.session.Check(ctx, m)
+	return r.Session.Check(ctx, m)
 }
 
 // rebootTimeout is how long a machine may take to come back after a reboot.
 const rebootTimeout = 10 * time.Minute
 
 // awaitReboot waits until a machine has rebooted, and checks it again.
-func (p *Prepared) awaitReboot(ctx context.Context, m *session.Machine) error {
-	p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "reboots"})
+func (r *Roller) awaitReboot(ctx context.Context, m *session.Machine) error {
+	r.Session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "reboots"})
 	was := m.Facts.Boot
 	_ = m.Agent.Close()
 	ctx, cancel := context.WithTimeout(ctx, rebootTimeout)
@@ -51,7 +51,7 @@ func (p *Prepared) awaitReboot(ctx context.Context, m *session.Machine) error {
 			)
 		case <-tick.C:
 		}
-		err := p.session.Connect(ctx, m)
+		err := r.Session.Connect(ctx, m)
 		switch {
 		case err != nil:
 			last = err
@@ -60,11 +60,11 @@ func (p *Prepared) awaitReboot(ctx context.Context, m *session.Machine) error {
 			_ = m.Agent.Close() // it has not shut down yet
 			continue
 		}
-		p.session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "is back"})
-		if err := p.session.Check(ctx, m); err != nil {
+		r.Session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "is back"})
+		if err := r.Session.Check(ctx, m); err != nil {
 			return err
 		}
-		return p.session.SendWithRetry(ctx, m)
+		return r.Session.SendWithRetry(ctx, m)
 	}
 }
 
@@ -73,12 +73,12 @@ const rebootInterval = time.Second
 
 // pause waits for the configured time, so that the user can observe the result of a change before the next machine
 // changes.
-func (p *Prepared) pause(ctx context.Context, m *session.Machine) error {
-	d := p.engine.Config.Roll.Pause
+func (r *Roller) pause(ctx context.Context, m *session.Machine) error {
+	d := r.Situation.Config.Roll.Pause
 	if d == 0 {
 		return nil
 	}
-	p.session.Report(
+	r.Session.Report(
 		report.Event{
 			Kind:    report.Note,
 			Machine: m.Address,

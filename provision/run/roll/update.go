@@ -1,4 +1,4 @@
-package run
+package roll
 
 import (
 	"cmp"
@@ -35,14 +35,14 @@ func (e *RolledBackError) Unwrap() error { return e.Reason }
 // updateMachineRelease applies a machine's steps up to the step that deletes the former release, and checks from
 // outside that the machine is well. Then it applies the rest. If that fails, the machine returns to the former release
 // by itself.
-func (p *Prepared) updateMachineRelease(ctx context.Context, m *session.Machine, apply func([]step.Step) error) error {
+func (r *Roller) updateMachineRelease(ctx context.Context, m *session.Machine, apply func([]step.Step) error) error {
 	end := slices.IndexFunc(m.Steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
 	if !decide.HasUpdate(m) || end < 0 {
 		return apply(m.Steps)
 	}
 	err := apply(m.Steps[:end])
 	if err == nil {
-		err = p.awaitHealthyMachine(ctx, m)
+		err = r.awaitHealthyMachine(ctx, m)
 	}
 	if err == nil {
 		return apply(m.Steps[end:])
@@ -50,28 +50,28 @@ func (p *Prepared) updateMachineRelease(ctx context.Context, m *session.Machine,
 	if errors.Is(err, agent.ErrLost) || ctx.Err() != nil || session.IsInterrupted(ctx) {
 		return err // the run continues on the machine where it was
 	}
-	return p.rollBack(ctx, m, err)
+	return r.rollBack(ctx, m, err)
 }
 
 // awaitHealthyMachine waits until a machine is well as seen by others: its member of the store, its API server and its
 // node.
-func (p *Prepared) awaitHealthyMachine(ctx context.Context, m *session.Machine) error {
-	if m.HasRole(config.RoleControlPlane) && p.ledger.Machine(m.Address).HasJoined {
-		if err := p.awaitRecovery(ctx, m); err != nil {
+func (r *Roller) awaitHealthyMachine(ctx context.Context, m *session.Machine) error {
+	if m.HasRole(config.RoleControlPlane) && r.Ledger.Machine(m.Address).HasJoined {
+		if err := r.Guard.AwaitRecovery(ctx, m); err != nil {
 			return err
 		}
 	}
 	if !m.HasRole(config.RoleNode) {
 		return nil
 	}
-	limit := cmp.Or(p.engine.Config.Roll.Timeout, readyTimeout)
+	limit := cmp.Or(r.Situation.Config.Roll.Timeout, readyTimeout)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	want := p.engine.Bundle.Release().Kubernetes
+	want := r.Situation.Release.Kubernetes
 	for {
-		ready, kubelet, err := p.session.API.Node(ctx, m.Name)
+		ready, kubelet, err := r.Session.API.Node(ctx, m.Name)
 		switch {
 		case err != nil:
 			err = fmt.Errorf("its node cannot be asked for: %w", err)
@@ -95,15 +95,15 @@ func (p *Prepared) awaitHealthyMachine(ctx context.Context, m *session.Machine) 
 const rollBackTimeout = 6 * time.Minute
 
 // rollBack returns a machine to the former release, and records why.
-func (p *Prepared) rollBack(ctx context.Context, m *session.Machine, why error) error {
-	to := p.engine.Bundle.Release()
+func (r *Roller) rollBack(ctx context.Context, m *session.Machine, why error) error {
+	to := r.Situation.Release
 	var from host.Release
 	if m.Facts.Release != nil {
 		from = *m.Facts.Release
 	}
 	e := &RolledBackError{Reason: why}
 	e.From, e.To = plan.ReleaseNames(from, to)
-	p.session.Report(
+	r.Session.Report(
 		report.Event{
 			Kind:    report.Note,
 			Machine: m.Address,
@@ -112,15 +112,12 @@ func (p *Prepared) rollBack(ctx context.Context, m *session.Machine, why error) 
 	)
 	ctx, cancel := context.WithTimeout(ctx, rollBackTimeout)
 	defer cancel()
-	err := m.Agent.Apply(ctx, role.RollBack(m.Steps), func(done agent.Progress) {
-		c := done.Change
-		p.session.Report(report.Event{Kind: report.Step, Machine: m.Address, Change: &c})
-	})
-	if err == nil && m.HasRole(config.RoleControlPlane) && p.ledger.Machine(m.Address).HasJoined {
-		err = p.awaitRecovery(ctx, m)
+	err := r.Session.Apply(ctx, m, role.RollBack(m.Steps))
+	if err == nil && m.HasRole(config.RoleControlPlane) && r.Ledger.Machine(m.Address).HasJoined {
+		err = r.Guard.AwaitRecovery(ctx, m)
 	}
-	failed := &state.FailedUpdate{To: to, At: p.engine.now(), Reason: config.Mask(why.Error(), p.Secrets)}
-	if writeErr := p.ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
+	failed := &state.FailedUpdate{To: to, At: r.Session.Now(), Reason: config.Mask(why.Error(), r.Secrets)}
+	if writeErr := r.Ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
 		return errors.Join(e, writeErr)
 	}
 	if err != nil {

@@ -1,4 +1,4 @@
-package run
+package roll
 
 import (
 	"slices"
@@ -12,25 +12,25 @@ import (
 
 // recordJoined records that a machine is as declared. For machines of the control plane the state is on disk before the
 // next machine changes.
-func (p *Prepared) recordJoined(m *session.Machine) error {
+func (r *Roller) recordJoined(m *session.Machine) error {
 	if m.HasRole(config.RoleControlPlane) {
-		return p.ledger.Change(func(s *state.State) { p.setJoined(s, m) })
+		return r.Ledger.Change(func(s *state.State) { r.setJoined(s, m) })
 	}
-	return p.ledger.Defer(func(s *state.State) { p.setJoined(s, m) })
+	return r.Ledger.Defer(func(s *state.State) { r.setJoined(s, m) })
 }
 
-func (p *Prepared) setJoined(s *state.State, m *session.Machine) {
+func (r *Roller) setJoined(s *state.State, m *session.Machine) {
 	m.HasJoinedNow = true
-	release := p.engine.Bundle.Release()
+	release := r.Situation.Release
 	s.RecordRelease(release)
 	known := s.Machines[m.Address]
 	still, gone := certificate.SplitIssued(known.Issued, m.Steps)
-	if list := certificate.Revocable(gone, p.engine.now()); len(list) > 0 {
+	if list := certificate.Revocable(gone, r.Session.Now()); len(list) > 0 {
 		s.Revoke(list...)
-		p.hasRevoked = true
+		r.hasRevoked = true
 	}
 	if known.Machine.HasRole(config.RoleControlPlane) && !m.HasRole(config.RoleControlPlane) {
-		s.RecordExposure(m.Address, p.engine.now())
+		s.RecordExposure(m.Address, r.Session.Now())
 	}
 	s.Machines[m.Address] = state.Machine{
 		Machine:    m.Machine,
@@ -42,21 +42,9 @@ func (p *Prepared) setJoined(s *state.State, m *session.Machine) {
 		Issued:     still,
 	}
 	if !slices.ContainsFunc(
-		role.EtcdMachines(p.engine.Config, s),
+		role.EtcdMachines(r.Situation.Config, s),
 		func(e config.Machine) bool { return e.Name == m.Name },
 	) {
 		delete(s.Etcd, m.Name)
 	}
-}
-
-func (p *Prepared) forgetMachine(m *session.Machine) error {
-	return p.ledger.Change(func(s *state.State) {
-		known := s.Machines[m.Address]
-		s.Revoke(certificate.Revocable(known.Issued, p.engine.now())...)
-		if known.HasJoined && known.Machine.HasRole(config.RoleControlPlane) && !m.CreatesNode {
-			s.RecordExposure(m.Address, p.engine.now())
-		}
-		delete(s.Machines, m.Address)
-		delete(s.Etcd, m.Name)
-	})
 }
