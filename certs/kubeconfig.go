@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"regexp"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -11,6 +12,10 @@ import (
 
 // Kubeconfig returns a kubeconfig with one cluster, one user, one context and embedded credentials.
 func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, error) {
+	if isPlain(cluster) && isPlain(server) && isPlain(user) && len(ca) > 0 && len(pair.Cert) > 0 && len(pair.Key) > 0 {
+		encode := base64.StdEncoding.EncodeToString
+		return []byte(kubeconfigText(cluster, server, user, encode(ca), encode(pair.Cert), encode(pair.Key))), nil
+	}
 	context := user + "@" + cluster
 	text, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: ca}},
@@ -26,10 +31,34 @@ func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, err
 	return text, nil
 }
 
+// The lines of a kubeconfig before its credentials.
+const (
+	certLine = "\n    client-certificate-data: "
+	keyLine  = "\n    client-key-data: "
+)
+
+// kubeconfigText returns the text that client-go writes for plain names and data in base64. Its YAML encoder takes most
+// of the time in which a certificate is issued.
+func kubeconfigText(cluster, server, user, ca, cert, key string) string {
+	context := user + "@" + cluster
+	return "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: " + ca +
+		"\n    server: " + server + "\n  name: " + cluster +
+		"\ncontexts:\n- context:\n    cluster: " + cluster + "\n    user: " + user + "\n  name: " + context +
+		"\ncurrent-context: " + context + "\nkind: Config\nusers:\n- name: " + user + "\n  user:" +
+		certLine + cert + keyLine + key + "\n"
+}
+
+var (
+	plainPattern  = regexp.MustCompile(`^[a-z][a-zA-Z0-9.:@/_-]*[a-zA-Z0-9]$`)
+	quotedPattern = regexp.MustCompile(`^(?i:null|true|false|yes|no|on|off)$`) // YAML reads these words as other types
+)
+
+// isPlain reports whether YAML certainly writes a string without quotes.
+func isPlain(s string) bool { return plainPattern.MatchString(s) && !quotedPattern.MatchString(s) }
+
 // ParseKubeconfig returns the credentials in a text if it is exactly what Kubeconfig writes for these arguments. It
 // returns false for any other text, including an equivalent kubeconfig, which must be parsed.
 func ParseKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair, bool) {
-	const certLine, keyLine = "\n    client-certificate-data: ", "\n    client-key-data: "
 	_, rest, _ := bytes.Cut(text, []byte(certLine))
 	cert, _, _ := bytes.Cut(rest, []byte("\n"))
 	_, rest, _ = bytes.Cut(rest, []byte(keyLine))
@@ -37,20 +66,8 @@ func ParseKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair
 	if !ended {
 		return Pair{}, false
 	}
-	written := "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: " +
-		base64.StdEncoding.EncodeToString(
-			ca,
-		) +
-		"\n    server: " + server + "\n  name: " + cluster +
-		"\ncontexts:\n- context:\n    cluster: " + cluster + "\n    user: " + user + "\n  name: " + user + "@" +
-		cluster +
-		"\ncurrent-context: " + user + "@" + cluster + "\nkind: Config\nusers:\n- name: " + user + "\n  user:" +
-		certLine + string(
-		cert,
-	) + keyLine + string(
-		key,
-	) + "\n"
-	if string(text) != written {
+	if string(text) != kubeconfigText(cluster, server, user, base64.StdEncoding.EncodeToString(ca), string(cert),
+		string(key)) {
 		return Pair{}, false
 	}
 	var p Pair

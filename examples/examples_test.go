@@ -61,7 +61,7 @@ func TestEveryExampleIsValidFormattedAndCanBePlanned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan.DecideMembers(c.Cluster, s, nil)
+			s.Etcd = plan.DecideMembers(c.Cluster, s, nil)
 			for _, m := range c.Cluster.Machines {
 				steps, err := role.Steps(
 					role.Input{

@@ -18,6 +18,7 @@ import (
 	"clusterctl/hcl/load"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
 )
 
@@ -109,6 +110,7 @@ func (f *runFlags) apply(
 	return writeResult(c.OutOrStdout(), err, configuration.Cluster.Secrets, nil)
 }
 
+// applyLocked does what apply describes, under the lock.
 func (f *runFlags) applyLocked(
 	c *cobra.Command,
 	configuration *load.Configuration,
@@ -122,24 +124,16 @@ func (f *runFlags) applyLocked(
 	defer f.unlock()
 	ctx, cancel := cancelOnLostLock(c.Context(), f.heldLock)
 	defer cancel(nil)
-	out := c.OutOrStdout()
-	start := time.Now()
-	progress := newProgress(out, f.json, configuration.Cluster.Secrets)
-	journal := &runJournal{secrets: configuration.Cluster.Secrets}
-	say := func(e run.Event) {
-		journal.record(e)
-		progress.print(e)
+	a := &applying{
+		flags: f, command: c, configuration: configuration, store: store, destroy: destroy,
+		start:    time.Now(),
+		progress: newProgress(c.OutOrStdout(), f.json, configuration.Cluster.Secrets),
+		journal:  &runJournal{secrets: configuration.Cluster.Secrets},
 	}
 	if f.heldLock.TookOverFrom != "" {
-		say(
-			run.Event{
-				Kind:    run.EventNote,
-				Time:    time.Now(),
-				Message: "the lock of " + f.heldLock.TookOverFrom + " was taken over: that process is dead",
-			},
-		)
+		a.note("the lock of " + f.heldLock.TookOverFrom + " was taken over: that process is dead")
 	}
-	prepared, err := f.prepare(ctx, configuration, destroy, false, say)
+	prepared, err := f.prepare(ctx, configuration, destroy, false, a.report)
 	if err != nil {
 		return lockLost(ctx, err)
 	}
@@ -149,33 +143,19 @@ func (f *runFlags) applyLocked(
 			return err
 		}
 	}
-	progress.setSecrets(prepared.Secrets)
-	journal.secrets = prepared.Secrets
-	unfinished, err := journal.describePrevious(store)
+	a.progress.setSecrets(prepared.Secrets)
+	a.journal.secrets = prepared.Secrets
+	unfinished, err := a.journal.describePrevious(store)
 	if err != nil {
 		return err
 	}
 	if prepared.Plan.IsEmpty() && !prepared.Plan.IsPending {
-		if err := f.printPlan(out, prepared.Secrets, prepared.Plan); err != nil {
-			return err
-		}
-		if err := prepared.Apply(ctx); err != nil {
-			return err
-		}
-		if !destroy {
-			warnWithoutAPI(ctx, prepared, say)
-		}
-		if unfinished != "" {
-			if err := state.RecordFinished(store.Dir, time.Now()); err != nil {
-				return err
-			}
-		}
-		return f.outputs(c, configuration)
+		return a.applyNothing(ctx, prepared, unfinished != "")
 	}
 	if unfinished != "" {
-		say(run.Event{Kind: run.EventNote, Time: time.Now(), Message: unfinished})
+		a.note(unfinished)
 	}
-	if err := f.printPlan(out, prepared.Secrets, prepared.Plan); err != nil {
+	if err := f.printPlan(c.OutOrStdout(), prepared.Secrets, prepared.Plan); err != nil {
 		return err
 	}
 	if saved == nil && !approve {
@@ -183,36 +163,84 @@ func (f *runFlags) applyLocked(
 			return err
 		}
 	}
-	if err := journal.begin(store, prepared.Plan); err != nil {
+	return a.applyPlan(ctx, prepared)
+}
+
+// applying is an apply in progress.
+type applying struct {
+	flags         *runFlags
+	command       *cobra.Command
+	configuration *load.Configuration
+	store         state.Store
+	destroy       bool
+	start         time.Time
+	progress      *progressPrinter
+	journal       *runJournal
+}
+
+// report records and prints an event.
+func (a *applying) report(e report.Event) {
+	a.journal.record(e)
+	a.progress.print(e)
+}
+
+// note reports a message.
+func (a *applying) note(message string) {
+	a.report(report.Event{Kind: report.Note, Time: time.Now(), Message: message})
+}
+
+// applyNothing applies a plan without changes. It ends the record of an unfinished run.
+func (a *applying) applyNothing(ctx context.Context, prepared *run.Prepared, wasUnfinished bool) error {
+	if err := a.flags.printPlan(a.command.OutOrStdout(), prepared.Secrets, prepared.Plan); err != nil {
 		return err
 	}
-	if !f.json {
-		if progress.live = newLiveBlock(out, !f.noColor); progress.live != nil {
-			progress.live.show(prepared.Plan)
+	if err := prepared.Apply(ctx); err != nil {
+		return err
+	}
+	if !a.destroy {
+		warnWithoutAPI(ctx, prepared, a.report)
+	}
+	if wasUnfinished {
+		if err := state.RecordFinished(a.store.Dir, time.Now()); err != nil {
+			return err
 		}
 	}
-	err = lockLost(ctx, prepared.Apply(ctx))
-	progress.live.remove()
-	journalErr := journal.close(err)
+	return a.flags.outputs(a.command, a.configuration)
+}
+
+// applyPlan applies an approved plan, with a journal.
+func (a *applying) applyPlan(ctx context.Context, prepared *run.Prepared) error {
+	if err := a.journal.begin(a.store, prepared.Plan); err != nil {
+		return err
+	}
+	out := a.command.OutOrStdout()
+	if !a.flags.json {
+		if a.progress.live = newLiveBlock(out, !a.flags.noColor); a.progress.live != nil {
+			a.progress.live.show(prepared.Plan)
+		}
+	}
+	err := lockLost(ctx, prepared.Apply(ctx))
+	a.progress.live.remove()
+	journalErr := a.journal.close(err)
 	if err != nil {
 		return fmt.Errorf("%w\n\nWhat was done stays; run again to go on from there", err)
 	}
-	if !f.json {
-		fmt.Fprintf(out, "\n%s in %.1f s.\n", doneMessage(prepared.Plan, destroy), time.Since(start).Seconds())
+	if !a.flags.json {
+		fmt.Fprintf(out, "\n%s in %.1f s.\n", doneMessage(prepared.Plan, a.destroy), time.Since(a.start).Seconds())
 	}
-	if journalErr != nil || destroy {
+	if journalErr != nil || a.destroy {
 		return journalErr
 	}
-	warnWithoutAPI(ctx, prepared, say)
-	return f.outputs(c, configuration)
+	warnWithoutAPI(ctx, prepared, a.report)
+	return a.flags.outputs(a.command, a.configuration)
 }
 
 // warnWithoutAPI reports the machines that cannot reach an API server. Their configuration was applied, but their nodes
 // will not become ready.
-func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(run.Event)) {
+func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(report.Event)) {
 	found := p.WithoutAPI(ctx)
 	for _, address := range slices.Sorted(maps.Keys(found)) {
-		say(run.Event{Kind: run.EventNote, Time: time.Now(), Machine: address,
+		say(report.Event{Kind: report.Note, Time: time.Now(), Machine: address,
 			Message: fmt.Sprintf("%s cannot reach an API server, so its node will not become ready: %s", address,
 				found[address])})
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"clusterctl/certs"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/certificate"
+	"clusterctl/provision/run/survey"
 	"clusterctl/provision/state"
 )
 
 // expirationList lists the certificates, authorities and kubeconfigs that expire.
 type expirationList struct {
-	Certificates []run.Expiration         `json:"certificates"`
+	Certificates []survey.Expiration      `json:"certificates"`
 	Authorities  []authority              `json:"certificateAuthorities"`
 	Kubeconfigs  []state.IssuedKubeconfig `json:"kubeconfigs,omitempty"`
 }
@@ -83,7 +84,7 @@ func newCheckExpiration() *cobra.Command {
 }
 
 // issuedCertificates returns the certificates of machines, as recorded in the state.
-func issuedCertificates(s *state.State) (list []run.Expiration) {
+func issuedCertificates(s *state.State) (list []survey.Expiration) {
 	for _, address := range slices.Sorted(maps.Keys(s.Machines)) {
 		m := s.Machines[address]
 		for _, label := range slices.Sorted(maps.Keys(m.Issued)) {
@@ -91,9 +92,9 @@ func issuedCertificates(s *state.State) (list []run.Expiration) {
 			_, file, _ := strings.Cut(label, " ")
 			list = append(
 				list,
-				run.Expiration{
+				survey.Expiration{
 					Machine: m.Machine.Name,
-					Name:    run.CertificateName(file),
+					Name:    certificate.Name(file),
 					CA:      strings.ReplaceAll(i.CA, "/", "-"),
 					Until:   i.Until,
 				},

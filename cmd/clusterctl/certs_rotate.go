@@ -50,21 +50,9 @@ The former cluster CA, and the former key of service accounts, are trusted until
 -finish, or for as long as -keep says: kubeconfigs and tokens that were handed out before are theirs.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if slices.Contains(args, "all") {
-				args = slices.Sorted(maps.Keys(rotationArguments))
-			}
-			for _, arg := range args {
-				if arg == encryptionKey {
-					return errors.New(
-						"the key that encrypts what is stored has its name in the configuration: give key in cluster " +
-							"{ encryption { } } another name and apply, and everything stored is written again with " +
-							"a " +
-							"new key",
-					)
-				}
-				if _, known := rotationArguments[arg]; !known {
-					return fmt.Errorf("rotate %q: there are %s", arg, strings.Join(names, ", "))
-				}
+			args, err := rotatedNames(args, names)
+			if err != nil {
+				return err
 			}
 			next, err := given.read(args, finish, time.Now())
 			if err != nil {
@@ -83,16 +71,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 						if err != nil {
 							return err
 						}
-						for _, h := range s.DependOnFormerCA(handed, time.Now()) {
-							said = append(
-								said,
-								fmt.Sprintf(
-									"  the kubeconfig of %s, handed out on %s, stops working",
-									h.Name,
-									h.At.UTC().Format(time.DateOnly),
-								),
-							)
-						}
+						said = append(said, stoppedKubeconfigs(s, handed)...)
 					}
 				}
 				return nil
@@ -115,6 +94,33 @@ The former cluster CA, and the former key of service accounts, are trusted until
 	c.Flags().StringVar(&given.key, "key", "", "`file` of its key")
 	c.Flags().BoolVar(&finish, "finish", false, "stop trusting the former one")
 	return c
+}
+
+// rotatedNames returns the arguments with "all" replaced by its meaning. names are the valid arguments.
+func rotatedNames(args, names []string) ([]string, error) {
+	if slices.Contains(args, "all") {
+		args = slices.Sorted(maps.Keys(rotationArguments))
+	}
+	for _, arg := range args {
+		if arg == encryptionKey {
+			return nil, errors.New("the key that encrypts the store is named in the configuration: give key in " +
+				"cluster { encryption { } } another name and apply, and everything stored is written again with a " +
+				"new key")
+		}
+		if _, known := rotationArguments[arg]; !known {
+			return nil, fmt.Errorf("rotate %q: there are %s", arg, strings.Join(names, ", "))
+		}
+	}
+	return args, nil
+}
+
+// stoppedKubeconfigs returns a line for each issued kubeconfig that stops working without the former cluster CA.
+func stoppedKubeconfigs(s *state.State, issued []state.IssuedKubeconfig) (lines []string) {
+	for _, h := range s.DependOnFormerCA(issued, time.Now()) {
+		lines = append(lines, fmt.Sprintf("  the kubeconfig of %s, handed out on %s, stops working", h.Name,
+			h.At.UTC().Format(time.DateOnly)))
+	}
+	return lines
 }
 
 // givenAuthority is an authority that the user supplies.

@@ -74,16 +74,24 @@ written below the data directory; interrupt it to end everything.`,
 	return cmd
 }
 
+// check returns an error if a flag is out of its range.
+func (d *devCluster) check() error {
+	switch {
+	case d.nodes < 0 || d.nodes > 5000:
+		return fmt.Errorf("--nodes %d: between 0 and 5000", d.nodes)
+	case d.grace < time.Second:
+		return fmt.Errorf("--node-monitor-grace-period %s: at least 1s", d.grace)
+	case d.resolution < time.Second:
+		return fmt.Errorf("--metric-resolution %s: at least 1s", d.resolution)
+	}
+	return nil
+}
+
+// run runs the cluster until it is interrupted or a daemon fails.
 func (d *devCluster) run(cmd *cobra.Command) (err error) {
 	started := time.Now()
-	if d.nodes < 0 || d.nodes > 5000 {
-		return fmt.Errorf("--nodes %d: between 0 and 5000", d.nodes)
-	}
-	if d.grace < time.Second {
-		return fmt.Errorf("--node-monitor-grace-period %s: at least 1s", d.grace)
-	}
-	if d.resolution < time.Second {
-		return fmt.Errorf("--metric-resolution %s: at least 1s", d.resolution)
+	if err := d.check(); err != nil {
+		return err
 	}
 	if d.data == "" {
 		if d.data, err = os.MkdirTemp("", "clusterctl-dev-"); err != nil {

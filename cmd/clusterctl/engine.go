@@ -22,6 +22,9 @@ import (
 	"clusterctl/provision/bundle"
 	"clusterctl/provision/host/ssh"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/decide"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/workload"
 )
@@ -122,7 +125,7 @@ func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 }
 
 // engine returns an engine with everything that a run needs.
-func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engine, error) {
+func (f *runFlags) engine(c *load.Configuration, say func(report.Event)) (*run.Engine, error) {
 	// client-go also logs errors that it returns, and a run reports them itself.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
@@ -136,7 +139,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 	}
 	if say != nil {
 		files.OnCompress = func(file bundle.File) {
-			say(run.Event{Time: time.Now(), Kind: run.EventPhase, Size: file.Size,
+			say(report.Event{Time: time.Now(), Kind: report.Phase, Size: file.Size,
 				Message: fmt.Sprintf("compressing %s, %s", file.Name, formatMegabytes(file.Size))})
 		}
 	}
@@ -144,12 +147,14 @@ func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engi
 		Config: c.Cluster, Store: store, Bundle: files, Report: say, ConnectCluster: connectLive(store),
 		Run:         rand.Text(),
 		Operator:    operatorName(),
-		Parallelism: f.parallelism, Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews,
-		RenewOn: f.renewOn, AllowedLosses: f.losses, Downgrade: f.downgrade, IsRefreshOnly: f.refreshOnly,
-		SkipsSnapshot:    f.noSnapshot,
-		SkipsUnreachable: f.skipUnreachable,
+		Parallelism: f.parallelism,
+		Options: decide.Options{
+			Targets: f.targets, Excludes: f.excludes, Replaces: f.replaces, Renews: f.renews, RenewOn: f.renewOn,
+			AllowedLosses: f.losses, Downgrade: f.downgrade, IsRefreshOnly: f.refreshOnly,
+			SkipsSnapshot: f.noSnapshot, SkipsUnreachable: f.skipUnreachable,
+		},
 		Dial: func(ctx context.Context,
-			m config.Machine) (run.Agent, error) {
+			m config.Machine) (session.Agent, error) {
 			return f.dial(ctx, m, files, say)
 		},
 	}, nil
@@ -184,8 +189,8 @@ var unameArchs = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // dial logs in to a machine and starts the agent.
 func (f *runFlags) dial(
-	ctx context.Context, m config.Machine, files *bundle.Bundle, say func(run.Event),
-) (run.Agent, error) {
+	ctx context.Context, m config.Machine, files *bundle.Bundle, say func(report.Event),
+) (session.Agent, error) {
 	client, err := ssh.Dial(ctx, m, f.sshOptions())
 	if err != nil {
 		return nil, err
@@ -205,10 +210,10 @@ func (f *runFlags) dial(
 			if err != nil || say == nil {
 				return content, err
 			}
-			size := run.CompressedSize(content)
-			say(run.Event{Time: time.Now(), Kind: run.EventSend, Machine: m.Address, Size: size,
+			size := report.CompressedSize(content)
+			say(report.Event{Time: time.Now(), Kind: report.Send, Machine: m.Address, Size: size,
 				Message: bundle.Clusterctl + ", " + formatMegabytes(size) + " compressed"})
-			return &run.Sending{ReadCloser: content, Machine: m.Address, Name: bundle.Clusterctl, Size: size,
+			return &report.Reader{ReadCloser: content, Machine: m.Address, Name: bundle.Clusterctl, Size: size,
 				Report: say}, nil
 		},
 	})
@@ -260,8 +265,8 @@ const toolCertificateLifetime = 24 * time.Hour
 
 // connectLive returns a function that connects to the API. The client caches the objects that need no dry run in a file
 // beside the state.
-func connectLive(store state.Store) func(*state.State, *config.Cluster) (run.Cluster, error) {
-	return func(s *state.State, c *config.Cluster) (run.Cluster, error) {
+func connectLive(store state.Store) func(*state.State, *config.Cluster) (session.Cluster, error) {
+	return func(s *state.State, c *config.Cluster) (session.Cluster, error) {
 		live, err := connectAPI(s, c)
 		if err != nil {
 			return nil, err

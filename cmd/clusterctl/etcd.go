@@ -15,7 +15,8 @@ import (
 
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/load"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/etcd"
+	"clusterctl/provision/run/report"
 )
 
 func newEtcd() *cobra.Command {
@@ -61,13 +62,13 @@ func completeDirectories(*cobra.Command, []string, string) ([]string, cobra.Shel
 
 // withStore opens the store of the configuration in the directory and calls do.
 func (f *storeFlags) withStore(c *cobra.Command,
-	do func(context.Context, *load.Configuration, *run.Access) error) error {
+	do func(context.Context, *load.Configuration, *etcd.Access) error) error {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {
 		return err
 	}
-	engine, err := f.engine(configuration, func(e run.Event) {
-		if e.Kind == run.EventSend && !f.json {
+	engine, err := f.engine(configuration, func(e report.Event) {
+		if e.Kind == report.Send && !f.json {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: sending %s\n", e.Machine, e.Message)
 		}
 	})
@@ -114,14 +115,14 @@ func newEtcdStatus() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.withStore(c,
-				func(ctx context.Context, configuration *load.Configuration, a *run.Access) error {
+				func(ctx context.Context, configuration *load.Configuration, a *etcd.Access) error {
 					members, err := a.Status(ctx)
 					if err != nil {
 						return err
 					}
 					s := etcdStatus{
 						Members:   members,
-						Majority:  run.HasMajority(members),
+						Majority:  etcd.HasMajority(members),
 						Snapshots: a.LastSnapshots(),
 						Unreached: a.Unreached(),
 					}
@@ -182,7 +183,7 @@ func (s *etcdStatus) addProblems(configuration *load.Configuration, now time.Tim
 		}
 	}
 	for _, name := range sortedKeys(s.Snapshots) {
-		if text := run.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, s.Snapshots[name], now); text != "" {
+		if text := etcd.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, s.Snapshots[name], now); text != "" {
 			say("%s: %s", name, text)
 		}
 	}
@@ -254,7 +255,7 @@ func (s *etcdStatus) lastSnapshot(name string, now time.Time) string {
 	if o == nil || o.Good == nil {
 		return "none"
 	}
-	text := run.FormatAge(now.Sub(o.Good.Taken)) + " ago"
+	text := etcd.FormatAge(now.Sub(o.Good.Taken)) + " ago"
 	if o.Error != "" {
 		text += ", then failed"
 	}
@@ -279,7 +280,7 @@ func newEtcdMembers() *cobra.Command {
 		Use: "members", Short: "List the store's members",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				members, err := a.Status(ctx)
 				if err != nil {
 					return err
@@ -312,7 +313,7 @@ func newEtcdRemove() *cobra.Command {
 			"machine, take the machine or its role out of the configuration and apply.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				m, err := a.Remove(ctx, args[0])
 				if err != nil {
 					return err
@@ -343,7 +344,7 @@ func newDefrag() *cobra.Command {
 			"member does not answer meanwhile: before each, the others must be a majority.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				list := []store.Member{}
 				err := a.Defrag(ctx, func(before, after store.Member) {
 					list = append(list, after)
@@ -380,7 +381,7 @@ func newAlarm() *cobra.Command {
 		Use: "list", Short: "List the alarms that members raise",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return listing.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return listing.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				members, err := a.Status(ctx)
 				if err != nil {
 					return err
@@ -409,7 +410,7 @@ func newAlarm() *cobra.Command {
 		Use: "disarm", Short: "Take all alarms back, once their cause is gone: after NOSPACE, compact and defrag first",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return disarming.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return disarming.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				members, err := a.Status(ctx)
 				if err != nil {
 					return err
@@ -455,7 +456,7 @@ func newCompact() *cobra.Command {
 			if revision < 0 || keep < 0 {
 				return errors.New("revisions are counted from 1")
 			}
-			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				at, err := a.Compact(ctx, revision, keep)
 				switch {
 				case err != nil:

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 )
@@ -42,7 +43,7 @@ func (j *runJournal) describePrevious(store state.Store) (string, error) {
 func (j *runJournal) close(err error) error {
 	e := state.Entry{Time: time.Now(), Outcome: state.Done}
 	switch {
-	case errors.Is(err, run.ErrInterrupted):
+	case errors.Is(err, session.ErrInterrupted):
 		e.Outcome = state.Interrupted
 	case err != nil:
 		e.Outcome, e.Note = state.Failed, maskSecrets(err.Error(), j.secrets)
@@ -57,21 +58,21 @@ var stepOutcomes = map[string]string{
 	plan.Refused: state.Failed, plan.None: "waiting",
 }
 
-func (j *runJournal) record(e run.Event) {
-	if j.target == nil || e.Kind == run.EventSending {
+func (j *runJournal) record(e report.Event) {
+	if j.target == nil || e.Kind == report.Sending {
 		return
 	}
 	out := state.Entry{Time: e.Time, Machine: e.Machine, Outcome: e.Kind, Note: maskSecrets(e.Message, j.secrets)}
 	switch e.Kind {
-	case run.EventBegin:
+	case report.Begin:
 		out.Outcome = state.Begun
-	case run.EventSend:
+	case report.Send:
 		out.Outcome = "sent"
-	case run.EventStep:
+	case report.Step:
 		out.Step, out.Outcome, out.Note = strings.TrimSpace(
 			e.Change.Kind+" "+e.Change.Name,
 		), stepOutcomes[e.Change.Action], e.Change.Note
-	case run.EventObject:
+	case report.Object:
 		out.Object, out.Outcome, out.Note = e.Object.Kind+" "+e.Object.Name, stepOutcomes[e.Object.Action], maskSecrets(
 			e.Object.Note,
 			j.secrets,
@@ -79,9 +80,9 @@ func (j *runJournal) record(e run.Event) {
 		if e.Object.Action == plan.None && e.Object.Note == "" {
 			return
 		}
-	case run.EventPhase:
+	case report.Phase:
 		out.Outcome = "note"
-	case run.EventConnect:
+	case report.Connect:
 		out.Outcome, out.Step = "note", "connect"
 	}
 	j.target.Write(out)

@@ -17,7 +17,7 @@ import (
 
 	"clusterctl/daemons/version"
 	"clusterctl/hcl/config"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 )
 
 // init locks main to the process's first thread until a daemon has set its timer slack, which is a property of a
@@ -52,8 +52,8 @@ func runCommand(ctx context.Context, root *cobra.Command) int {
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case errors.Is(err, run.ErrInterrupted):
-		err = run.ErrInterrupted // the interruption is reported once, without other errors
+	case errors.Is(err, session.ErrInterrupted):
+		err = session.ErrInterrupted // the interruption is reported once, without other errors
 	}
 	fmt.Fprintln(root.ErrOrStderr(), "Error:", config.EscapeControls(err.Error()))
 	return 1

@@ -19,6 +19,7 @@ import (
 	"clusterctl/hcl/load"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/workload"
 )
 
@@ -105,7 +106,7 @@ func (f *runFlags) prepare(
 	ctx context.Context,
 	c *load.Configuration,
 	destroy, look bool,
-	say func(run.Event),
+	say func(report.Event),
 ) (*run.Prepared, error) {
 	if _, err := workload.Objects(c.Cluster); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/step"
 )
 
@@ -38,95 +38,129 @@ func (p *progressPrinter) setSecrets(secrets []string) {
 	p.secrets = secrets
 }
 
-func (p *progressPrinter) print(e run.Event) {
+// print prints an event.
+func (p *progressPrinter) print(e report.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.json {
-		if e.Object != nil {
-			masked := (&plan.Plan{Objects: []plan.Object{*e.Object}}).WithoutSecrets(p.secrets)
-			e.Object = &masked.Objects[0]
-		}
-		if e.Change != nil {
-			masked := (&plan.Plan{Machines: []plan.Machine{{Changes: []step.Change{*e.Change}}}}).WithoutSecrets(
-				p.secrets)
-			e.Change = &masked.Machines[0].Changes[0]
-		}
-		if text, err := json.Marshal(e); err == nil {
-			fmt.Fprintln(p.w, config.MaskJSON(string(text), p.secrets))
-		}
+		p.printJSON(e)
 		return
 	}
 	subject := e.Machine
 	if e.Object != nil {
 		subject = e.Object.Address
 	}
-	line := ""
-	show := p.write
+	line, shown := "", false
+	if p.live != nil {
+		line, shown = p.liveLine(e, subject)
+	} else {
+		line, shown = p.plainLine(e)
+	}
+	if !shown {
+		return
+	}
+	text := fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line)
+	switch {
+	case p.live == nil:
+		p.write(text)
+	case e.Kind == report.Note || e.Kind == report.Phase:
+		p.live.changeRow(subject, p.mask(text), func(*liveRow) {})
+	default:
+		p.live.finish(subject, p.mask(text))
+	}
+}
+
+// printJSON prints an event as a line of JSON.
+func (p *progressPrinter) printJSON(e report.Event) {
+	if e.Object != nil {
+		masked := (&plan.Plan{Objects: []plan.Object{*e.Object}}).WithoutSecrets(p.secrets)
+		e.Object = &masked.Objects[0]
+	}
+	if e.Change != nil {
+		masked := (&plan.Plan{Machines: []plan.Machine{{Changes: []step.Change{*e.Change}}}}).WithoutSecrets(
+			p.secrets)
+		e.Change = &masked.Machines[0].Changes[0]
+	}
+	if text, err := json.Marshal(e); err == nil {
+		fmt.Fprintln(p.w, config.MaskJSON(string(text), p.secrets))
+	}
+}
+
+// plainLine returns the line of an event where there is no live block. It reports whether the event has one.
+func (p *progressPrinter) plainLine(e report.Event) (line string, shown bool) {
 	switch e.Kind {
-	case run.EventConnect:
-		return
-	case run.EventBegin:
-		if p.live != nil {
-			p.live.setCurrent(subject, e.Message)
-		}
-		return
-	case run.EventSend:
-		line = "sending " + e.Message
-		if p.live != nil {
-			p.live.setCurrent(subject, line)
-			return
-		}
-	case run.EventSending:
-		line = describeSending(e)
-		if p.live != nil {
-			p.live.setCurrent(subject, line)
-			return
-		}
-	case run.EventStep:
-		if p.live != nil {
-			if isOnlyCounted(e.Change) {
-				p.files[e.Machine]++
-			}
-			p.live.step(subject, "")
-			return
-		}
+	case report.Connect, report.Begin:
+		return "", false
+	case report.Send:
+		return "sending " + e.Message, true
+	case report.Sending:
+		return describeSending(e), true
+	case report.Step:
 		if isOnlyCounted(e.Change) {
 			p.files[e.Machine]++
-			return
+			return "", false
 		}
-		line = fmt.Sprintf("%s %s  %s", changeSign(e.Change), cmp.Or(e.Change.Name, e.Change.Kind),
-			changeVerb(e.Change))
-	case run.EventDone:
-		line = "done"
-		if n := p.files[e.Machine]; n > 0 {
-			line = "done, with " + plan.Number(n, "file")
+		return fmt.Sprintf("%s %s  %s", changeSign(e.Change), cmp.Or(e.Change.Name, e.Change.Kind),
+			changeVerb(e.Change)), true
+	case report.Done:
+		return p.doneLine(e), true
+	case report.Object:
+		return objectLine(e.Object), true
+	}
+	return e.Message, true
+}
+
+// liveLine shows an event in the row of its subject in the live block, or returns the line that is printed above the
+// block.
+func (p *progressPrinter) liveLine(e report.Event, subject string) (line string, shown bool) {
+	switch e.Kind {
+	case report.Connect:
+		return "", false
+	case report.Begin:
+		p.live.setCurrent(subject, e.Message)
+		return "", false
+	case report.Send:
+		p.live.setCurrent(subject, "sending "+e.Message)
+		return "", false
+	case report.Sending:
+		p.live.setCurrent(subject, describeSending(e))
+		return "", false
+	case report.Step:
+		if isOnlyCounted(e.Change) {
+			p.files[e.Machine]++
 		}
-		if e.Message != "" {
-			line = e.Message
-		}
-		if p.live != nil {
-			show = func(text string) { p.live.finish(subject, p.mask(text)) }
-		}
-	case run.EventObject:
-		if p.live != nil && e.Object.Action == plan.None && e.Object.Note != "" {
+		p.live.step(subject, "")
+		return "", false
+	case report.Done:
+		return p.doneLine(e), true
+	case report.Object:
+		if e.Object.Action == plan.None && e.Object.Note != "" {
 			p.live.setCurrent(subject, objectVerb(e.Object))
-			return
+			return "", false
 		}
-		line = strings.TrimSpace(fmt.Sprintf("%s %s  %s", e.Object.Kind, e.Object.Name, objectVerb(e.Object)))
-	default:
-		line = e.Message
+		return objectLine(e.Object), true
 	}
-	if p.live != nil && e.Kind != run.EventDone {
-		show = func(text string) { p.live.finish(subject, p.mask(text)) }
-		if e.Kind == run.EventNote || e.Kind == run.EventPhase {
-			show = func(text string) { p.live.changeRow(subject, p.mask(text), func(*liveRow) {}) }
-		}
+	return e.Message, true
+}
+
+// doneLine returns the line of a machine that is done.
+func (p *progressPrinter) doneLine(e report.Event) string {
+	switch n := p.files[e.Machine]; {
+	case e.Message != "":
+		return e.Message
+	case n > 0:
+		return "done, with " + plan.Number(n, "file")
 	}
-	show(fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line))
+	return "done"
+}
+
+// objectLine returns the line of an object.
+func objectLine(o *plan.Object) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s  %s", o.Kind, o.Name, objectVerb(o)))
 }
 
 // describeSending describes the progress of sending a file to a machine.
-func describeSending(e run.Event) string {
+func describeSending(e report.Event) string {
 	if e.Size == 0 {
 		return fmt.Sprintf("sending %s, %d MB so far", e.Message, e.Bytes/1_000_000)
 	}

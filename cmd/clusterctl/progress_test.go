@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/step"
 )
 
@@ -15,7 +15,7 @@ func TestProgressNamesTheSubjectOfEachStep(t *testing.T) {
 		"~ etcd  member joins the store": {Action: step.Update, Kind: "etcd", Note: "member joins the store"},
 	} {
 		var out strings.Builder
-		newProgress(&out, false, nil).print(run.Event{Kind: run.EventStep, Machine: "machine.a", Change: &c})
+		newProgress(&out, false, nil).print(report.Event{Kind: report.Step, Machine: "machine.a", Change: &c})
 		if !strings.HasSuffix(strings.TrimSpace(out.String()), want) {
 			t.Errorf("got %q, want …%q", out.String(), want)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/etcd"
 )
 
 // latestArgument is the argument for the newest good snapshot.
@@ -40,7 +40,7 @@ When it is cut off, run it again.`,
 					return fmt.Errorf("-allow-data-loss %s: what can be lost here is called etcd", l)
 				}
 			}
-			r := run.Restore{Member: member, AllowsLoss: len(loss) > 0}
+			r := etcd.Restore{Member: member, AllowsLoss: len(loss) > 0}
 			if len(args) > 0 && member != "" {
 				return errors.New("a snapshot, or -from-member: one of the two")
 			}
@@ -85,7 +85,7 @@ func fileDigest(file string) (string, error) {
 }
 
 // restore restores the store under the lock.
-func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string, approve bool) (err error) {
+func (f *storeFlags) restore(c *cobra.Command, r etcd.Restore, excludes []string, approve bool) (err error) {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {
 		return err

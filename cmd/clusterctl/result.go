@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"clusterctl/hcl/config"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
 // finalResult is the last line of JSON output with several lines. A reader that has it has the complete output.
 type finalResult struct {
 	Time    time.Time `json:"time"`
-	Kind    string    `json:"kind"`    // always "result"; other lines have the kinds of run.Event
+	Kind    string    `json:"kind"`    // always "result"; other lines have the kinds of report.Event
 	Outcome string    `json:"outcome"` // done, failed or interrupted, as in the journal
 	Message string    `json:"message,omitempty"`
 	Count   *int      `json:"count,omitempty"` // number of listed elements
@@ -25,7 +25,7 @@ type finalResult struct {
 func writeResult(w io.Writer, err error, secrets []string, count *int) error {
 	r := finalResult{Time: time.Now(), Kind: "result", Outcome: state.Done, Count: count}
 	switch {
-	case errors.Is(err, run.ErrInterrupted):
+	case errors.Is(err, session.ErrInterrupted):
 		r.Outcome = state.Interrupted
 	case err != nil:
 		r.Outcome, r.Message = state.Failed, err.Error()

@@ -14,7 +14,7 @@ import (
 
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/load"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/etcd"
 )
 
 func newSnapshot() *cobra.Command {
@@ -42,7 +42,7 @@ func newSnapshotSave() *cobra.Command {
 			if there && len(args) > 0 {
 				return errors.New("with -there the snapshot comes into no file here: leave one of them out")
 			}
-			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				s, notes, err := a.Save(ctx, machine, store.Manual)
 				if err != nil {
 					return err
@@ -85,7 +85,7 @@ func newSnapshotSave() *cobra.Command {
 
 // downloadSnapshot atomically writes a machine's snapshot to a local file that only this user can read, and verifies
 // its digest.
-func downloadSnapshot(ctx context.Context, a *run.Access, s store.Snapshot, file string) error {
+func downloadSnapshot(ctx context.Context, a *etcd.Access, s store.Snapshot, file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func newSnapshotList() *cobra.Command {
 			"newest first",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				list, notes, err := a.Snapshots(ctx)
 				if err != nil {
 					return err
@@ -145,7 +145,7 @@ func (f *storeFlags) snapshots(c *cobra.Command, list []store.Snapshot, notes []
 			w,
 			"%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
 			s.Name,
-			run.FormatAge(time.Since(s.Taken)),
+			etcd.FormatAge(time.Since(s.Taken)),
 			s.Reason,
 			s.Revision,
 			s.Keys,
@@ -173,7 +173,7 @@ func newSnapshotPrune() *cobra.Command {
 			if keep < 0 || len(args) > 0 && keep > 0 {
 				return errors.New("write how many of the newest stay, 1 at least, or the name of one that goes")
 			}
-			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *run.Access) error {
+			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				name := strings.Join(args, "")
 				gone, notes, err := a.Prune(ctx, keep, name)
 				if err != nil {

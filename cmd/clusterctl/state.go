@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"clusterctl/hcl/config"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/decide"
 	"clusterctl/provision/state"
 )
 
@@ -172,7 +172,7 @@ func newStateMove() *cobra.Command {
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return flags.changeState(c, func(s *state.State, _ string) error {
-				n, err := run.Rename(s, args[0], args[1])
+				n, err := decide.Rename(s, args[0], args[1])
 				if err == nil && n == 0 {
 					err = unknownAddress(args[0])
 				}

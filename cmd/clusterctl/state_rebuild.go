@@ -3,12 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/state"
 )
 
 func newStateRebuild() *cobra.Command {
@@ -43,7 +45,7 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			ctx, cancel := cancelOnLostLock(c.Context(), flags.heldLock)
 			defer cancel(nil)
 			progress := newProgress(c.OutOrStdout(), flags.json, configuration.Cluster.Secrets)
-			engine, err := flags.engine(configuration, func(e run.Event) { progress.print(e) })
+			engine, err := flags.engine(configuration, func(e report.Event) { progress.print(e) })
 			if err != nil {
 				return err
 			}
@@ -67,35 +69,7 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			if err := store.Write(s); err != nil {
 				return err
 			}
-			if flags.json {
-				text, err := json.Marshal(
-					map[string]any{
-						"kind":     "result",
-						"outcome":  "done",
-						"machines": len(s.Machines),
-						"objects":  len(s.Objects),
-						"members":  len(s.Etcd),
-						"notes":    notes,
-					},
-				)
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintln(c.OutOrStdout(), string(text))
-				return err
-			}
-			for _, n := range notes {
-				fmt.Fprintln(c.OutOrStdout(), "Note:", n+".")
-			}
-			fmt.Fprintf(
-				c.OutOrStdout(),
-				"\nThe state knows %s, of which %d have a member of the store, and %s. clusterctl plan says how that "+
-					"differs from what is declared.\n",
-				plan.Number(len(s.Machines), "machine"),
-				len(s.Etcd),
-				plan.Number(len(s.Objects), "object"),
-			)
-			return nil
+			return printRebuilt(c.OutOrStdout(), s, notes, flags.json)
 		},
 	}
 	flags.configFlags.add(c)
@@ -104,4 +78,37 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 	c.Flags().BoolVar(&flags.json, "json", false, "events and the result as JSON, one a line")
 	c.Flags().BoolVar(&force, "force", false, "also when there is a state that can be read")
 	return c
+}
+
+// printRebuilt prints what a rebuilt state has, and notes about it.
+func printRebuilt(w io.Writer, s *state.State, notes []string, asJSON bool) error {
+	if asJSON {
+		text, err := json.Marshal(
+			map[string]any{
+				"kind":     "result",
+				"outcome":  "done",
+				"machines": len(s.Machines),
+				"objects":  len(s.Objects),
+				"members":  len(s.Etcd),
+				"notes":    notes,
+			},
+		)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(w, string(text))
+		return err
+	}
+	for _, n := range notes {
+		fmt.Fprintln(w, "Note:", n+".")
+	}
+	fmt.Fprintf(
+		w,
+		"\nThe state knows %s, of which %d have a member of the store, and %s. clusterctl plan says how that "+
+			"differs from what is declared.\n",
+		plan.Number(len(s.Machines), "machine"),
+		len(s.Etcd),
+		plan.Number(len(s.Objects), "object"),
+	)
+	return nil
 }

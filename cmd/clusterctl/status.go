@@ -12,13 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"clusterctl/hcl/config"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/certificate"
+	"clusterctl/provision/run/etcd"
+	"clusterctl/provision/run/survey"
 	"clusterctl/provision/state"
 )
 
 // clusterStatus is the output of status.
 type clusterStatus struct {
-	Machines []run.Status      `json:"machines"`
+	Machines []survey.Status   `json:"machines"`
 	Nodes    map[string]string `json:"nodes,omitempty"`  // status of the Ready condition, by node
 	Health   map[string]string `json:"health,omitempty"` // what workloads wait for; empty if healthy
 	API      string            `json:"api,omitempty"`    // why the API does not answer
@@ -53,10 +55,11 @@ func newStatus() *cobra.Command {
 			if seen.State == nil {
 				return errNoCluster
 			}
-			status := clusterStatus{Machines: seen.Machines, Members: seen.Members, Keys: run.DueKeys(seen.State),
+			status := clusterStatus{Machines: seen.Machines, Members: seen.Members,
+				Keys:             certificate.DueKeys(seen.State),
 				SnapshotProblems: map[string]string{}}
 			for _, m := range seen.Machines {
-				if text := run.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot,
+				if text := etcd.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, m.Facts.Snapshot,
 					time.Now()); text != "" &&
 					slices.Contains(m.Roles, config.RoleControlPlane) {
 					status.SnapshotProblems[m.Address] = text
@@ -116,7 +119,7 @@ func (s *clusterStatus) isHealthy() bool {
 	return s.API == "" && s.Members == "" && len(s.SnapshotProblems)+len(s.Dropped) == 0
 }
 
-func (s *clusterStatus) node(m run.Status) string {
+func (s *clusterStatus) node(m survey.Status) string {
 	if !slices.Contains(m.Roles, config.RoleNode) {
 		return "-"
 	}

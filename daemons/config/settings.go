@@ -159,6 +159,9 @@ func (c Chosen[T]) Over(cfg *T) {
 
 // MarshalJSON encodes the settings by name.
 func (c Chosen[T]) MarshalJSON() ([]byte, error) {
+	if len(c.names) == 0 { // as in most machines of a state
+		return []byte("{}"), nil
+	}
 	chosen := map[string]any{}
 	for _, s := range Settings(&c.values) {
 		if slices.Contains(c.names, s.Name) {
@@ -175,6 +178,9 @@ func (c *Chosen[T]) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*c = Chosen[T]{}
+	if len(chosen) == 0 {
+		return nil
+	}
 	for _, s := range Settings(&c.values) {
 		raw, ok := chosen[s.Name]
 		if !ok {

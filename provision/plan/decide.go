@@ -17,27 +17,34 @@ import (
 )
 
 // DecideMembers decides how store members that have not started yet will start: the members of a new store together,
-// later ones by joining the existing members. gone names members that are removed before that.
-func DecideMembers(c *config.Cluster, s *state.State, gone []string) {
-	for _, name := range gone {
-		delete(s.Etcd, name)
+// later ones by joining the existing members. gone names members that are removed before that. DecideMembers returns
+// all members by their names, and does not change s.
+func DecideMembers(c *config.Cluster, s *state.State, gone []string) map[string]state.Member {
+	list := map[string]state.Member{}
+	for name, m := range s.Etcd {
+		if !slices.Contains(gone, name) {
+			list[name] = m
+		}
 	}
-	existing := len(s.Etcd) > 0
+	existing := len(list) > 0
 	first := map[string]string{} // peer URL by member name
-	members := role.EtcdMachines(c, s)
+	after := *s
+	after.Etcd = list
+	members := role.EtcdMachines(c, &after)
 	for _, m := range members {
 		first[m.Name] = role.PeerURL(m)
 	}
 	for _, m := range members {
-		switch _, ok := s.Etcd[m.Name]; {
+		switch _, ok := list[m.Name]; {
 		case ok:
 		case existing:
 			// the list of members is read from the store when this member joins
-			s.Etcd[m.Name] = state.Member{Existing: true}
+			list[m.Name] = state.Member{Existing: true}
 		default:
-			s.Etcd[m.Name] = state.Member{InitialCluster: initialCluster(first)}
+			list[m.Name] = state.Member{InitialCluster: initialCluster(first)}
 		}
 	}
+	return list
 }
 
 func initialCluster(list map[string]string) string {

@@ -20,6 +20,8 @@ import (
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/decide"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -53,12 +55,12 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 	defer s.agents.Wait()
 	s.cluster.declare(c)
 	engine := &run.Engine{
-		Config: c, Bundle: s.bundle, Dial: s.dial, IsPlanOnly: !apply,
+		Config: c, Bundle: s.bundle, Dial: s.dial, Options: decide.Options{IsPlanOnly: !apply},
 		Store: state.Store{
 			Dir:    filepath.Join(s.dir, "state"),
 			Sealer: state.Sealer{KeyFile: filepath.Join(s.dir, "age.key")},
 		},
-		ConnectCluster: func(*state.State, *config.Cluster) (run.Cluster, error) { return s.cluster, nil },
+		ConnectCluster: func(*state.State, *config.Cluster) (session.Cluster, error) { return s.cluster, nil },
 	}
 	prepared, err := engine.Prepare(ctx)
 	if err != nil {
@@ -72,7 +74,7 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 }
 
 // dial connects to a machine's agent. The machine is created on first use.
-func (s *Stage) dial(ctx context.Context, m config.Machine) (run.Agent, error) {
+func (s *Stage) dial(ctx context.Context, m config.Machine) (session.Agent, error) {
 	if !m.IP.IsValid() {
 		return nil, errors.New("it has no address")
 	}

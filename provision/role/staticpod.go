@@ -76,8 +76,8 @@ func (b *builder) addStaticPod(c component) {
 	})
 }
 
-func (c component) manifest(image string) *corev1.Pod {
-	priority := int32(2000001000) // the value of system-node-critical
+// probe returns a probe of the component's health at a path.
+func (c component) probe(at string, delay, failures, period int32) *corev1.Probe {
 	scheme, port := corev1.URISchemeHTTPS, int32(c.port)
 	if c.isPlainHTTP {
 		scheme = corev1.URISchemeHTTP
@@ -85,19 +85,22 @@ func (c component) manifest(image string) *corev1.Pod {
 	if c.probePort != 0 {
 		scheme, port = corev1.URISchemeHTTP, int32(c.probePort)
 	}
-	probe := func(at string, delay, failures, period int32) *corev1.Probe {
-		return &corev1.Probe{
-			InitialDelaySeconds: delay, TimeoutSeconds: 15, FailureThreshold: failures, PeriodSeconds: period,
-			ProbeHandler: corev1.ProbeHandler{
-				HTTPGet: &corev1.HTTPGetAction{
-					Host:   "127.0.0.1",
-					Path:   at,
-					Port:   intstr.FromInt32(port),
-					Scheme: scheme,
-				},
+	return &corev1.Probe{
+		InitialDelaySeconds: delay, TimeoutSeconds: 15, FailureThreshold: failures, PeriodSeconds: period,
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{
+				Host:   "127.0.0.1",
+				Path:   at,
+				Port:   intstr.FromInt32(port),
+				Scheme: scheme,
 			},
-		}
+		},
 	}
+}
+
+// manifest returns the component's static pod.
+func (c component) manifest(image string) *corev1.Pod {
+	priority := int32(2000001000) // the value of system-node-critical
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpu)}
 	if c.memory != "" {
 		requests[corev1.ResourceMemory] = resource.MustParse(c.memory)
@@ -116,14 +119,10 @@ func (c component) manifest(image string) *corev1.Pod {
 			},
 			Containers: []corev1.Container{{
 				Name: c.name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: c.exec,
-				Env: c.environment,
-				LivenessProbe: probe(
-					c.livePath,
-					10,
-					8,
-					10,
-				), ReadinessProbe: probe(c.readyPath, 0, 3, 1), StartupProbe: probe(c.livePath, 10, 24, 10),
-				Resources: corev1.ResourceRequirements{Requests: requests},
+				Env:           c.environment,
+				LivenessProbe: c.probe(c.livePath, 10, 8, 10), ReadinessProbe: c.probe(c.readyPath, 0, 3, 1),
+				StartupProbe: c.probe(c.livePath, 10, 24, 10),
+				Resources:    corev1.ResourceRequirements{Requests: requests},
 			}},
 		},
 	}
@@ -132,34 +131,36 @@ func (c component) manifest(image string) *corev1.Pod {
 			{ContainerPort: int32(c.port), HostPort: int32(c.port), Protocol: corev1.ProtocolTCP},
 		}
 	}
-	mount := func(at string, typ corev1.HostPathType, readOnly bool) {
-		name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(at, "/"))
-		p.Spec.Volumes = append(
-			p.Spec.Volumes,
-			corev1.Volume{
-				Name:         name,
-				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &typ}},
-			},
-		)
-		p.Spec.Containers[0].VolumeMounts = append(
-			p.Spec.Containers[0].VolumeMounts,
-			corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly},
-		)
-	}
 	for _, at := range c.mounts {
 		if path.Ext(at) == "" {
-			mount(at, corev1.HostPathDirectory, true)
+			mount(p, at, corev1.HostPathDirectory, true)
 		} else {
-			mount(at, corev1.HostPathFile, true)
+			mount(p, at, corev1.HostPathFile, true)
 		}
 	}
 	for _, at := range c.socketDirs {
-		mount(at, corev1.HostPathDirectory, true)
+		mount(p, at, corev1.HostPathDirectory, true)
 	}
 	for _, at := range c.writableDirs {
-		mount(at, corev1.HostPathDirectoryOrCreate, false)
+		mount(p, at, corev1.HostPathDirectoryOrCreate, false)
 	}
 	return p
+}
+
+// mount mounts a path of the machine into the first container of a pod, at the same path.
+func mount(p *corev1.Pod, at string, typ corev1.HostPathType, readOnly bool) {
+	name := strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(at, "/"))
+	p.Spec.Volumes = append(
+		p.Spec.Volumes,
+		corev1.Volume{
+			Name:         name,
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &typ}},
+		},
+	)
+	p.Spec.Containers[0].VolumeMounts = append(
+		p.Spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly},
+	)
 }
 
 // imageReference returns the reference of an image that is built from the bundle's programs. It changes with the

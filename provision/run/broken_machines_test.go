@@ -18,7 +18,8 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/tests/amount"
 )
 
@@ -119,7 +120,7 @@ func (w *world) breakMachines(list map[string]*brokenMachine) (heal func()) {
 			return b.onWrite(b)
 		}
 	}
-	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
+	w.engine.Dial = func(ctx context.Context, m config.Machine) (session.Agent, error) {
 		b := list[m.Address]
 		if b == nil {
 			return usual(ctx, m)
@@ -183,14 +184,14 @@ func TestBrokenMachinesDoNotBlockTheOthers(t *testing.T) {
 		heal := w.breakMachines(sick)
 		var mu sync.Mutex
 		var failed, done []string
-		w.engine.Report = func(e run.Event) {
+		w.engine.Report = func(e report.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch e.Kind {
-			case run.EventFailed:
+			case report.Failed:
 				failed = append(failed, e.Machine)
 				sick[e.Machine].checkReason(t, e.Message)
-			case run.EventDone:
+			case report.Done:
 				done = append(done, e.Machine)
 			}
 		}

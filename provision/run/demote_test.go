@@ -16,7 +16,8 @@ import (
 	"clusterctl/provision/host"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/certificate"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
 	"clusterctl/tests/amount"
 )
@@ -183,7 +184,7 @@ func TestInterruptedDemotionsContinueWithTheNextApply(t *testing.T) {
 		declare("a")
 		ctx, cancel := context.WithCancel(t.Context())
 		var events atomic.Int64
-		w.engine.Report = func(e run.Event) {
+		w.engine.Report = func(e report.Event) {
 			if events.Add(1) == int64(at) {
 				cancel()
 			}
@@ -274,7 +275,7 @@ func TestExposedKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	if due := s.DueKeys(); len(due) != 3 {
 		t.Errorf("after the replacement of two, due are %+v", due)
 	}
-	if text := strings.Join(run.DueKeys(s), "\n"); !strings.Contains(
+	if text := strings.Join(certificate.DueKeys(s), "\n"); !strings.Contains(
 		text,
 		"certs rotate etcd-ca front-proxy-ca service-account",
 	) ||

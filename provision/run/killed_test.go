@@ -18,7 +18,8 @@ import (
 	"clusterctl/provision/agent"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/tests/amount"
 )
@@ -31,7 +32,7 @@ type operator struct {
 	mu           sync.Mutex
 	events       int
 	steps        int
-	lastEvent    run.Event
+	lastEvent    report.Event
 	conns        []net.Conn
 	folderAtKill map[string][]byte // content of the state's folder when it is killed
 }
@@ -53,7 +54,7 @@ func (w *world) applyKilled(at int) (op *operator, hit bool) {
 	engine := *w.engine
 	engine.Report = op.report
 	engine.Dial = op.dial
-	engine.ConnectCluster = func(*state.State, *config.Cluster) (run.Cluster, error) {
+	engine.ConnectCluster = func(*state.State, *config.Cluster) (session.Cluster, error) {
 		return &killableCluster{w.clusterAPI, op}, nil
 	}
 	p, err := engine.Prepare(w.t.Context())
@@ -72,10 +73,10 @@ func (w *world) applyKilled(at int) (op *operator, hit bool) {
 	return op, true
 }
 
-func (op *operator) report(e run.Event) {
+func (op *operator) report(e report.Event) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if e.Kind == run.EventStep {
+	if e.Kind == report.Step {
 		if op.steps++; op.steps%*killStride != 0 {
 			return
 		}
@@ -94,7 +95,7 @@ func (op *operator) isDead() bool {
 	return op.folderAtKill != nil
 }
 
-func (op *operator) dial(_ context.Context, m config.Machine) (run.Agent, error) {
+func (op *operator) dial(_ context.Context, m config.Machine) (session.Agent, error) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	if op.folderAtKill != nil {

@@ -9,7 +9,7 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/etcd"
 	"clusterctl/provision/state"
 )
 
@@ -117,6 +117,6 @@ func TestOldStatesCannotRestoreTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	logged := w.logLengths()
-	checkRefused(t, w.restore(run.Restore{AllowsLoss: true}), "older than the cluster")
+	checkRefused(t, w.restore(etcd.Restore{AllowsLoss: true}), "older than the cluster")
 	w.checkUnchanged(logged)
 }

@@ -12,7 +12,7 @@ import (
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -160,7 +160,7 @@ func TestApplyReportsWhatAReplacementChanged(t *testing.T) {
 }
 
 // sentAgent is an agent whose program was sent to the machine.
-type sentAgent struct{ run.Agent }
+type sentAgent struct{ session.Agent }
 
 func (sentAgent) SentBytes() int64 { return 103_000_000 }
 
@@ -187,7 +187,7 @@ func TestPlansNameTheMachinesThatGotTheProgram(t *testing.T) {
 		return prepared.Plan.Fingerprint()
 	}
 	before := fingerprint()
-	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
+	w.engine.Dial = func(ctx context.Context, m config.Machine) (session.Agent, error) {
 		a, err := dial(ctx, m)
 		if err == nil && m.Name == "a" {
 			a = sentAgent{a}

@@ -11,7 +11,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
 )
 
@@ -41,7 +41,7 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 	type event struct{ kind, machine string }
 	var mu sync.Mutex
 	var events []event
-	w.engine.Report = func(e run.Event) {
+	w.engine.Report = func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, event{e.Kind, e.Machine})
@@ -63,7 +63,7 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 	for _, s := range p.Stages[1:] {
 		over := done
 		for _, address := range s.Machines {
-			begun := slices.Index(events, event{run.EventBegin, address})
+			begun := slices.Index(events, event{report.Begin, address})
 			if begun < done {
 				t.Errorf(
 					"%s of %q is begun at event %d, before the stage before it is over, at %d: %v",
@@ -74,7 +74,7 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 					events,
 				)
 			}
-			over = max(over, slices.Index(events, event{run.EventDone, address}))
+			over = max(over, slices.Index(events, event{report.Done, address}))
 		}
 		done = over
 	}

@@ -11,7 +11,8 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/agent"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
 	"clusterctl/tests/amount"
@@ -71,7 +72,7 @@ func TestCleaningContinuesWithoutDrainingAfterTheKubeletIsGone(t *testing.T) {
 func TestRefusedObjectsAreReportedAndTheRestIsApplied(t *testing.T) {
 	w := newWorld(t, controlMachine, machineB)
 	w.mustApply()
-	refused := run.RefusedError{List: []run.Refusal{
+	refused := session.RefusedError{List: []session.Refusal{
 		{
 			Address: "object.v1.ConfigMap.a",
 			Source:  config.Source{File: "app.hcl", Line: 3},
@@ -122,8 +123,8 @@ func TestRefusedObjectsAreReportedAndTheRestIsApplied(t *testing.T) {
 // Proves P05.
 func TestObjectsAcceptedAfterTheMachinesJoinAreNotRefused(t *testing.T) {
 	w := newWorld(t, controlMachine, machineA)
-	refused := run.RefusedError{
-		List: []run.Refusal{
+	refused := session.RefusedError{
+		List: []session.Refusal{
 			{
 				Address: "object.v1.ConfigMap.a",
 				Kind:    "ConfigMap",
@@ -165,7 +166,7 @@ func withAction(o plan.Object, action string) plan.Object {
 
 // stoppingAgent is an agent that stops the run during its work.
 type stoppingAgent struct {
-	run.Agent
+	session.Agent
 	stop func()
 }
 
@@ -179,12 +180,12 @@ func TestInterruptedRunsReportItOnce(t *testing.T) {
 	w := newWorld(t, controlMachine, machineA, machineB)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w.engine.Dial = func(ctx context.Context, m config.Machine) (run.Agent, error) {
+	w.engine.Dial = func(ctx context.Context, m config.Machine) (session.Agent, error) {
 		a, err := w.dial(ctx, m)
 		return stoppingAgent{a, cancel}, err
 	}
-	w.engine.Report = func(e run.Event) {
-		if e.Kind == run.EventFailed {
+	w.engine.Report = func(e report.Event) {
+		if e.Kind == report.Failed {
 			t.Errorf("%s is said to have failed: %s", e.Machine, e.Message)
 		}
 	}
@@ -193,7 +194,7 @@ func TestInterruptedRunsReportItOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := p.Apply(ctx); !errors.Is(err, run.ErrInterrupted) || err.Error() != run.ErrInterrupted.Error() {
+	if err := p.Apply(ctx); !errors.Is(err, session.ErrInterrupted) || err.Error() != session.ErrInterrupted.Error() {
 		t.Errorf("got %v", err)
 	}
 }
@@ -201,8 +202,8 @@ func TestInterruptedRunsReportItOnce(t *testing.T) {
 func TestKindsOfTheNextReleaseAreAcceptedDuringTheUpdate(t *testing.T) {
 	w := newWorld(t, controlMachine)
 	w.mustApply()
-	w.clusterAPI.planError = run.RefusedError{
-		List: []run.Refusal{
+	w.clusterAPI.planError = session.RefusedError{
+		List: []session.Refusal{
 			{
 				Address:       "object.v2.Widget.b",
 				Kind:          "Widget",

@@ -18,7 +18,7 @@ import (
 	"clusterctl/certs"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
 )
 
@@ -159,10 +159,10 @@ func TestExpiredCertificatesAreReplacedBeforeHealthIsJudged(t *testing.T) {
 	w.clusterAPI.planError = errors.New("greet 10.0.0.1:6443: x509: certificate has expired")
 	var mu sync.Mutex
 	var begun []string
-	w.engine.Report = func(e run.Event) {
+	w.engine.Report = func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		if e.Kind == run.EventBegin {
+		if e.Kind == report.Begin {
 			begun = append(begun, e.Machine+" "+e.Message)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
 )
 
@@ -25,9 +25,9 @@ func TestReplacedNodesAreCleanedAndRecreated(t *testing.T) {
 	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
 	w.engine.Replaces = []string{"machine.b"}
 	var said []string
-	w.engine.Report = func(e run.Event) {
-		if e.Kind != run.EventStep && e.Kind != run.EventSend && e.Kind != run.EventConnect &&
-			e.Kind != run.EventPhase {
+	w.engine.Report = func(e report.Event) {
+		if e.Kind != report.Step && e.Kind != report.Send && e.Kind != report.Connect &&
+			e.Kind != report.Phase {
 			said = append(said, e.Kind+" "+e.Message)
 		}
 	}
@@ -175,8 +175,8 @@ func TestReplacedObjectsAreReportedAsReplaced(t *testing.T) {
 		Action: plan.Create}}
 	w.engine.Replaces = []string{o.Address}
 	var said []string
-	w.engine.Report = func(e run.Event) {
-		if e.Kind == run.EventObject {
+	w.engine.Report = func(e report.Event) {
+		if e.Kind == report.Object {
 			said = append(said, e.Object.Name+" "+e.Object.Action)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/config/store"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/etcd"
 	"clusterctl/provision/state"
 )
 
@@ -92,7 +92,7 @@ func (w *world) loseDisks(names ...string) {
 	}
 }
 
-func (w *world) restore(r run.Restore) error {
+func (w *world) restore(r etcd.Restore) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return w.engine.Restore(ctx, r)
@@ -129,17 +129,17 @@ func checkRefused(t *testing.T, err error, says string) {
 func TestDataOfTheStoreIsDeletedOnlyIfNamed(t *testing.T) {
 	w := newThreeWorld(t)
 	w.addFormerKey()
-	checkRefused(t, w.restore(run.Restore{}), "the store works, 3 of 3 members answer")
-	checkRefused(t, w.restore(run.Restore{Name: snapshotName}), "-allow-data-loss etcd")
+	checkRefused(t, w.restore(etcd.Restore{}), "the store works, 3 of 3 members answer")
+	checkRefused(t, w.restore(etcd.Restore{Name: snapshotName}), "-allow-data-loss etcd")
 	w.loseDisks("a", "b")
 	if err := w.hosts["machine.c"].Stop(t.Context(), "etcd.service"); err != nil {
 		t.Fatal(err)
 	}
-	checkRefused(t, w.restore(run.Restore{}), "use -from-member c")
+	checkRefused(t, w.restore(etcd.Restore{}), "use -from-member c")
 	_, err := w.apply()
 	checkRefused(t, err, "clusterctl etcd snapshot restore -from-member c")
 	w.unreachable["machine.c"] = errors.New("no route")
-	checkRefused(t, w.restore(run.Restore{}), "may still serve the former store")
+	checkRefused(t, w.restore(etcd.Restore{}), "may still serve the former store")
 	delete(w.unreachable, "machine.c")
 	for name, h := range w.hosts {
 		if slices.ContainsFunc(h.Log, func(l string) bool { return l == "store restore" }) {
@@ -154,10 +154,10 @@ func TestDataOfTheStoreIsDeletedOnlyIfNamed(t *testing.T) {
 func TestTheStoreIsRestoredFromTheLastSnapshotAfterAllDisksAreLost(t *testing.T) {
 	w := newThreeWorld(t)
 	w.loseDisks("a", "b", "c")
-	checkRefused(t, w.restore(run.Restore{}), "encrypted with secretbox:v1:old, which the state does not have")
+	checkRefused(t, w.restore(etcd.Restore{}), "encrypted with secretbox:v1:old, which the state does not have")
 	w.addFormerKey()
 	before := w.state()
-	if err := w.restore(run.Restore{}); err != nil {
+	if err := w.restore(etcd.Restore{}); err != nil {
 		t.Fatal(err)
 	}
 	w.checkServed("b")
@@ -203,7 +203,7 @@ func TestTheStoreIsRestoredFromTheDataOfTheLastMember(t *testing.T) {
 	w := newThreeWorld(t)
 	w.addFormerKey()
 	w.loseDisks("a", "b")
-	if err := w.restore(run.Restore{Member: "c"}); err != nil {
+	if err := w.restore(etcd.Restore{Member: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	w.checkServed("c")
@@ -222,7 +222,7 @@ func TestEachRestoreStartsAtAHigherRevision(t *testing.T) {
 	w.addFormerKey()
 	last := int64(0)
 	for range 3 {
-		if err := w.restore(run.Restore{AllowsLoss: true}); err != nil {
+		if err := w.restore(etcd.Restore{AllowsLoss: true}); err != nil {
 			t.Fatal(err)
 		}
 		s := w.state()
@@ -246,7 +246,7 @@ func TestInterruptedRestoresAreRepeated(t *testing.T) {
 			} else {
 				b.StartErrors = map[string]error{cut: errors.New("cut off")}
 			}
-			if err := w.restore(run.Restore{}); err == nil {
+			if err := w.restore(etcd.Restore{}); err == nil {
 				t.Fatal("it was not cut off")
 			}
 			if cut == "restore" {
@@ -254,7 +254,7 @@ func TestInterruptedRestoresAreRepeated(t *testing.T) {
 				checkRefused(t, err, "run clusterctl etcd snapshot restore again")
 			}
 			b.RestoreError, b.StartErrors = nil, nil
-			if err := w.restore(run.Restore{}); err != nil {
+			if err := w.restore(etcd.Restore{}); err != nil {
 				t.Fatal(err)
 			}
 			w.checkServed("b")
@@ -305,7 +305,7 @@ func TestRestoresInterruptedAtTheirEndAreComplete(t *testing.T) {
 	w := newThreeWorld(t)
 	w.addFormerKey()
 	w.loseDisks("a", "b", "c")
-	if err := w.restore(run.Restore{}); err != nil {
+	if err := w.restore(etcd.Restore{}); err != nil {
 		t.Fatal(err)
 	}
 	s := w.state()
@@ -383,7 +383,7 @@ func TestRestoresFromAFileStateItsAge(t *testing.T) {
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte("snapshot")))
 	asked := ""
 	stop := errors.New("no")
-	if err := w.restore(run.Restore{File: file, Digest: digest,
+	if err := w.restore(etcd.Restore{File: file, Digest: digest,
 		Approve: func(text string) error { asked = text; return stop }}); !errors.Is(
 		err,
 		stop,

@@ -10,7 +10,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 )
 
 // editFile changes a file on a machine by hand. The next run restores it.
@@ -117,13 +117,13 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	w.engine.Config.Roll.MaxUnavailable = "25%"
 	var mu sync.Mutex
 	at, most := map[string]bool{}, 0
-	w.engine.Report = func(e run.Event) {
+	w.engine.Report = func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch e.Kind {
-		case run.EventBegin:
+		case report.Begin:
 			at[e.Machine] = true
-		case run.EventDone:
+		case report.Done:
 			delete(at, e.Machine)
 		}
 		most = max(most, len(at))
@@ -194,11 +194,11 @@ func TestTheControlPlaneIsNotChangedIfItWouldLoseItsMajority(t *testing.T) {
 	// other.
 	var order []string
 	waited := ""
-	w.engine.Report = func(e run.Event) {
+	w.engine.Report = func(e report.Event) {
 		switch e.Kind {
-		case run.EventBegin:
+		case report.Begin:
 			order = append(order, e.Machine)
-		case run.EventNote:
+		case report.Note:
 			waited += e.Message
 			clear(sick)
 		}

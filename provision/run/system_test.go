@@ -11,7 +11,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/step"
 )
 
@@ -47,8 +47,8 @@ func newDebians(t *testing.T, system config.System) *debianWorld {
 			return nil
 		}
 	}
-	w.engine.Report = func(e run.Event) {
-		if e.Kind == run.EventNote {
+	w.engine.Report = func(e report.Event) {
+		if e.Kind == report.Note {
 			w.record(e.Machine + " " + e.Message)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"clusterctl/provision/host"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/roll"
 )
 
 // setRelease makes the next runs use a build of that version, with this Kubernetes version.
@@ -176,7 +176,7 @@ func TestBrokenBuildsAreRolledBackAndStopTheRun(t *testing.T) {
 				}
 			}
 			_, err := w.apply()
-			var back *run.RolledBackError
+			var back *roll.RolledBackError
 			if !errors.As(err, &back) || back.To != "v2.0.0" || back.From != "v1.0.0" ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v", err)
@@ -222,7 +222,8 @@ func TestNodesThatAreNotReadyAfterAnUpdateAreRolledBack(t *testing.T) {
 	w, v1, _ := newUpdated(t)
 	w.clusterAPI.kubelets = map[string]string{"a": "v1.36.0"} // the new kubelet never reports its version
 	_, err := w.apply()
-	if !errors.As(err, new(*run.RolledBackError)) || !strings.Contains(err.Error(), "its node has Kubernetes v1.36.0") {
+	if !errors.As(err, new(*roll.RolledBackError)) || !strings.Contains(err.Error(), "its node has Kubernetes "+
+		"v1.36.0") {
 		t.Fatal(err)
 	}
 	if !slices.Contains(w.unitsRunning("machine.a", v1), "kubelet") ||
@@ -281,7 +282,7 @@ func TestKilledUpdatesContinueAndCanBeRolledBack(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := w.apply(); !errors.As(err, new(*run.RolledBackError)) {
+	if _, err := w.apply(); !errors.As(err, new(*roll.RolledBackError)) {
 		t.Fatal(err)
 	}
 	if len(w.unitsRunning("machine.c1", v2)) > 0 || len(w.unitsRunning("machine.c1", v1)) < 3 {

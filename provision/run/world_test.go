@@ -22,6 +22,7 @@ import (
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -234,7 +235,7 @@ func newWorld(t testing.TB, machines ...config.Machine) *world {
 			Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")},
 		},
 		Bundle: files, Dial: w.dial,
-		ConnectCluster: func(*state.State, *config.Cluster) (run.Cluster, error) { return w.clusterAPI, nil },
+		ConnectCluster: func(*state.State, *config.Cluster) (session.Cluster, error) { return w.clusterAPI, nil },
 	}
 	w.declare(machines...)
 	t.Cleanup(w.agents.Wait)
@@ -272,7 +273,7 @@ func (w *world) declare(machines ...config.Machine) {
 	}
 }
 
-func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
+func (w *world) dial(_ context.Context, m config.Machine) (session.Agent, error) {
 	if err := w.unreachable[m.Address]; err != nil {
 		return nil, err
 	}

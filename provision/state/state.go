@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -68,7 +69,7 @@ type State struct {
 
 // Renewal requests that certificates which were issued before Since are renewed.
 type Renewal struct {
-	Names    []string  `json:"names"`              // as run.CertificateName returns them, or "all"
+	Names    []string  `json:"names"`              // as certificate.Name of provision/run returns them, or "all"
 	Machines []string  `json:"machines,omitempty"` // addresses or names; empty means all machines
 	Since    time.Time `json:"since"`
 }
@@ -312,6 +313,20 @@ func (s Store) Read() (*State, error) {
 	}
 	state.initMaps()
 	return &state, nil
+}
+
+// Clone returns a copy of a state. Changes of the copy's machines, members and keys do not change s.
+func (s *State) Clone() *State {
+	copied := *s
+	copied.Machines, copied.Etcd, copied.CAs = maps.Clone(s.Machines), maps.Clone(s.Etcd), maps.Clone(s.CAs)
+	copied.Rotations, copied.Keys.CAs, copied.Keys.Next = maps.Clone(s.Rotations), maps.Clone(s.Keys.CAs),
+		maps.Clone(s.Keys.Next)
+	copied.Objects = slices.Clone(s.Objects)
+	if s.Restore != nil {
+		restore := *s.Restore
+		copied.Restore = &restore
+	}
+	return &copied
 }
 
 // initMaps replaces nil maps by empty ones.

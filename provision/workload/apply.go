@@ -17,7 +17,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -264,7 +264,7 @@ func (l *Live) Apply(
 	l.unchanged.open(ctx, l)
 	defer l.unchanged.save()
 	var applied []state.Object
-	var refused run.RefusedError
+	var refused session.RefusedError
 	kept := func() []state.Object { // the objects to record on an error: those applied so far, and those from before
 		list := slices.Clone(applied)
 		return append(list, missingFrom(list, before)...)

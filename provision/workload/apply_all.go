@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -55,7 +55,7 @@ func (l *Live) applyAll(
 	desired []Desired,
 	deadline time.Time,
 	say func(plan.Object),
-) (done []state.Object, refused []run.Refusal, err error) {
+) (done []state.Object, refused []session.Refusal, err error) {
 	there, err := l.listExisting(ctx, references(desired))
 	if err != nil {
 		there = nil // perhaps a cluster that has just started: read the objects one by one and retry

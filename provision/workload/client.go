@@ -15,7 +15,7 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/kube/discovery"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 )
 
 // Manager is the field manager of all applied objects.
@@ -31,7 +31,7 @@ type Live struct {
 	unchanged unchangedCache // objects that were compared and need no dry run
 }
 
-var _ run.Cluster = (*Live)(nil)
+var _ session.Cluster = (*Live)(nil)
 
 // Connect returns a client that connects to the first of the servers (host:port) that answers. It sends nothing yet.
 func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {

@@ -21,7 +21,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -179,7 +179,7 @@ func TestPlansNameAllRefusedObjects(t *testing.T) {
 		newDeclared("object.bad", 5, newItem("v1", "ConfigMap", "default", "bad", nil)),
 		newDeclared("object.widget", 6, newItem("x.io/v1", "Widget", "default", "w", nil)))
 	entries, _, err = l.Plan(t.Context(), c, nil)
-	var refused run.RefusedError
+	var refused session.RefusedError
 	if !errors.As(err, &refused) || len(refused.List) != 2 {
 		t.Fatalf("got %v, want two refusals", err)
 	}
@@ -251,7 +251,7 @@ func TestForeignObjectsAreAdoptedOnlyIfDeclared(t *testing.T) {
 		},
 	}
 	entries, _, err := l.Plan(t.Context(), c, before)
-	var refused run.RefusedError
+	var refused session.RefusedError
 	if !errors.As(err, &refused) || len(refused.List) != 2 {
 		t.Fatalf("got %v, want two refusals", err)
 	}
@@ -338,7 +338,7 @@ func TestObjectsBlockedByAWebhookAreNamedAndTheOthersApplied(t *testing.T) {
 			{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "old", Address: "object.old"},
 		}
 		entries, _, err := l.Plan(t.Context(), c, before)
-		var refused run.RefusedError
+		var refused session.RefusedError
 		if !errors.As(err, &refused) || len(refused.List) != 1 ||
 			!strings.Contains(err.Error(), "object.hooked (app.hcl:2)") ||
 			!strings.Contains(err.Error(), "failed calling webhook") {

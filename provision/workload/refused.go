@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 )
 
 // dryRun applies an object in a dry run.
@@ -89,7 +89,7 @@ func isRefusal(err error) bool {
 
 // indexedRefusal is a refusal with the index of the declared object.
 type indexedRefusal struct {
-	run.Refusal
+	session.Refusal
 	index int
 }
 
@@ -118,12 +118,12 @@ func unresolvedRefusals(desired []Desired, entries []plan.Object, failed []error
 	return list
 }
 
-func newRefusal(d Desired, err error) run.Refusal {
+func newRefusal(d Desired, err error) session.Refusal {
 	unknown := meta.IsNoMatchError(err)
 	if unknown {
 		err = errors.New("there is no such kind in " + d.Object.GetAPIVersion())
 	}
-	return run.Refusal{
+	return session.Refusal{
 		Address:       d.Address,
 		Source:        d.Source,
 		Kind:          d.Object.GetKind(),
@@ -133,7 +133,7 @@ func newRefusal(d Desired, err error) run.Refusal {
 	}
 }
 
-func joinRefusals(list []indexedRefusal) (r run.RefusedError) {
+func joinRefusals(list []indexedRefusal) (r session.RefusedError) {
 	for _, f := range list {
 		r.List = append(r.List, f.Refusal)
 	}
@@ -161,9 +161,9 @@ func awaitsPlanned(d Desired, err error, changing map[objectKey]bool) bool {
 }
 
 // refusedObjects returns the objects that refusals apply to.
-func refusedObjects(desired []Desired, list []run.Refusal) (about []Desired) {
+func refusedObjects(desired []Desired, list []session.Refusal) (about []Desired) {
 	for _, d := range desired {
-		if slices.ContainsFunc(list, func(r run.Refusal) bool {
+		if slices.ContainsFunc(list, func(r session.Refusal) bool {
 			return r.Address == d.Address && r.Kind == d.Object.GetKind() &&
 				r.Name == fullName(d.Object.GetNamespace(), d.Object.GetName())
 		}) {
@@ -178,9 +178,9 @@ func refusedObjects(desired []Desired, list []run.Refusal) (about []Desired) {
 func (l *Live) retry(
 	ctx context.Context,
 	refused []Desired,
-	list []run.Refusal,
+	list []session.Refusal,
 	say func(plan.Object),
-) ([]Desired, []run.Refusal, error) {
+) ([]Desired, []session.Refusal, error) {
 	if len(refused) == 0 {
 		return refused, list, nil
 	}

@@ -13,7 +13,7 @@ import (
 
 	"clusterctl/hcl/config"
 	"clusterctl/provision/plan"
-	"clusterctl/provision/run"
+	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 )
 
@@ -51,7 +51,7 @@ func TestObjectsRefusedAtFirstAreAppliedAgain(t *testing.T) {
 		var events []string
 		say := func(o plan.Object) { events = append(events, o.Name+" "+o.Action) }
 		applied, err := l.Apply(t.Context(), c, before, say)
-		var refused run.RefusedError
+		var refused session.RefusedError
 		if !errors.As(err, &refused) || len(refused.List) != 1 || refused.List[0].Address != "object.never" {
 			t.Errorf("refused are %v", err)
 		}

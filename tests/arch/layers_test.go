@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -135,6 +136,43 @@ func TestProvisioningAndDaemonsDoNotImportEachOther(t *testing.T) {
 				(strings.HasPrefix(other, "provision/") || strings.HasPrefix(other, "hcl/")):
 				t.Errorf("%s imports %s: the daemons know nothing of how they came to be", p.ImportPath, other)
 			}
+		}
+	}
+}
+
+// runPackages are the packages below provision/run in import order: each imports only from those before it.
+var runPackages = []string{
+	"report", "ledger", "session", "certificate", "etcd", "decide", "health", "roll", "leave", "objects", "rotation",
+	"survey", "rebuild",
+}
+
+func TestPackagesOfARunImportInOneDirection(t *testing.T) {
+	const root = "provision/run"
+	found := map[string]bool{}
+	for _, p := range listPackages(t) {
+		name, ok := strings.CutPrefix(p.ImportPath, root+"/")
+		if !ok {
+			continue
+		}
+		mine := slices.Index(runPackages, name)
+		if mine < 0 {
+			t.Errorf("%s is not in the list of this test", p.ImportPath)
+			continue
+		}
+		found[name] = true
+		for _, i := range p.Imports {
+			other, ok := strings.CutPrefix(i, "clusterctl/"+root)
+			if !ok {
+				continue
+			}
+			if at := slices.Index(runPackages, strings.TrimPrefix(other, "/")); at < 0 || at >= mine {
+				t.Errorf("%s imports %s, which comes after it", p.ImportPath, i)
+			}
+		}
+	}
+	for _, name := range runPackages {
+		if !found[name] {
+			t.Errorf("there is no package %s/%s", root, name)
 		}
 	}
 }
