@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/api/admitpod"
+	"clusterctl/daemons/kubelet/nodeagent"
 )
 
 // fakePolicies answers the kubelet's admission requests in place of the network daemon.
@@ -94,5 +97,40 @@ func TestNoContainerStartsBeforeTheNetworkPoliciesAreInEffect(t *testing.T) {
 	})
 	if again := len(p.received()); again != asked {
 		t.Errorf("it was asked %d times more for a sandbox whose policies hold", again-asked)
+	}
+}
+
+// A pod that was deleted in the API uses no resources, even if it still terminates. An extended resource that the
+// kubelet does not know yet is left to the scheduler.
+// Proves S15.
+func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
+	n := newNode(t)
+	k := &Kubelet{settings: settings{file: n.file}, pods: podWorkers{workers: map[types.UID]*worker{}},
+		agent:     &nodeagent.Agent{},
+		pressures: &nodeagent.Monitor{Machine: n.options.Machine, File: &n.file}}
+	k.agent.SetNode(&corev1.Node{
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110")},
+		},
+	})
+	asking := func(name string, requests corev1.ResourceList) *corev1.Pod {
+		p := simplePod(name)
+		p.UID = types.UID(name)
+		p.Spec.Containers[0].Resources.Requests = requests
+		return p
+	}
+	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
+	there := &worker{pod: asking("there", three)}
+	k.pods.workers["there"] = there
+	if end := k.checkAdmission(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
+		t.Errorf("while the other runs: %v", end)
+	}
+	there.removed = true
+	if end := k.checkAdmission(asking("next", three), nil); end != nil {
+		t.Errorf("when the other is gone from the API: %v", end)
+	}
+	if end := k.checkAdmission(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")}),
+		nil); end != nil {
+		t.Errorf("of what others lend: %v", end)
 	}
 }

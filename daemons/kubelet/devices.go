@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"clusterctl/daemons/kubelet/sleep"
 
@@ -61,13 +62,12 @@ func (d nodeDevices) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceS
 	return all
 }
 
-// updateDevicePods makes the workers of all pods with devices of a driver update the pod status.
-func (k *Kubelet) updateDevicePods(driver string) {
-	users := k.devices.Users(driver)
-	k.pods.mu.Lock()
-	defer k.pods.mu.Unlock()
+// updateStatuses makes the workers of pods update the pod status.
+func (s *podWorkers) updateStatuses(users []types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, uid := range users {
-		if w := k.pods.workers[uid]; w != nil {
+		if w := s.workers[uid]; w != nil {
 			w.updateInbox(func() {})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -276,11 +277,18 @@ func (k *Kubelet) setUpAPI() {
 // setUpVolumes creates what prepares volumes and devices.
 func (k *Kubelet) setUpVolumes(mounter volume.Mounter) {
 	k.volumes = &volume.Manager{
-		Root:        k.cfg.RootDir,
-		Source:      k.objects,
-		Mounter:     mounter,
-		Node:        k.fieldNode,
-		Labels:      k.nodeLabels,
+		Root:    k.cfg.RootDir,
+		Source:  k.objects,
+		Mounter: mounter,
+		Node:    k.fieldNode,
+		// A volume may depend on a label that was just set.
+		Labels: func(ctx context.Context) (map[string]string, error) {
+			node, err := k.agent.Read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return node.Labels, nil
+		},
 		Provisioned: directory.Root,
 		MachineID:   k.machine.Info().MachineID,
 		Projects:    &volume.Projects{},
@@ -296,7 +304,7 @@ func (k *Kubelet) setUpVolumes(mounter volume.Mounter) {
 			Dir:       filepath.Join(k.cfg.RootDir, "plugins_registry"),
 			Log:       k.env.Log,
 			OnGone:    func(ctx context.Context, driver string) { k.nodeDevices().deleteDriverSlices(ctx, driver) },
-			OnChanged: k.updateDevicePods,
+			OnChanged: func(driver string) { k.pods.updateStatuses(k.devices.Users(driver)) },
 		}
 		k.devices.Plugins, k.devices.Health = k.drivers, k.drivers.Health
 	}
@@ -379,7 +387,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(k.cfg.RootDir, 0o750); err != nil {
 		return fmt.Errorf("make the kubelet's directory: %w", err)
 	}
-	version, err := k.awaitRuntime(ctx)
+	version, err := awaitRuntime(ctx, k.runtime, log)
 	if err != nil {
 		return err
 	}
@@ -428,7 +436,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		g.Go(func() error { return k.serve(ctx) })
 	}
 	if k.file.RotateCertificates {
-		g.Go(func() error { return k.awaitRenewal(ctx) })
+		g.Go(func() error { return awaitRenewal(ctx, k.cfg.Kubeconfig) })
 	}
 	err = g.Wait()
 	k.pods.wg.Wait()
@@ -439,28 +447,19 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 }
 
 // awaitRuntime waits for the first response of the runtime and returns it.
-func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, error) {
+func awaitRuntime(ctx context.Context, runtime cri.Service, log *slog.Logger) (*criapi.VersionResponse, error) {
 	for said := false; ; said = true {
-		v, err := k.runtime.Version(ctx)
+		v, err := runtime.Version(ctx)
 		if err == nil {
 			return v, nil
 		}
 		if !said {
-			k.env.Log.Warn("waiting for the container runtime", "error", err)
+			log.Warn("waiting for the container runtime", "error", err)
 		}
 		if !sleep.For(ctx, 200*time.Millisecond) {
 			return nil, fmt.Errorf("wait for the container runtime: %w", err)
 		}
 	}
-}
-
-// nodeLabels reads the node's current labels from the API, because a volume may depend on a label that was just set.
-func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
-	node, err := k.agent.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return node.Labels, nil
 }
 
 // fieldNode returns the facts about the node that pods can read.

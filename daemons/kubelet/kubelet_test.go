@@ -25,7 +25,6 @@ import (
 
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/kubelet/hollow"
-	"clusterctl/daemons/kubelet/nodeagent"
 	"clusterctl/daemons/run"
 	"clusterctl/kube/kubernetes/fake"
 )
@@ -474,40 +473,5 @@ func TestExtendedResourcesInTheStatusAreKept(t *testing.T) {
 	}
 	if foo := status.Allocatable["example.com/foo"]; foo.Value() != 3 {
 		t.Errorf("allocatable of foo is %v", foo)
-	}
-}
-
-// A pod that was deleted in the API uses no resources, even if it still terminates. An extended resource that the
-// kubelet does not know yet is left to the scheduler.
-// Proves S15.
-func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
-	n := newNode(t)
-	k := &Kubelet{settings: settings{file: n.file}, pods: podWorkers{workers: map[types.UID]*worker{}},
-		agent:     &nodeagent.Agent{},
-		pressures: &nodeagent.Monitor{Machine: n.options.Machine, File: &n.file}}
-	k.agent.SetNode(&corev1.Node{
-		Status: corev1.NodeStatus{
-			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110")},
-		},
-	})
-	asking := func(name string, requests corev1.ResourceList) *corev1.Pod {
-		p := simplePod(name)
-		p.UID = types.UID(name)
-		p.Spec.Containers[0].Resources.Requests = requests
-		return p
-	}
-	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
-	there := &worker{pod: asking("there", three)}
-	k.pods.workers["there"] = there
-	if end := k.checkAdmission(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
-		t.Errorf("while the other runs: %v", end)
-	}
-	there.removed = true
-	if end := k.checkAdmission(asking("next", three), nil); end != nil {
-		t.Errorf("when the other is gone from the API: %v", end)
-	}
-	if end := k.checkAdmission(asking("lent", corev1.ResourceList{"example.com/foo": resource.MustParse("1")}),
-		nil); end != nil {
-		t.Errorf("of what others lend: %v", end)
 	}
 }

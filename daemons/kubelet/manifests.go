@@ -88,6 +88,13 @@ func (k *Kubelet) readManifests() error {
 		}
 	}
 	k.static.mirrors.setHeld(held)
+	k.applyManifests(found, held)
+	k.static.read.Store(whole)
+	return errors.Join(failures...)
+}
+
+// applyManifests passes the static pods to their workers, and ends those that are gone or replaced.
+func (k *Kubelet) applyManifests(found map[string]*corev1.Pod, held map[types.UID]bool) {
 	for _, gone := range k.static.mirrors.replace(found, held) {
 		k.pods.mu.Lock()
 		w := k.pods.workers[gone.UID]
@@ -101,8 +108,6 @@ func (k *Kubelet) readManifests() error {
 			k.updateWorker(p)
 		}
 	}
-	k.static.read.Store(whole)
-	return errors.Join(failures...)
 }
 
 func isManifest(name string) bool {

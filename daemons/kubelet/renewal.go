@@ -13,10 +13,10 @@ import (
 )
 
 // awaitRenewal waits until the client certificate is due for renewal and returns errCertificateDue.
-func (k *Kubelet) awaitRenewal(ctx context.Context) error {
-	due, _, err := certificate.Lifetime(k.cfg.Kubeconfig)
+func awaitRenewal(ctx context.Context, kubeconfig string) error {
+	due, _, err := certificate.Lifetime(kubeconfig)
 	if err != nil {
-		return fmt.Errorf("rotateCertificates: read the client certificate in %s: %w", k.cfg.Kubeconfig, err)
+		return fmt.Errorf("rotateCertificates: read the client certificate in %s: %w", kubeconfig, err)
 	}
 	if !sleep.For(ctx, time.Until(due)) {
 		return nil
