@@ -45,14 +45,14 @@ func (m *fullDisk) hasContainer() bool {
 }
 
 // newFullNode returns a node with a pod that fills the disk, and another pod with lower priority.
-func newFullNode(t *testing.T, filling *corev1.Pod) (n *node, m *fullDisk) {
+func newFullNode(t *testing.T, filling *corev1.Pod) (n *node, m *fullDisk, k *Kubelet) {
 	n = newNode(t)
 	m = &fullDisk{
 		hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4, Bytes: 8 << 30}, n.runtime},
 		pod:           filling.Name,
 	}
 	n.options.Machine = m
-	k := n.newKubelet()
+	k = n.newKubelet()
 	for i := range k.tasks {
 		k.tasks[i].Interval = 10 * time.Millisecond
 	}
@@ -60,7 +60,7 @@ func newFullNode(t *testing.T, filling *corev1.Pod) (n *node, m *fullDisk) {
 	n.create(filling)
 	n.create(simplePod("web"))
 	n.until("the other pod to be ready", func() bool { return isReady(n.pod("web")) })
-	return n, m
+	return n, m, k
 }
 
 func (n *node) checkNotEvicted(name string) {
@@ -75,7 +75,7 @@ func (n *node) checkNotEvicted(name string) {
 func TestOnlyThePodThatFillsTheDiskIsEvicted(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
-	n, m := newFullNode(t, hog)
+	n, m, _ := newFullNode(t, hog)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
 	m.exceeded.Store(true)
 	n.until("what it has written to go", func() bool { return !m.hasContainer() })
@@ -90,7 +90,7 @@ func TestOnlyThePodThatFillsTheDiskIsEvicted(t *testing.T) {
 func TestNoOtherPodIsEvictedWhileTheRuntimeFreesTheDisk(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
-	n, m := newFullNode(t, hog)
+	n, m, _ := newFullNode(t, hog)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
 	m.isStuckFull.Store(true)
 	m.exceeded.Store(true)
@@ -109,10 +109,17 @@ func TestNoOtherPodIsEvictedWhileTheRuntimeFreesTheDisk(t *testing.T) {
 func TestEndedContainersAreRemovedBeforeAnyPodIsEvicted(t *testing.T) {
 	job := simplePod("job")
 	job.Spec.RestartPolicy = corev1.RestartPolicyNever
-	n, m := newFullNode(t, job)
+	n, m, k := newFullNode(t, job)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("job")) })
 	n.runtime.Crash("job", "main", 0)
 	n.until("it to have ended", func() bool { return n.pod("job").Status.Phase == corev1.PodSucceeded })
+	n.until("its resources to be released", func() bool {
+		return slices.ContainsFunc(k.pods.all(), func(w *worker) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.pod.Name == "job" && w.released
+		})
+	})
 	m.exceeded.Store(true)
 	n.until("what it has written to go", func() bool { return !m.hasContainer() })
 	if s := n.pod("job").Status; s.Phase != corev1.PodSucceeded || s.ContainerStatuses[0].State.Terminated == nil {
