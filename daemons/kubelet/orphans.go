@@ -117,7 +117,7 @@ func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
 	if s, err := strconv.ParseInt(annotations[cri.AnnotationGrace], 10, 64); err == nil {
 		p.Spec.TerminationGracePeriodSeconds = &s
 	}
-	k.env.Log.Info("removing a pod that nobody wants any more", "pod", podName(p), "uid", uid)
+	k.env.Log.Info("removing a pod that is no longer wanted", "pod", podName(p), "uid", uid)
 	w := newWorker(k, p)
 	w.removed = true
 	k.startWorker(w)

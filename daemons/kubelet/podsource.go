@@ -165,7 +165,7 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 			k.pods.wakeAll()
 		case err := <-ended:
 			if errors.Is(err, cri.ErrNoEvents) {
-				k.env.Log.Info("the runtime tells of no changes: asking it every second")
+				k.env.Log.Info("the runtime reports no changes: polling it every second")
 				tick.Reset(time.Second)
 				continue
 			}

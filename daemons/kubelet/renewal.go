@@ -27,7 +27,7 @@ func awaitRenewal(ctx context.Context, kubeconfig string) error {
 // errCertificateDue stops the kubelet so that it is restarted. It renews its certificate at the start, and pods keep
 // running meanwhile.
 var errCertificateDue = errors.New(
-	"the node's client certificate is due: the kubelet is to be started anew, and renews it at its start",
+	"the node's client certificate is due: restart the kubelet, which renews it at its start",
 )
 
 // newServing returns the source of the server's certificate. That is the configured file, which is reloaded when it

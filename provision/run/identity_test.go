@@ -317,7 +317,7 @@ func TestReinstalledMachinesGetNewNodes(t *testing.T) {
 				nil, nil
 			if note := plannedMachine(w.mustApply(), m.Address).Note; !strings.Contains(
 				note,
-				"it was installed anew: the Node of the former machine is deleted, with its pods",
+				"it was reinstalled: the Node of the former machine is deleted, with its pods",
 			) {
 				t.Errorf("the plan says %q", note)
 			}

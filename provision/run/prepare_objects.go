@@ -81,7 +81,7 @@ func (p *Prepared) canPlanObjects(err error) bool {
 		p.Plan.Warnings = append(
 			p.Plan.Warnings,
 			fmt.Sprintf(
-				"objects could not be compared with what is there, so they are compared after the machines: %v",
+				"objects could not be compared with the cluster, so they are compared after the machines: %v",
 				err,
 			),
 		)
@@ -95,7 +95,7 @@ func (p *Prepared) addObjects(objects []plan.Object) {
 	for _, o := range objects {
 		if o.Action != plan.Create && o.Action != plan.Remove && o.Action != plan.Refused &&
 			p.engine.IsReplaced(o.Address) {
-			o.Action, o.Note = plan.Replace, "delete it, then make it anew"
+			o.Action, o.Note = plan.Replace, "delete it, then create it again"
 		}
 		if o.Action == plan.Remove || o.Action == plan.Replace {
 			o.Loss = p.situation.LossOf(o)

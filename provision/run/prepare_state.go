@@ -51,7 +51,7 @@ func (e *Engine) checkState(s *state.State) error {
 	if r := s.Restore; r != nil && !r.HasFirstMember && !e.IsDestroy {
 		return fmt.Errorf(
 			"a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot restore again, "+
-				"which begins it anew",
+				"which starts it again",
 			r.Snapshot,
 			r.Began.UTC().Format(time.RFC3339),
 		)

@@ -33,7 +33,7 @@ func TestReplacedNodesAreCleanedAndRecreated(t *testing.T) {
 	}
 	p := w.mustApply()
 	if want := []string{"begin replacing", "begin removing", "begin draining", "note cleaned, to be made " +
-		"anew", "begin creating", "done ", "done replaced: cleaned, and made anew"}; !slices.Equal(
+		"anew", "begin creating", "done ", "done replaced: cleaned, and created again"}; !slices.Equal(
 		said,
 		want,
 	) {

@@ -25,7 +25,7 @@ func (p *Prepared) Unreached() error {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"objects could not be compared with what is there, so the plan is not whole; apply mends the "+
+				"objects could not be compared with the cluster, so the plan is incomplete; apply repairs the "+
 					"machines first, and compares then: %s",
 				p.Plan.CompareError,
 			),

@@ -160,7 +160,7 @@ func (r *readMetrics) Collect(to chan<- prometheus.Metric) {
 type cacheCounts struct{ cache *cache.Cache }
 
 var (
-	receivedDesc   = newResourceDesc("watch_cache_events_received_total", "Changes that the store has told of.")
+	receivedDesc   = newResourceDesc("watch_cache_events_received_total", "Changes that the store has reported.")
 	dispatchedDesc = newResourceDesc("watch_cache_events_dispatched_total", "Changes that watches could hear of.")
 	loadedDesc     = newResourceDesc("watch_cache_initializations_total", "How often a kind was loaded from the store.")
 	versionDesc    = newResourceDesc(

@@ -27,7 +27,7 @@ func (p *Situation) CheckIdentities() (foreign map[*session.Machine]error, err e
 		}
 		if check.isForeign(m) {
 			err := fmt.Errorf(
-				"it serves another cluster: the certificate in %s is not of this one's authority. Take it out of "+
+				"it serves another cluster: the certificate in %s was not issued by this cluster's authority. Take it out of "+
 					"that cluster first, or out of this configuration",
 				host.ClusterCAPath,
 			)
@@ -80,7 +80,7 @@ func (p identities) outdated(m *session.Machine) error {
 	return fmt.Errorf(
 		"the state in %s is older than the cluster: this machine was given, by a later one, %s. An apply would take "+
 			"that back. Bring the latest state here, from where the last apply was run; if there is none any more, "+
-			"make it anew with clusterctl state rebuild -force. When other machines do not say this, it is this one "+
+			"rebuild it with clusterctl state rebuild -force. When other machines do not say this, it is this one "+
 			"that is old, its disk from a copy: apply -replace %s",
 		p.StateDir,
 		strings.Join(later, ", "),

@@ -66,7 +66,7 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 	}
 	add(first, 1, ahead)
 	add("Nodes whose daemons restart", p.DrainBudget(), rolled)
-	add("Machines that are replaced: drained, cleaned and made anew", 1, p.WithAction(plan.Replace))
+	add("Machines that are replaced: drained, cleaned and created again", 1, p.WithAction(plan.Replace))
 	add(
 		"Machines that leave the control plane and stay: the member leaves the store, then its files are removed",
 		1,

@@ -70,7 +70,7 @@ func (p describer) describe(m *session.Machine, entry *plan.Machine) {
 			entry.Note = "clean"
 		}
 	case m.Action == plan.Change && p.Options.IsReplaced(m.Address):
-		entry.Action, entry.Note = plan.Replace, "drain and clean it, then make it anew"
+		entry.Action, entry.Note = plan.Replace, "drain and clean it, then create it again"
 	case p.wasDrained(m):
 		entry.Note = "takes pods again, after a run that was cut off"
 		entry.Changes = append(
@@ -114,7 +114,7 @@ func (p describer) describeRestarts(m *session.Machine, changes []step.Change) s
 	if known := p.State.Machines[m.Address]; m.HasNoCluster() && known.HasJoined &&
 		known.Identity != m.Facts.Identity &&
 		m.HasRole(config.RoleNode) {
-		text = "it was installed anew: the Node of the former machine is deleted, with its pods; " + text
+		text = "it was reinstalled: the Node of the former machine is deleted, with its pods; " + text
 	}
 	return text
 }

@@ -190,7 +190,7 @@ func (a *Access) reachMachine(ctx context.Context, name string) (*session.Machin
 			return m, m.UnreachedReason
 		}
 		return nil, fmt.Errorf(
-			"%s is no machine of the control plane; there are %s",
+			"%s is not a machine of the control plane; there are %s",
 			name,
 			strings.Join(a.Machines(), ", "),
 		)

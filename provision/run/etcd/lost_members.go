@@ -36,8 +36,8 @@ func CheckLostMajority(s *state.State, machines []*session.Machine) error {
 		return nil
 	case len(left) > 0:
 		return fmt.Errorf(
-			"%d of %d members of the store have lost their data in /var/lib/etcd (%s), and the rest is no majority. "+
-				"%s still has the data: clusterctl etcd snapshot restore -from-member %s makes the store anew of it "+
+			"%d of %d members of the store have lost their data in /var/lib/etcd (%s), and the rest is not a majority. "+
+				"%s still has the data: clusterctl etcd snapshot restore -from-member %s rebuilds the store from it "+
 				"(docs/operations/etcd-majority-lost.md)",
 			len(lost),
 			members,

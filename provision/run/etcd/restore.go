@@ -182,7 +182,7 @@ func (a *Access) describeRestore(at *session.Machine, s store.Snapshot, r Restor
 	if r.Member != "" {
 		fmt.Fprintf(
 			&text,
-			"The store is made anew of the data that %s has: everything that its member knew of stays.\n",
+			"The store is rebuilt from the data of %s: everything that its member knew stays.\n",
 			at.Name,
 		)
 	} else {
@@ -190,7 +190,7 @@ func (a *Access) describeRestore(at *session.Machine, s store.Snapshot, r Restor
 		if r.File != "" {
 			when = "a file of" // the file's time; copying the file may have made it later than the snapshot
 		}
-		fmt.Fprintf(&text, "The store is made anew on %s from %s, %s %s (%s ago): revision %d, %d "+
+		fmt.Fprintf(&text, "The store is rebuilt on %s from %s, %s %s (%s ago): revision %d, %d "+
 			"keys.\n", at.Name, sourceName(s, r), when, s.Taken.UTC().Format(time.RFC3339),
 			FormatAge(a.Session.Now().Sub(s.Taken)), s.Revision, s.Keys)
 		text.WriteString("What was written since is lost.\n")
@@ -248,7 +248,7 @@ func (a *Access) makeFirstMember(ctx context.Context, at *session.Machine, snaps
 		return err
 	}
 	first := at.Name + "=" + role.PeerURL(at.Machine)
-	a.Session.Report(report.Event{Kind: report.Note, Machine: at.Address, Message: "making the store anew of " + from})
+	a.Session.Report(report.Event{Kind: report.Note, Machine: at.Address, Message: "rebuilding the store from " + from})
 	if _, err := a.callStore(ctx, at, saveTimeout,
 		store.Request{Op: store.Restore, File: file, Data: role.EtcdData, Member: at.Name,
 			PeerURL:        role.PeerURL(at.Machine),

@@ -109,7 +109,7 @@ func (l *Leaver) Remove(ctx context.Context, m *session.Machine) (err error) {
 	}
 	said := report.Event{Kind: report.Done, Machine: m.Address, Message: "removed"}
 	if m.CreatesNode { // the machine is being replaced
-		said.Kind, said.Message = report.Note, "cleaned, to be made anew"
+		said.Kind, said.Message = report.Note, "cleaned, to be created again"
 	}
 	l.Session.Report(said)
 	return l.forgetMachine(m)

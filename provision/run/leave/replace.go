@@ -56,8 +56,8 @@ func (l *Leaver) Replace(ctx context.Context, m *session.Machine) error {
 		roll = l.Roller.ChangeGuarded
 	}
 	if err := roll(ctx, m); err != nil {
-		return fmt.Errorf("it was taken away, and is not made anew yet (apply goes on with that): %w", err)
+		return fmt.Errorf("it was removed, and is not created again yet (apply continues with that): %w", err)
 	}
-	l.Session.Report(report.Event{Kind: report.Done, Machine: m.Address, Message: "replaced: cleaned, and made anew"})
+	l.Session.Report(report.Event{Kind: report.Done, Machine: m.Address, Message: "replaced: cleaned, and created again"})
 	return nil
 }

@@ -37,7 +37,7 @@ func (a *Applier) Apply(ctx context.Context) error {
 						Kind:    o.Kind,
 						Name:    o.FullName(),
 						Action:  plan.Remove,
-						Note:    "to be made anew",
+						Note:    "to be created again",
 					},
 				},
 			)

@@ -10,7 +10,7 @@ import (
 
 func (a *Applier) reportObject(o plan.Object) {
 	if o.Action == plan.Create && a.wasReplaced(o) {
-		o.Action, o.Note = plan.Replace, "deleted, and made anew"
+		o.Action, o.Note = plan.Replace, "deleted, and created again"
 	}
 	a.Session.Report(report.Event{Kind: report.Object, Object: &o, Message: o.Note})
 	if o.Action == plan.None {

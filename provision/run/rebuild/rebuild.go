@@ -231,7 +231,7 @@ func agreedRemains(machines []*session.Machine, found map[string]role.Remains) (
 	}
 	if from == nil {
 		return first, errors.New(
-			"none of the declared machines has the keys of a cluster: a state is made anew of what is in " +
+			"none of the declared machines has the keys of a cluster: a state is rebuilt from " +
 				"/etc/kubernetes/pki on a machine of the control plane. Without any, a new cluster is made by apply",
 		)
 	}
@@ -248,7 +248,7 @@ func agreedRemains(machines []*session.Machine, found map[string]role.Remains) (
 			errs = append(
 				errs,
 				m.Wrap(fmt.Errorf(
-					"it serves another cluster than %s, or that one's authorities were changed meanwhile",
+					"it serves another cluster than %s, or its authorities were changed meanwhile",
 					from.Address,
 				),
 				),

@@ -45,7 +45,7 @@ func (r *Roller) awaitReboot(ctx context.Context, m *session.Machine) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf(
-				"it was told to reboot and is not back %s later: see to its console. Last: %w",
+				"it was asked to reboot and is not back %s later: check its console. Last: %w",
 				rebootTimeout,
 				last,
 			)
