@@ -35,7 +35,8 @@ type Desired struct {
 
 	IsProtected bool // may not be deleted later, even if it is no longer declared
 	Ignored     config.Ignored
-	version     string // resourceVersion of the live object that ignored fields were copied from; "" means none
+	live        *unstructured.Unstructured // the live object that was compared or written; nil if it does not exist
+	version     string                     // resourceVersion of the live object that ignored fields were copied from; "" means none
 }
 
 func (d Desired) reference() state.Object {
