@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,8 +62,9 @@ type Controller struct {
 	// moveMu keeps a source from recording an object in its inventory while another decides whether to delete it.
 	moveMu sync.Mutex
 
-	mu      sync.Mutex // guards the map and the fields of entries that are marked so
+	mu      sync.Mutex // guards the maps and the fields of entries that are marked so
 	entries map[Key]*entry
+	pruning map[Key]bool // sources with objects that are no longer rendered and still exist
 }
 
 // entry is what the controller remembers of a source. Only the worker of the source uses it, except for the fields that
@@ -86,14 +88,14 @@ func New(cfg Config) *Controller {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
-	c := &Controller{Config: cfg, entries: map[Key]*entry{}}
+	c := &Controller{Config: cfg, entries: map[Key]*entry{}, pruning: map[Key]bool{}}
 	client := cfg.Client.Resource(sources)
 	c.informer = cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return client.List(ctx, o)
 		},
 		WatchFuncWithContext: client.Watch,
-	}, &unstructured.Unstructured{}, 0, cache.Indexers{})
+	}, &unstructured.Unstructured{}, 0, cache.Indexers{dependencyIndex: dependencyKeys})
 	c.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[Key]{Clock: cfg.Clock})
 	return c
 }
@@ -149,22 +151,53 @@ func (c *Controller) Run(ctx context.Context) error {
 // recheckPause is the pause before sources are reconciled because another source has changed.
 const recheckPause = time.Second
 
+// dependencyIndex is the index of sources by the keys of those that they depend on.
+const dependencyIndex = "dependency"
+
+func dependencyKeys(obj any) (keys []string, err error) {
+	o, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, nil
+	}
+	s, err := SourceOf(o)
+	if err != nil {
+		return nil, nil // reported when it is reconciled
+	}
+	for _, k := range s.dependencies() {
+		keys = append(keys, k.String())
+	}
+	return keys, nil
+}
+
 // enqueue queues a changed source, and the sources that may wait for it.
 func (c *Controller) enqueue(o *unstructured.Unstructured) {
 	key := Key{Namespace: o.GetNamespace(), Name: o.GetName()}
+	c.mu.Lock()
+	if pruning, _, _ := unstructured.NestedSlice(o.Object, "status", "pruning"); len(pruning) > 0 {
+		c.pruning[key] = true // written by a former process
+	}
+	c.mu.Unlock()
 	c.queue.Add(key)
-	for _, other := range c.list() {
-		if other.Key() == key {
-			continue
-		}
-		if slices.Contains(other.dependencies(), key) {
-			c.queue.Add(other.Key())
-		}
-		if len(other.Status.Pruning) > 0 {
-			c.mu.Lock()
-			c.entryOf(other.Key()).recheck = true
-			c.mu.Unlock()
-			c.queue.AddAfter(other.Key(), recheckPause)
+	c.wake(key)
+}
+
+// wake queues the sources that may wait for one that has changed: those that depend on it, and those that may delete
+// objects once it has rendered a revision.
+func (c *Controller) wake(key Key) {
+	dependents, err := c.informer.GetIndexer().IndexKeys(dependencyIndex, key.String())
+	if err != nil { // the index exists
+		return
+	}
+	for _, name := range dependents {
+		namespace, name, _ := strings.Cut(name, "/")
+		c.queue.Add(Key{Namespace: namespace, Name: name})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for other := range c.pruning {
+		if other != key {
+			c.entryOf(other).recheck = true
+			c.queue.AddAfter(other, recheckPause)
 		}
 	}
 }

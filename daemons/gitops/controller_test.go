@@ -564,3 +564,33 @@ func TestAControllerThatEndsLosesNoObject(t *testing.T) {
 		}
 	}
 }
+
+func TestAPreviewChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	first := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one"), "b.yaml": configMap("b", "one"),
+		"c.yaml": configMap("c", "one", gitsource.PruneAnnotation, gitsource.Disabled)})
+	w.declare("platform", "interval: 24h")
+	w.ready("platform", "True", "", first)
+	w.cluster.Writes()
+	w.setValue("x", "mine")
+	second := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "two"), "new.yaml": configMap("new", "one"),
+		"x.yaml": configMap("x", "one")})
+	s := w.source("platform")
+	c := gitops.New(gitops.Config{Client: w.client, Cluster: w.cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
+		Recorder: w})
+	p, err := c.Preview(t.Context(), s, []*gitops.Source{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, change := range p.Changes {
+		got = append(got, change.Action+" "+change.Object+" "+strings.Join(change.Diff, ","))
+	}
+	slices.Sort(got)
+	want := []string{"change v1 ConfigMap default/a data.value: one → two", "create v1 ConfigMap default/new ",
+		"delete v1 ConfigMap default/b ", "keep v1 ConfigMap default/c ", "refused v1 ConfigMap default/x "}
+	if !slices.Equal(got, want) || p.Revision != "main@sha1:"+second || p.Objects != 3 {
+		t.Errorf("%s: %q, want %q", p.Revision, got, want)
+	}
+	w.wantWrites()
+}

@@ -103,12 +103,13 @@ func listHas(list []string, id ID) bool {
 }
 
 // checkOwner returns an error if a source must not apply an object, because another source renders it. An object may be
-// taken over from a source that no longer renders it or no longer exists.
-func checkOwner(s *Source, o Object, live *unstructured.Unstructured, others []*Source) error {
+// taken over from a source that no longer renders it or no longer exists. list returns all other sources.
+func checkOwner(s *Source, o Object, live *unstructured.Unstructured, list func() []*Source) error {
 	owner := ownerOf(live)
 	if owner == "" || owner == s.owner() || !isManaged(live) {
 		return nil
 	}
+	others := list()
 	i := slices.IndexFunc(others, func(other *Source) bool { return other.owner() == owner })
 	if i < 0 || others[i].DeletionTimestamp != nil {
 		return nil

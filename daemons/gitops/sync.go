@@ -27,6 +27,7 @@ func (c *Controller) sync(ctx context.Context, key Key) time.Duration {
 	}
 	if s == nil {
 		delete(c.entries, key)
+		delete(c.pruning, key)
 		c.mu.Unlock()
 		return 0
 	}
@@ -234,8 +235,14 @@ func (c *Controller) writeStatus(ctx context.Context, s *Source, e *entry, st *g
 	}
 	c.mu.Lock()
 	e.status, e.statusUID = cloneStatus(st), string(s.UID)
+	if len(st.Pruning) > 0 {
+		c.pruning[s.Key()] = true
+	} else {
+		delete(c.pruning, s.Key())
+	}
 	c.mu.Unlock()
 	s.Status = *cloneStatus(st)
+	c.wake(s.Key()) // the watch may have reported the change before this process knew of it
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -185,7 +186,7 @@ func (c *Controller) check(ctx context.Context, s *Source, w *work, objects []Ob
 		return nil
 	}
 	var failed []string
-	others := c.others(s)
+	others := sync.OnceValue(func() []*Source { return c.others(s) })
 	for i, o := range objects {
 		if err := checkOwner(s, o, w.live[o.ID().identity()], others); err != nil {
 			failed = append(failed, o.position()+": "+err.Error())
