@@ -122,7 +122,7 @@ func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *wo
 
 // applyStage applies the objects of a stage, as their drift policies allow.
 func (c *Controller) applyStage(ctx context.Context, s *Source, w *work, st stage) (*progress, *failure) {
-	apply, compare := split(s, st.objects, w.declared, func(id ID) bool { return w.existed[id.identity()] })
+	apply, compare := split(s, st.objects, w.declared, func(id ObjectID) bool { return w.existed[id.identity()] })
 	for i := range apply {
 		apply[i].Adopt = apply[i].Adopt || inventoryHas(s, apply[i].ID())
 	}
@@ -183,7 +183,7 @@ func (c *Controller) compareStage(ctx context.Context, w *work, objects []Object
 
 // recreate deletes an object whose immutable field differs. The next round creates it.
 func (c *Controller) recreate(ctx context.Context, s *Source, w *work, o Object) *failure {
-	lives, err := w.applier.Find(ctx, []ID{o.ID()})
+	lives, err := w.applier.Find(ctx, []ObjectID{o.ID()})
 	if err == nil && lives[0] != nil && lives[0].GetDeletionTimestamp() == nil {
 		err = w.applier.Delete(ctx, o.ID(), lives[0].GetUID())
 		c.event(s, corev1.EventTypeNormal, "Recreated", o.ID().String()+": an immutable field has changed")
@@ -216,7 +216,7 @@ func (c *Controller) pruneAll(ctx context.Context, s *Source, st *gitsource.Stat
 	others := c.others(s)
 	var deleted, released []string
 	for _, id := range deletionOrder(ids) {
-		lives, err := a.Find(ctx, []ID{id})
+		lives, err := a.Find(ctx, []ObjectID{id})
 		if err != nil {
 			left = append(left, id)
 			f = fail(reasonPrune, "read "+id.String(), err)
@@ -240,11 +240,11 @@ func (c *Controller) pruneAll(ctx context.Context, s *Source, st *gitsource.Stat
 		left = append(left, id)
 		deleted = append(deleted, id.String())
 	}
-	left = slices.DeleteFunc(left, func(id ID) bool { // most objects are gone at once
+	left = slices.DeleteFunc(left, func(id ObjectID) bool { // most objects are gone at once
 		if !slices.Contains(deleted, id.String()) {
 			return false
 		}
-		lives, err := a.Find(ctx, []ID{id})
+		lives, err := a.Find(ctx, []ObjectID{id})
 		return err == nil && lives[0] == nil
 	})
 	if len(deleted) > 0 {

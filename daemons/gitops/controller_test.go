@@ -20,7 +20,8 @@ import (
 // Proves P06.
 func TestTheClusterFollowsTheRepository(t *testing.T) {
 	w := newWorld(t)
-	first := w.repo.Commit(map[string]string{"app/a.yaml": configMap("a", "one"), "other/x.yaml": configMap("x", "one")})
+	first := w.repo.Commit(map[string]string{"app/a.yaml": configMap("a", "one"),
+		"other/x.yaml": configMap("x", "one")})
 	w.declare("platform", "path: app")
 	s := w.ready("platform", "True", "", first)
 	if !slices.Equal(s.Status.Inventory, []string{"v1 ConfigMap default/a"}) || s.Status.Objects != 1 ||
@@ -248,7 +249,8 @@ func TestObjectsOfOtherClientsAreNotTakenOver(t *testing.T) {
 	if w.value("a") != "mine" || w.value("b") != "" || len(s.Status.Inventory) > 0 {
 		t.Errorf("a is %q, b is %q, and the inventory is %q", w.value("a"), w.value("b"), s.Status.Inventory)
 	}
-	last := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one", gitsource.AdoptAnnotation, gitsource.Enabled)})
+	last := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one", gitsource.AdoptAnnotation,
+		gitsource.Enabled)})
 	w.ready("platform", "True", "", last)
 	w.wantValue("a", "one")
 }
@@ -282,12 +284,12 @@ func TestObjectsAreAppliedInOrder(t *testing.T) {
 		return nil
 	})
 	w.wantWrites("create apps/v1 Deployment default/db")
-	w.cluster.Put(gitops.ID{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "db"},
+	w.cluster.Put(gitops.ObjectID{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "db"},
 		func(content map[string]any) {
 			content["status"] = map[string]any{"observedGeneration": int64(1), "replicas": int64(1),
 				"updatedReplicas": int64(1), "availableReplicas": int64(1)}
 		})
-	pod := gitops.ID{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "p"}
+	pod := gitops.ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "p"}
 	w.until("all objects are applied", func() error {
 		if w.cluster.Live(pod) == nil {
 			return errors.New("the pod does not exist")
@@ -314,9 +316,10 @@ func TestObjectsThatStayUnhealthyAreAFailure(t *testing.T) {
 	if len(s.Status.Failed) != 1 || s.Status.AppliedRevision != "main@sha1:"+commit {
 		t.Errorf("the status is %+v", s.Status)
 	}
-	w.cluster.Put(gitops.ID{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "p"}, func(content map[string]any) {
-		content["status"] = map[string]any{"phase": "Succeeded"}
-	})
+	w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "p"},
+		func(content map[string]any) {
+			content["status"] = map[string]any{"phase": "Succeeded"}
+		})
 	if s = w.ready("platform", "True", "", commit); len(s.Status.Failed) > 0 {
 		t.Errorf("the status still has %q", s.Status.Failed)
 	}
@@ -334,9 +337,10 @@ func TestSourcesWaitForTheirDependencies(t *testing.T) {
 	if !strings.Contains(message(s), "kube-system/one") || w.value("a") != "" {
 		t.Errorf("the message is %q, and a is %q", message(s), w.value("a"))
 	}
-	w.cluster.Put(gitops.ID{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "p"}, func(content map[string]any) {
-		content["status"] = map[string]any{"phase": "Succeeded"}
-	})
+	w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "p"},
+		func(content map[string]any) {
+			content["status"] = map[string]any{"phase": "Succeeded"}
+		})
 	w.ready("two", "True", "", "")
 	w.declare("one", "path: one\ndependsOn: [{name: two}]")
 	s = w.ready("one", "False", "DependencyCycle", "")
@@ -403,7 +407,7 @@ func TestInvalidSourcesStall(t *testing.T) {
 
 func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 	w := newWorld(t)
-	w.cluster.Finalizing = func(id gitops.ID) bool { return id.Name == "b" }
+	w.cluster.Finalizing = func(id gitops.ObjectID) bool { return id.Name == "b" }
 	w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one"), "b.yaml": configMap("b", "one"),
 		"c.yaml": configMap("c", "one", gitsource.PruneAnnotation, gitsource.Disabled)})
 	w.declare("platform", "")
@@ -411,7 +415,8 @@ func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 	w.cluster.Writes()
 	remove := func() {
 		t.Helper()
-		err := w.client.Resource(resource).Namespace("kube-system").Delete(t.Context(), "platform", metav1.DeleteOptions{})
+		err := w.client.Resource(resource).Namespace("kube-system").Delete(t.Context(), "platform",
+			metav1.DeleteOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -448,8 +453,8 @@ func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 // A tenant's source acts with the rights of its own account.
 func TestASourceHasTheRightsOfItsServiceAccount(t *testing.T) {
 	w := newWorld(t)
-	w.cluster.Put(gitops.ID{APIVersion: "v1", Kind: "Namespace", Name: "shop"}, nil)
-	w.cluster.Allow = func(account, _ string, id gitops.ID) bool {
+	w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Namespace", Name: "shop"}, nil)
+	w.cluster.Allow = func(account, _ string, id gitops.ObjectID) bool {
 		return account == "kube-system/gitops" || account == "shop/deploy" && id.Namespace == "shop"
 	}
 	w.repo.Commit(map[string]string{
@@ -459,7 +464,7 @@ func TestASourceHasTheRightsOfItsServiceAccount(t *testing.T) {
 	w.createNamespace("shop")
 	w.declareIn("shop", "app", "path: own\nserviceAccount: deploy")
 	w.readyIn("shop", "app", "True", "", "")
-	if w.cluster.Live(gitops.ID{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "a"}) == nil {
+	if w.cluster.Live(gitops.ObjectID{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "a"}) == nil {
 		t.Error("the object is not in the source's namespace")
 	}
 	w.declareIn("shop", "other", "path: other\nserviceAccount: deploy")
@@ -506,7 +511,8 @@ func TestImmutableFieldsRecreateOnlyWhereDeclared(t *testing.T) {
 	w.repo.Commit(map[string]string{"a.yaml": configMap("a", "two"), "b.yaml": configMap("b", "one")})
 	w.ready("platform", "False", "ApplyFailed", "")
 	last := w.repo.Commit(map[string]string{
-		"a.yaml": configMap("a", "two", gitsource.RecreateAnnotation, gitsource.Enabled), "b.yaml": configMap("b", "one")})
+		"a.yaml": configMap("a", "two", gitsource.RecreateAnnotation, gitsource.Enabled),
+		"b.yaml": configMap("b", "one")})
 	uid := w.cluster.Live(configMapID("b")).GetUID()
 	w.ready("platform", "True", "", last)
 	w.wantValue("a", "two")
@@ -525,7 +531,7 @@ func TestAControllerThatEndsLosesNoObject(t *testing.T) {
 			files[name+".yaml"] = configMap(name, "one")
 		}
 		writes := 0
-		w.cluster.Allow = func(_, verb string, _ gitops.ID) bool { // called under the cluster's lock
+		w.cluster.Allow = func(_, verb string, _ gitops.ObjectID) bool { // called under the cluster's lock
 			if verb == "patch" || verb == "delete" {
 				writes++
 			}

@@ -38,13 +38,17 @@ func TestHealthFollowsKstatus(t *testing.T) {
 		why    string
 	}{
 		{"{apiVersion: v1, kind: ConfigMap}", HealthCurrent, ""},
-		{"{apiVersion: v1, kind: ConfigMap, metadata: {deletionTimestamp: '2026-01-01T00:00:00Z'}}", HealthTerminating, ""},
-		{"{apiVersion: x/v1, kind: X, metadata: {generation: 2}, status: {observedGeneration: 1}}", HealthInProgress, ""},
+		{"{apiVersion: v1, kind: ConfigMap, metadata: {deletionTimestamp: " +
+			"'2026-01-01T00:00:00Z'}}", HealthTerminating, ""},
+		{"{apiVersion: x/v1, kind: X, metadata: {generation: 2}, status: {observedGeneration: " +
+			"1}}", HealthInProgress, ""},
 		{"{apiVersion: x/v1, kind: X}", HealthCurrent, ""},
-		{"apiVersion: x/v1\nkind: X\n" + conditions + "  - {type: Ready, status: 'False', reason: Waits, message: for it}",
+		{"apiVersion: x/v1\nkind: X\n" + conditions + "  - {type: Ready, status: 'False', reason: Waits, message: " +
+			"for it}",
 			HealthInProgress, "Waits: for it"},
 		{"apiVersion: x/v1\nkind: X\n" + conditions + "  - {type: Ready, status: 'True'}", HealthCurrent, ""},
-		{"apiVersion: x/v1\nkind: X\n" + conditions + "  - {type: Stalled, status: 'True', reason: Broken}", HealthFailed,
+		{"apiVersion: x/v1\nkind: X\n" + conditions + "  - {type: Stalled, status: 'True', reason: " +
+			"Broken}", HealthFailed,
 			"Broken"},
 		{"apiVersion: x/v1\nkind: X\n" + conditions + "  - {type: Reconciling, status: 'True'}", HealthInProgress, ""},
 		{"{apiVersion: apps/v1, kind: Deployment, metadata: {generation: 1}}", HealthInProgress, "not seen"},
@@ -58,7 +62,8 @@ func TestHealthFollowsKstatus(t *testing.T) {
 			"{observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}", HealthCurrent, ""},
 		{"{apiVersion: apps/v1, kind: Deployment, status: {conditions: [{type: Progressing, status: 'False', " +
 			"reason: ProgressDeadlineExceeded}]}}", HealthFailed, "ProgressDeadlineExceeded"},
-		{"{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 1}, status: {readyReplicas: 1, updatedReplicas: 1, " +
+		{"{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 1}, status: {readyReplicas: 1, updatedReplicas: " +
+			"1, " +
 			"currentRevision: a, updateRevision: b}}", HealthInProgress, "replaced"},
 		{"{apiVersion: apps/v1, kind: DaemonSet, status: {desiredNumberScheduled: 2, numberAvailable: 2, " +
 			"updatedNumberScheduled: 1}}", HealthInProgress, "1 of 2 pods are of the new version"},
@@ -166,17 +171,19 @@ func TestOnlyObjectsThatNoOtherSourceClaimsAreDeleted(t *testing.T) {
 		others []*Source
 		want   pruneAction
 	}{
-		"its own object":                             {live("kube-system/own"), nil, pruneDelete},
-		"an object that does not exist":              {nil, nil, pruneRelease},
-		"an object that is being deleted":            {deleting, nil, pruneWait},
-		"an object of another source":                {live("kube-system/other"), nil, pruneRelease},
-		"an object that another client created":      {live(""), nil, pruneRelease},
-		"an object with the annotation":              {live("kube-system/own", gitsource.PruneAnnotation, "disabled"), nil, pruneRelease},
-		"another source has not seen the commit":     {live("kube-system/own"), []*Source{behind}, pruneWait},
-		"another source has seen the commit":         {live("kube-system/own"), []*Source{ahead}, pruneDelete},
-		"a source of another repository":             {live("kube-system/own"), []*Source{elsewhere}, pruneDelete},
-		"a suspended source":                         {live("kube-system/own"), []*Source{suspended}, pruneDelete},
-		"another source has it in its inventory":     {live("kube-system/own"), []*Source{source("new", id)}, pruneWait},
+		"its own object":                        {live("kube-system/own"), nil, pruneDelete},
+		"an object that does not exist":         {nil, nil, pruneRelease},
+		"an object that is being deleted":       {deleting, nil, pruneWait},
+		"an object of another source":           {live("kube-system/other"), nil, pruneRelease},
+		"an object that another client created": {live(""), nil, pruneRelease},
+		"an object with the annotation": {live("kube-system/own", gitsource.PruneAnnotation, "disabled"),
+			nil, pruneRelease},
+		"another source has not seen the commit": {live("kube-system/own"), []*Source{behind}, pruneWait},
+		"another source has seen the commit":     {live("kube-system/own"), []*Source{ahead}, pruneDelete},
+		"a source of another repository":         {live("kube-system/own"), []*Source{elsewhere}, pruneDelete},
+		"a suspended source":                     {live("kube-system/own"), []*Source{suspended}, pruneDelete},
+		"another source has it in its inventory": {live("kube-system/own"), []*Source{source("new", id)},
+			pruneWait},
 		"another source no longer renders it either": {live("kube-system/own"), []*Source{losing}, pruneDelete},
 	} {
 		own := source("own", id)
@@ -215,7 +222,7 @@ func TestInventoriesKeepEveryObject(t *testing.T) {
 }
 
 func TestObjectsThatOthersNeedAreDeletedLast(t *testing.T) {
-	ids := []ID{{"v1", "Namespace", "", "shop"}, {"v1", "ConfigMap", "shop", "c"}, {"v1", "Pod", "shop", "p"},
+	ids := []ObjectID{{"v1", "Namespace", "", "shop"}, {"v1", "ConfigMap", "shop", "c"}, {"v1", "Pod", "shop", "p"},
 		{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "x"}, {"x/v1", "X", "shop", "x"}}
 	var kinds []string
 	for _, id := range deletionOrder(ids) {
@@ -235,7 +242,8 @@ func TestMessagesAreShortAndValid(t *testing.T) {
 		list[i] = strings.Repeat("x", 2*maxMessage)
 	}
 	got := limitList(list)
-	if len(got) != maxListed || got[maxListed-1] != fmt.Sprintf("and %d more", 50-maxListed+1) || len(got[0]) > maxMessage {
+	if len(got) != maxListed || got[maxListed-1] != fmt.Sprintf("and %d more", 50-maxListed+1) ||
+		len(got[0]) > maxMessage {
 		t.Errorf("%d entries, the last is %q", len(got), got[len(got)-1])
 	}
 }
@@ -244,14 +252,17 @@ func TestMessagesAreShortAndValid(t *testing.T) {
 func TestHostileManifestsAreRefused(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'j'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1,
+		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1,
+			c-1,
 			c-1, c-1, c-1)
 	}
-	long := "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.TrimSuffix(strings.Repeat("*a,", 1000), ",") + "]\n"
+	long := "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.TrimSuffix(strings.Repeat("*a,", 1000), ",") +
+		"]\n"
 	for name, row := range map[string]struct{ text, want string }{
-		"an alias bomb":         {bomb, "after its aliases are expanded"},
-		"a long repeated text":  {long, "after its aliases are expanded"},
-		"a large object":        {"apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: " + strings.Repeat("x", MaxObject), "at most"},
+		"an alias bomb":        {bomb, "after its aliases are expanded"},
+		"a long repeated text": {long, "after its aliases are expanded"},
+		"a large object": {"apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: " + strings.Repeat("x", MaxObject),
+			"at most"},
 		"a duplicate key":       {"apiVersion: v1\nkind: A\nkind: B\nmetadata: {name: a}\n", "already set"},
 		"a scalar":              {"hello\n", "is not an object"},
 		"a list":                {"[1, 2]\n", "is not an object"},
@@ -259,12 +270,14 @@ func TestHostileManifestsAreRefused(t *testing.T) {
 		"deep nesting":          {strings.Repeat("[", 20_000), "f.yaml:1"},
 		"a name that is a list": {"apiVersion: v1\nkind: A\nmetadata: {name: [a]}\n", "needs apiVersion"},
 	} {
-		if _, err := ParseManifest("f.yaml", []byte(row.text)); err == nil || !strings.Contains(err.Error(), row.want) ||
+		if _, err := ParseManifest("f.yaml", []byte(row.text)); err == nil ||
+			!strings.Contains(err.Error(), row.want) ||
 			!strings.HasPrefix(err.Error(), "f.yaml:") {
 			t.Errorf("%s: %.200v", name, err)
 		}
 	}
-	objects, err := ParseManifest("f.yaml", []byte("\uFEFF# c\n---\n---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n"+
+	objects, err := ParseManifest("f.yaml", []byte("\uFEFF# c\n---\n---\napiVersion: v1\nkind: A\nmetadata: {name: "+
+		"a}\n"+
 		"x: &x {y: 1}\nz: *x\n--- # next\nnull\n---\r\napiVersion: v1\r\nkind: List\r\nitems:\r\n"+
 		"- {apiVersion: v1, kind: B, metadata: {name: b}}\r\n"))
 	if err != nil || len(objects) != 2 || objects[0].Line != 4 || objects[1].GetKind() != "B" {
@@ -367,12 +380,14 @@ spec: {group: x, scope: Namespaced, names: {kind: X}}
 		t.Error("the rendered objects were changed")
 	}
 	for text, want := range map[string]string{
-		"{apiVersion: v1, kind: A, metadata: {name: a, uid: x}}":                                               "metadata.uid is set by the API server",
-		"{apiVersion: v1, kind: A, metadata: {name: a, resourceVersion: '1'}}":                                 "metadata.resourceVersion",
-		"{apiVersion: v1, kind: A, metadata: {name: a, annotations: {x: 1}}}":                                  "must be a string",
-		"{apiVersion: v1, kind: A, metadata: {name: a, labels: {x: true}}}":                                    "must be a string",
-		"{apiVersion: v1, kind: A, metadata: {name: a, annotations: {" + gitsource.DriftAnnotation + ": x}}}":  "is not one of",
-		"{apiVersion: v1, kind: A, metadata: {name: a, annotations: {" + gitsource.SourceAnnotation + ": x}}}": "is set by the controller",
+		"{apiVersion: v1, kind: A, metadata: {name: a, uid: x}}":               "metadata.uid is set by the API server",
+		"{apiVersion: v1, kind: A, metadata: {name: a, resourceVersion: '1'}}": "metadata.resourceVersion",
+		"{apiVersion: v1, kind: A, metadata: {name: a, annotations: {x: 1}}}":  "must be a string",
+		"{apiVersion: v1, kind: A, metadata: {name: a, labels: {x: true}}}":    "must be a string",
+		"{apiVersion: v1, kind: A, metadata: {name: a, annotations: {" + gitsource.DriftAnnotation +
+			": x}}}": "is not one of",
+		"{apiVersion: v1, kind: A, metadata: {name: a, annotations: {" + gitsource.SourceAnnotation +
+			": x}}}": "is set by the controller",
 	} {
 		objects, err := ParseManifest("f.yaml", []byte(text))
 		if err != nil {

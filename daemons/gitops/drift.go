@@ -26,7 +26,7 @@ func driftPolicy(s *Source, o Object) (string, error) {
 // split divides the objects of a stage into those to apply and those to compare only. exists reports whether an object
 // exists. declared means that the rendered objects differ from those that were applied last, so that a difference is
 // not drift.
-func split(s *Source, objects []Object, declared bool, exists func(ID) bool) (apply, compare []Object) {
+func split(s *Source, objects []Object, declared bool, exists func(ObjectID) bool) (apply, compare []Object) {
 	for _, o := range objects {
 		policy, err := driftPolicy(s, o) // errors were reported when the objects were checked
 		switch {

@@ -3,9 +3,9 @@
 // that are no longer rendered, and reports health and drift in the status of the GitSource.
 //
 // The decisions are functions of values: which revision to use (revision.go), in which order objects are applied
-// (order.go), what is deleted (prune.go), what drift means (drift.go), whether an object is healthy (health.go) and when
-// a source is reconciled (schedule.go). Fetching, rendering and applying are interfaces, which cmd/gitops implements
-// with go-git, kustomize and Helm, none of which this package imports.
+// (order.go), what is deleted (prune.go), what drift means (drift.go), whether an object is healthy (health.go) and
+// when a source is reconciled (schedule.go). Fetching, rendering and applying are interfaces, which cmd/gitops
+// implements with go-git, kustomize and Helm, none of which this package imports.
 package gitops
 
 import (
@@ -62,10 +62,10 @@ type Renderer interface {
 // Reader reads objects with the rights of a source's service account.
 type Reader interface {
 	// Get returns an object, or nil if it does not exist.
-	Get(ctx context.Context, id ID) (*unstructured.Unstructured, error)
+	Get(ctx context.Context, id ObjectID) (*unstructured.Unstructured, error)
 }
 
-// Scope says whether objects of a kind have a namespace.
+// Scope is the scope of a kind: its objects have a namespace or not.
 type Scope int
 
 // Scopes. ScopeUnknown means that the API does not serve the kind.
@@ -82,7 +82,7 @@ type Applier interface {
 	Scope(ctx context.Context, kind schema.GroupKind) (Scope, error)
 	// Find returns the live objects in the order of ids, nil for those that do not exist. It returns an error if the
 	// API does not serve a kind, since that proves nothing about the objects.
-	Find(ctx context.Context, ids []ID) ([]*unstructured.Unstructured, error)
+	Find(ctx context.Context, ids []ObjectID) ([]*unstructured.Unstructured, error)
 	// Compare returns what Apply would do. It changes nothing. Objects that are refused only because an object of the
 	// same call is missing, such as their namespace or definition, have no error.
 	Compare(ctx context.Context, objects []Object) ([]Result, error)
@@ -91,7 +91,7 @@ type Applier interface {
 	Apply(ctx context.Context, objects []Object) ([]Result, error)
 	// Delete requests the deletion of an object with this UID. An object that is gone, or that has another UID, is not
 	// an error.
-	Delete(ctx context.Context, id ID, uid types.UID) error
+	Delete(ctx context.Context, id ObjectID, uid types.UID) error
 }
 
 // Cluster provides appliers.
@@ -128,6 +128,6 @@ type Object struct {
 }
 
 // ID returns the object's identity.
-func (o Object) ID() ID {
-	return ID{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+func (o Object) ID() ObjectID {
+	return ObjectID{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 }

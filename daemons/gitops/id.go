@@ -7,27 +7,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ID identifies an object in the cluster.
-type ID struct{ APIVersion, Kind, Namespace, Name string }
+// ObjectID identifies an object in the cluster.
+type ObjectID struct{ APIVersion, Kind, Namespace, Name string }
 
 // identity is an ID without the version, since an object is the same in all versions of its kind.
 type identity struct{ group, kind, namespace, name string }
 
-func (i ID) identity() identity {
+func (i ObjectID) identity() identity {
 	gk := i.GroupKind()
 	return identity{gk.Group, gk.Kind, i.Namespace, i.Name}
 }
 
 // GroupKind returns the kind without its version.
-func (i ID) GroupKind() schema.GroupKind {
+func (i ObjectID) GroupKind() schema.GroupKind {
 	return schema.FromAPIVersionAndKind(i.APIVersion, i.Kind).GroupKind()
 }
 
 // String returns the form in which inventories contain the ID, such as "apps/v1 Deployment shop/web".
-func (i ID) String() string { return i.APIVersion + " " + i.Kind + " " + i.FullName() }
+func (i ObjectID) String() string { return i.APIVersion + " " + i.Kind + " " + i.FullName() }
 
 // FullName returns the name with its namespace.
-func (i ID) FullName() string {
+func (i ObjectID) FullName() string {
 	if i.Namespace == "" {
 		return i.Name
 	}
@@ -35,23 +35,23 @@ func (i ID) FullName() string {
 }
 
 // ParseID parses the form that String returns.
-func ParseID(text string) (ID, error) {
+func ParseID(text string) (ObjectID, error) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
-		return ID{}, fmt.Errorf("%q is not an object, such as \"apps/v1 Deployment shop/web\"", text)
+		return ObjectID{}, fmt.Errorf("%q is not an object, such as \"apps/v1 Deployment shop/web\"", text)
 	}
-	id := ID{APIVersion: parts[0], Kind: parts[1], Name: parts[2]}
+	id := ObjectID{APIVersion: parts[0], Kind: parts[1], Name: parts[2]}
 	if namespace, name, ok := strings.Cut(parts[2], "/"); ok {
 		id.Namespace, id.Name = namespace, name
 	}
 	if id.Name == "" {
-		return ID{}, fmt.Errorf("%q names no object", text)
+		return ObjectID{}, fmt.Errorf("%q names no object", text)
 	}
 	return id, nil
 }
 
 // inventory is a list of objects without duplicates.
-type inventory []ID
+type inventory []ObjectID
 
 // parseInventory parses the inventory of a status. An entry that cannot be parsed is an error: without it, its object
 // would never be deleted.

@@ -87,12 +87,19 @@ func checkFolder(files fs.FS, root string) error {
 
 // Budget limits how much a renderer reads.
 type Budget struct {
-	files int
-	bytes int64
+	files    int // left
+	maxFiles int
+	bytes    int64 // left
 }
 
 // NewBudget returns the budget of one rendering.
-func NewBudget() *Budget { return &Budget{files: MaxFiles, bytes: MaxBytes} }
+func NewBudget() *Budget { return &Budget{files: MaxFiles, maxFiles: MaxFiles, bytes: MaxBytes} }
+
+// WithFiles returns the budget with another number of files.
+func (b *Budget) WithFiles(n int) *Budget {
+	b.files, b.maxFiles = n, n
+	return b
+}
 
 // ReadFile reads a file. Symbolic links and other special files are errors.
 func (b *Budget) ReadFile(files fs.FS, name string) ([]byte, error) {
@@ -113,7 +120,7 @@ func (b *Budget) ReadFile(files fs.FS, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: it has %d bytes, and at most %d are read", name, info.Size(), MaxFileBytes)
 	}
 	if b.files--; b.files < 0 {
-		return nil, fmt.Errorf("%s: more than %d files are read", name, MaxFiles)
+		return nil, fmt.Errorf("%s: more than %d files are read", name, b.maxFiles)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
 	if err != nil {

@@ -24,7 +24,8 @@ type stage struct {
 // kindOrder lists kinds that other objects need. They are applied before all other objects of their wave.
 var kindOrder = [][]string{
 	{"Namespace", "CustomResourceDefinition"},
-	{"PriorityClass", "StorageClass", "IngressClass", "RuntimeClass", "ServiceAccount", "ClusterRole", "Role", "LimitRange",
+	{"PriorityClass", "StorageClass", "IngressClass", "RuntimeClass", "ServiceAccount", "ClusterRole", "Role",
+		"LimitRange",
 		"ResourceQuota", "ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim"},
 	{"ClusterRoleBinding", "RoleBinding", "Service"},
 }
@@ -86,10 +87,10 @@ func stagesOf(objects []Object) ([]stage, error) {
 }
 
 // deletionOrder sorts objects so that those that others need are deleted last.
-func deletionOrder(ids []ID) []ID {
+func deletionOrder(ids []ObjectID) []ObjectID {
 	sorted := slices.Clone(ids)
 	slices.Reverse(sorted)
-	slices.SortStableFunc(sorted, func(a, b ID) int { return cmp.Compare(kindRank(b.Kind), kindRank(a.Kind)) })
+	slices.SortStableFunc(sorted, func(a, b ObjectID) int { return cmp.Compare(kindRank(b.Kind), kindRank(a.Kind)) })
 	return sorted
 }
 

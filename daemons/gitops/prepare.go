@@ -79,7 +79,8 @@ func checkObject(o Object) error {
 	delete(metadata, "creationTimestamp") // generators write null
 	delete(o.Object, "status")
 	if o.GetName() == "" {
-		return fmt.Errorf("%s: metadata.name is missing; generateName would create a new object each time", o.position())
+		return fmt.Errorf("%s: metadata.name is missing; generateName would create a new object each "+
+			"time", o.position())
 	}
 	if _, _, err := unstructured.NestedStringMap(o.Object, "metadata", "annotations"); err != nil {
 		return fmt.Errorf("%s: metadata.annotations: every value must be a string", o.position())

@@ -82,7 +82,7 @@ func (c *Controller) Preview(ctx context.Context, s *Source, all []*Source) (*Pr
 // previewPrune adds the objects that are no longer rendered.
 func previewPrune(ctx context.Context, s *Source, a Applier, p *Preview, obsolete inventory, all []*Source) {
 	for _, id := range deletionOrder(obsolete) {
-		lives, err := a.Find(ctx, []ID{id})
+		lives, err := a.Find(ctx, []ObjectID{id})
 		if err != nil {
 			p.Changes = append(p.Changes, Change{Object: id.String(), Action: "keep", Reason: err.Error()})
 			continue

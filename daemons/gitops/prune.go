@@ -22,15 +22,16 @@ const (
 
 // pruneDecision is the decision for one object.
 type pruneDecision struct {
-	id     ID
+	id     ObjectID
 	action pruneAction
 	reason string // for pruneWait and pruneRelease
 	uid    types.UID
 }
 
-// decidePrune returns what happens to an object that a source no longer renders at a revision. live is nil if the object
-// does not exist. others are all sources except s.
-func decidePrune(s *Source, revision string, id ID, live *unstructured.Unstructured, others []*Source) pruneDecision {
+// decidePrune returns what happens to an object that a source no longer renders at a revision. live is nil if the
+// object does not exist. others are all sources except s.
+func decidePrune(s *Source, revision string, id ObjectID, live *unstructured.Unstructured,
+	others []*Source) pruneDecision {
 	d := pruneDecision{id: id, action: pruneRelease}
 	switch owner := ownerOf(live); {
 	case live == nil:
@@ -60,8 +61,8 @@ func decidePrune(s *Source, revision string, id ID, live *unstructured.Unstructu
 }
 
 // claimant returns a source that contains an object, or that may contain it once it has rendered the revision. A commit
-// may move an object from one source to another. Until the other source has rendered that commit, nobody knows.
-func claimant(s *Source, revision string, id ID, others []*Source) *Source {
+// may move an object from one source to another. Until the other source has rendered that commit, it is not known.
+func claimant(s *Source, revision string, id ObjectID, others []*Source) *Source {
 	for _, o := range others {
 		if o.Key() == s.Key() || o.DeletionTimestamp != nil {
 			continue
@@ -92,10 +93,10 @@ func isManaged(live *unstructured.Unstructured) bool {
 	})
 }
 
-func inventoryHas(s *Source, id ID) bool { return listHas(s.Status.Inventory, id) }
+func inventoryHas(s *Source, id ObjectID) bool { return listHas(s.Status.Inventory, id) }
 
 // listHas reports whether a list of a status contains an object, in whatever version.
-func listHas(list []string, id ID) bool {
+func listHas(list []string, id ObjectID) bool {
 	return slices.ContainsFunc(list, func(text string) bool {
 		other, err := ParseID(text)
 		return err == nil && other.identity() == id.identity()

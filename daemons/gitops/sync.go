@@ -76,8 +76,8 @@ func (c *Controller) postpone(ctx context.Context, s *Source, e *entry, v verdic
 	return v.after
 }
 
-// hold sets the finalizer of a source that prunes, and removes it from one that does not. It returns false if the source
-// has changed, so that a later round goes on.
+// hold sets the finalizer of a source that prunes, and removes it from one that does not. It returns false if the
+// source has changed, so that a later round goes on.
 func (c *Controller) hold(ctx context.Context, s *Source, e *entry) (time.Duration, bool) {
 	if slices.Contains(s.Finalizers, gitsource.Finalizer) == s.Spec.Prunes() {
 		return 0, true

@@ -86,7 +86,8 @@ func (w *work) healthPoll() time.Duration {
 }
 
 // load fetches and renders a source.
-func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, objects []Object, a Applier, err *failure) {
+func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, objects []Object, a Applier,
+	err *failure) {
 	ctx, cancel := context.WithTimeout(ctx, s.Spec.Limit())
 	defer cancel()
 	a, e := c.Cluster.As(s.Namespace, s.Account())
@@ -153,7 +154,7 @@ func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsour
 	return w, c.recordInventory(ctx, s, e, st, w, idsOf(objects).union(previous))
 }
 
-// check returns a failure if an object cannot be applied. If nothing is declared anew, there is nothing to check.
+// check returns a failure if an object cannot be applied. Objects that were applied before need no check.
 func (c *Controller) check(ctx context.Context, s *Source, w *work, objects []Object) *failure {
 	needsLive := w.declared || slices.ContainsFunc(objects, func(o Object) bool {
 		policy, err := driftPolicy(s, o)
@@ -245,7 +246,7 @@ func recreates(s *Source, o Object, err error) bool {
 
 // readSecret returns the data of a Secret.
 func readSecret(ctx context.Context, from Reader, namespace, name string) (map[string][]byte, error) {
-	o, err := from.Get(ctx, ID{APIVersion: "v1", Kind: "Secret", Namespace: namespace, Name: name})
+	o, err := from.Get(ctx, ObjectID{APIVersion: "v1", Kind: "Secret", Namespace: namespace, Name: name})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,8 @@ type world struct {
 }
 
 var (
-	resource    = schema.GroupVersionResource{Group: gitsource.Group, Version: gitsource.Version, Resource: gitsource.Resource}
+	resource = schema.GroupVersionResource{Group: gitsource.Group, Version: gitsource.Version,
+		Resource: gitsource.Resource}
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}
 )
@@ -219,7 +220,8 @@ func (w *world) readyIn(namespace, name, status, reason, commit string) (s *gito
 			return fmt.Errorf("it does not exist")
 		}
 		for _, c := range s.Status.Conditions {
-			if c.Type == gitsource.ConditionReady && string(c.Status) == status && (reason == "" || c.Reason == reason) &&
+			if c.Type == gitsource.ConditionReady && string(c.Status) == status &&
+				(reason == "" || c.Reason == reason) &&
 				s.Status.ObservedGeneration == s.Generation && strings.HasSuffix(s.Status.RenderedRevision, commit) {
 				return nil
 			}
@@ -252,8 +254,8 @@ func configMap(name, value string, annotations ...string) string {
 	return text + "data:\n  value: " + value + "\n"
 }
 
-func configMapID(name string) gitops.ID {
-	return gitops.ID{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}
+func configMapID(name string) gitops.ObjectID {
+	return gitops.ObjectID{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}
 }
 
 // value returns the value of a config map that configMap has declared, or "" if it does not exist.

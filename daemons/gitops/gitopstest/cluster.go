@@ -24,11 +24,11 @@ import (
 // Cluster is a cluster in memory. Its methods are safe for concurrent use.
 type Cluster struct {
 	// Allow reports whether an account, as NAMESPACE/NAME, may do something to an object. nil allows everything.
-	Allow func(account, verb string, id gitops.ID) bool
+	Allow func(account, verb string, id gitops.ObjectID) bool
 	// Refuse returns an error for an object that the API refuses. nil refuses nothing.
 	Refuse func(o, live *unstructured.Unstructured) error
 	// Finalizing reports whether deleted objects stay until Finish is called. nil means that they do not.
-	Finalizing func(id gitops.ID) bool
+	Finalizing func(id gitops.ObjectID) bool
 
 	mu      sync.Mutex
 	kinds   map[schema.GroupKind]gitops.Scope
@@ -62,15 +62,15 @@ func NewCluster() *Cluster {
 	c.kinds[schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}] = gitops.ScopeCluster
 	c.kinds[schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}] = gitops.ScopeCluster
 	for _, name := range []string{"default", "kube-system"} {
-		c.Put(gitops.ID{APIVersion: "v1", Kind: "Namespace", Name: name}, nil)
+		c.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Namespace", Name: name}, nil)
 	}
 	return c
 }
 
-func keyOf(id gitops.ID) key { return key{id.GroupKind(), id.Namespace, id.Name} }
+func keyOf(id gitops.ObjectID) key { return key{id.GroupKind(), id.Namespace, id.Name} }
 
 // Put creates or changes an object as another client. change receives the object's content.
-func (c *Cluster) Put(id gitops.ID, change func(content map[string]any)) {
+func (c *Cluster) Put(id gitops.ObjectID, change func(content map[string]any)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.objects[keyOf(id)]
@@ -87,14 +87,14 @@ func (c *Cluster) Put(id gitops.ID, change func(content map[string]any)) {
 }
 
 // Remove removes an object as another client.
-func (c *Cluster) Remove(id gitops.ID) {
+func (c *Cluster) Remove(id gitops.ObjectID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.objects, keyOf(id))
 }
 
 // Finish removes an object that is being deleted. It reports whether there was one.
-func (c *Cluster) Finish(id gitops.ID) bool {
+func (c *Cluster) Finish(id gitops.ObjectID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.objects[keyOf(id)]
@@ -106,7 +106,7 @@ func (c *Cluster) Finish(id gitops.ID) bool {
 }
 
 // Live returns a copy of an object, or nil.
-func (c *Cluster) Live(id gitops.ID) *unstructured.Unstructured {
+func (c *Cluster) Live(id gitops.ObjectID) *unstructured.Unstructured {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.objects[keyOf(id)]; s != nil {
@@ -125,7 +125,7 @@ func (c *Cluster) Writes() []string {
 }
 
 // create returns a new object. The caller holds mu.
-func (c *Cluster) create(id gitops.ID) *unstructured.Unstructured {
+func (c *Cluster) create(id gitops.ObjectID) *unstructured.Unstructured {
 	c.uids++
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": id.APIVersion, "kind": id.Kind,
 		"metadata": map[string]any{"name": id.Name}}}
@@ -166,7 +166,7 @@ type applier struct {
 	account string
 }
 
-func (a *applier) may(verb string, id gitops.ID) error {
+func (a *applier) may(verb string, id gitops.ObjectID) error {
 	if a.Allow == nil || a.Allow(a.account, verb, id) {
 		return nil
 	}
@@ -182,8 +182,8 @@ func (a *applier) Scope(_ context.Context, kind schema.GroupKind) (gitops.Scope,
 }
 
 // Get implements gitops.Reader.
-func (a *applier) Get(ctx context.Context, id gitops.ID) (*unstructured.Unstructured, error) {
-	found, err := a.Find(ctx, []gitops.ID{id})
+func (a *applier) Get(ctx context.Context, id gitops.ObjectID) (*unstructured.Unstructured, error) {
+	found, err := a.Find(ctx, []gitops.ObjectID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (a *applier) Get(ctx context.Context, id gitops.ID) (*unstructured.Unstruct
 }
 
 // Find implements gitops.Applier.
-func (a *applier) Find(_ context.Context, ids []gitops.ID) ([]*unstructured.Unstructured, error) {
+func (a *applier) Find(_ context.Context, ids []gitops.ObjectID) ([]*unstructured.Unstructured, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found := make([]*unstructured.Unstructured, len(ids))
@@ -237,7 +237,8 @@ func (a *applier) apply(o gitops.Object, planned []gitops.Object, isDryRun bool)
 	s := a.objects[keyOf(id)]
 	fail := func(err error) gitops.Result { return gitops.Result{Err: err} }
 	if a.kinds[id.GroupKind()] == gitops.ScopeUnknown {
-		if slices.ContainsFunc(planned, func(p gitops.Object) bool { return p.GetKind() == "CustomResourceDefinition" }) {
+		if slices.ContainsFunc(planned,
+			func(p gitops.Object) bool { return p.GetKind() == "CustomResourceDefinition" }) {
 			return gitops.Result{Action: gitops.ActionCreate}
 		}
 		return fail(fmt.Errorf("there is no such kind in %s", id.APIVersion))
@@ -320,7 +321,7 @@ func (a *applier) establish(o *unstructured.Unstructured) {
 }
 
 // Delete implements gitops.Applier.
-func (a *applier) Delete(_ context.Context, id gitops.ID, uid types.UID) error {
+func (a *applier) Delete(_ context.Context, id gitops.ObjectID, uid types.UID) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.may("delete", id); err != nil {

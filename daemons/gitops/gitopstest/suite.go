@@ -15,9 +15,9 @@ import (
 type Backend interface {
 	gitops.Cluster
 	// Put creates or changes an object as another client.
-	Put(id gitops.ID, change func(content map[string]any))
+	Put(id gitops.ObjectID, change func(content map[string]any))
 	// Live returns an object, or nil.
-	Live(id gitops.ID) *unstructured.Unstructured
+	Live(id gitops.ObjectID) *unstructured.Unstructured
 }
 
 var _ Backend = (*Cluster)(nil)
@@ -130,8 +130,9 @@ func testForeign(t *testing.T, b Backend, a gitops.Applier) {
 func testDelete(t *testing.T, b Backend, a gitops.Applier) {
 	o := newConfigMap("default", "a", nil)
 	applyOne(t, a, o)
-	found, err := a.Find(t.Context(), []gitops.ID{o.ID(), {APIVersion: "v1", Kind: "ConfigMap", Namespace: "default",
-		Name: "none"}})
+	found, err := a.Find(t.Context(),
+		[]gitops.ObjectID{o.ID(), {APIVersion: "v1", Kind: "ConfigMap", Namespace: "default",
+			Name: "none"}})
 	if err != nil || len(found) != 2 || found[0] == nil || found[1] != nil {
 		t.Fatalf("%v, %v", found, err)
 	}
@@ -157,11 +158,12 @@ func testKinds(t *testing.T, _ Backend, a gitops.Applier) {
 			t.Errorf("the scope of %s is %d, %v, want %d", kind, got, err, want)
 		}
 	}
-	unknown := gitops.ID{APIVersion: "x/v1", Kind: "X", Namespace: "default", Name: "x"}
-	if found, err := a.Find(t.Context(), []gitops.ID{unknown}); err == nil {
+	unknown := gitops.ObjectID{APIVersion: "x/v1", Kind: "X", Namespace: "default", Name: "x"}
+	if found, err := a.Find(t.Context(), []gitops.ObjectID{unknown}); err == nil {
 		t.Errorf("an object of a kind that is not served: %v", found)
 	}
-	o := gitops.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x/v1", "kind": "X",
+	o := gitops.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x/v1",
+		"kind":     "X",
 		"metadata": map[string]any{"name": "x", "namespace": "default"}}}}
 	if r := applyOne(t, a, o); r.Err == nil {
 		t.Errorf("it is applied: %+v", r)
