@@ -36,7 +36,8 @@ type Desired struct {
 	IsProtected bool // may not be deleted later, even if it is no longer declared
 	Ignored     config.Ignored
 	live        *unstructured.Unstructured // the live object that was compared or written; nil if it does not exist
-	version     string                     // resourceVersion of the live object that ignored fields were copied from; "" means none
+	// resourceVersion of the live object that ignored fields were copied from; "" means none
+	version string
 }
 
 func (d Desired) reference() state.Object {

@@ -163,8 +163,8 @@ func (l *Live) IsNamespaced(kind schema.GroupKind) (namespaced, served bool, err
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true, nil
 }
 
-// DeleteObject requests the deletion of an object with a UID. An object that is gone, or that has another UID, is not an
-// error.
+// DeleteObject requests the deletion of an object with a UID. An object that is gone, or that has another UID, is not
+// an error.
 func (l *Live) DeleteObject(ctx context.Context, o state.Object, uid types.UID) error {
 	client, err := l.client(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind), o.Namespace)
 	if err != nil {

@@ -58,7 +58,8 @@ func (s *Spec) Problems() (list []Problem) {
 		}
 		chosen = append(chosen, r.field)
 		if (r.field == "branch" || r.field == "tag") &&
-			(!refPattern.MatchString(r.value) || strings.Contains(r.value, "..") || strings.HasSuffix(r.value, ".lock")) {
+			(!refPattern.MatchString(r.value) || strings.Contains(r.value, "..") ||
+				strings.HasSuffix(r.value, ".lock")) {
 			add(r.field, "%q is not the name of a %s", r.value, r.field)
 		}
 	}
@@ -73,14 +74,16 @@ func (s *Spec) Problems() (list []Problem) {
 			add("semver", "%v", err)
 		}
 	}
-	if clean := path.Clean(s.Path); s.Path != "" && (path.IsAbs(s.Path) || clean == ".." || strings.HasPrefix(clean, "../")) {
+	if clean := path.Clean(s.Path); s.Path != "" &&
+		(path.IsAbs(s.Path) || clean == ".." || strings.HasPrefix(clean, "../")) {
 		add("path", "%q leads out of the repository", s.Path)
 	}
 	for _, d := range []struct {
 		field string
 		value *metav1.Duration
 		min   time.Duration
-	}{{"interval", s.Interval, MinInterval}, {"retryInterval", s.RetryInterval, MinRetry}, {"timeout", s.Timeout, MinTimeout}} {
+	}{{"interval", s.Interval, MinInterval}, {"retryInterval", s.RetryInterval, MinRetry},
+		{"timeout", s.Timeout, MinTimeout}} {
 		if d.value != nil && (d.value.Duration < d.min || d.value.Duration > MaxTime) {
 			add(d.field, "%s is not between %s and %s", d.value.Duration, d.min, MaxTime)
 		}

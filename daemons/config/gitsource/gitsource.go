@@ -97,7 +97,8 @@ type Spec struct {
 
 	Interval      *metav1.Duration `json:"interval,omitempty"`      // default DefaultInterval
 	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"` // first pause after a failure; default DefaultRetry
-	Timeout       *metav1.Duration `json:"timeout,omitempty"`       // of fetching, and of health; default DefaultTimeout
+	// of fetching, and of health; default DefaultTimeout
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
 	Prune      *bool  `json:"prune,omitempty"` // default true
 	AllowEmpty bool   `json:"allowEmpty,omitempty"`
@@ -107,8 +108,9 @@ type Spec struct {
 
 	DependsOn      []Reference `json:"dependsOn,omitempty"`
 	ServiceAccount string      `json:"serviceAccount,omitempty"`
-	Secret         string      `json:"secret,omitempty"` // name of the Secret with credentials, in the source's namespace
-	Proxy          string      `json:"proxy,omitempty"`
+	// name of the Secret with credentials, in the source's namespace
+	Secret string `json:"secret,omitempty"`
+	Proxy  string `json:"proxy,omitempty"`
 
 	Renderer        string `json:"renderer,omitempty"`        // default RendererAuto
 	TargetNamespace string `json:"targetNamespace,omitempty"` // namespace of objects that name none

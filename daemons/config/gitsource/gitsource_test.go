@@ -46,7 +46,8 @@ func TestConstraintsSelectTheLatestVersion(t *testing.T) {
 			t.Errorf("%q selects %q, want %q", row.constraint, got, row.want)
 		}
 	}
-	for _, text := range []string{"", "latest", ">", "1.2.3.4", "1 ||", ">=a", "^", "1.x-rc.1", "~>1.2", strings.Repeat("1 ", 200)} {
+	for _, text := range []string{"", "latest", ">", "1.2.3.4", "1 ||", ">=a", "^", "1.x-rc.1", "~>1.2",
+		strings.Repeat("1 ", 200)} {
 		if _, err := ParseConstraint(text); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
@@ -124,7 +125,8 @@ func TestProblemsNameTheField(t *testing.T) {
 			t.Fatalf("%s: %v", row.spec, err)
 		}
 		problems := s.Problems()
-		if row.field == "" && len(problems) > 0 || row.field != "" && (len(problems) != 1 || problems[0].Field != row.field) {
+		if row.field == "" && len(problems) > 0 || row.field != "" &&
+			(len(problems) != 1 || problems[0].Field != row.field) {
 			t.Errorf("%s: %v, want one of %q", row.spec, problems, row.field)
 		}
 	}
@@ -137,7 +139,8 @@ func TestDefaultsApplyToFieldsThatAreNotSet(t *testing.T) {
 		s.Limit() != DefaultTimeout {
 		t.Error("a zero field does not mean the documented default")
 	}
-	s = Spec{Prune: &no, Drift: DriftReport, Interval: &metav1.Duration{Duration: time.Minute}, ServiceAccount: "deploy"}
+	s = Spec{Prune: &no, Drift: DriftReport, Interval: &metav1.Duration{Duration: time.Minute},
+		ServiceAccount: "deploy"}
 	if s.Prunes() || s.DriftPolicy() != DriftReport || s.Every() != time.Minute || s.AccountIn("shop") != "deploy" {
 		t.Error("a field that is set is not used")
 	}

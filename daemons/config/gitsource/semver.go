@@ -37,7 +37,8 @@ func number(text string) uint64 {
 
 // Compare returns -1, 0 or 1 by the precedence of versions.
 func (v SemanticVersion) Compare(w SemanticVersion) int {
-	if c := cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor), cmp.Compare(v.Patch, w.Patch)); c != 0 {
+	if c := cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor),
+		cmp.Compare(v.Patch, w.Patch)); c != 0 {
 		return c
 	}
 	if len(v.Pre) == 0 || len(w.Pre) == 0 { // a release is later than its pre-releases
@@ -79,8 +80,8 @@ const maxConstraint = 256 // bytes
 
 var termPattern = regexp.MustCompile(`^(\^|~|>=|<=|!=|=|>|<)?\s*v?(\d{1,9}|[xX*])(?:\.(\d{1,9}|[xX*]))?(?:\.(\d{1,9}|[xX*]))?(-[0-9A-Za-z.-]+)?$`)
 
-// ParseConstraint parses a constraint such as "1.x", "^1.2", "~1.2.3" or ">=1.2.0 <2.0.0 || >=3.0.0". Pre-releases match
-// only bounds of the same version that name a pre-release.
+// ParseConstraint parses a constraint such as "1.x", "^1.2", "~1.2.3" or ">=1.2.0 <2.0.0 || >=3.0.0". Pre-releases
+// match only bounds of the same version that name a pre-release.
 func ParseConstraint(text string) (Constraint, error) {
 	if len(text) > maxConstraint {
 		return Constraint{}, fmt.Errorf("the constraint has more than %d bytes", maxConstraint)
