@@ -124,7 +124,7 @@ func parseAddress(expr hcl.Expression) (string, hcl.Diagnostics) {
 				expr.Range().Ptr(),
 				"Invalid address",
 				"An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, "+
-					"storage_class.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".",
+					"storage_class.NAME, git_source.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\".",
 			),
 		}
 	}
@@ -158,7 +158,7 @@ func parseAddress(expr hcl.Expression) (string, hcl.Diagnostics) {
 
 func hasAddress(root string) bool {
 	switch root {
-	case "machine", "workload", "object", "storage_class", "manifests", "module":
+	case "machine", "workload", "object", "storage_class", "git_source", "manifests", "module":
 		return true
 	}
 	return false

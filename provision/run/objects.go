@@ -10,6 +10,7 @@ import (
 
 	daemons "clusterctl/daemons/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
 	"clusterctl/provision/state"
 )
 
@@ -28,6 +29,7 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 	}
 	p.engine.Config.Inventory = p.inventory()
 	p.engine.Config.HasFormerUsers = hasFormerUsers(p.State)
+	p.engine.Config.HadGitSources = slices.ContainsFunc(p.State.Objects, role.IsGitSource)
 	p.engine.Config.HadPools = slices.ContainsFunc(p.State.Objects, poolsObject.IsSame)
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

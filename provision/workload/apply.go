@@ -303,9 +303,11 @@ func (l *Live) Apply(
 			return kept(), err
 		}
 	}
-	if err := l.pruneAll(ctx, obsoleteObjects(desired, before), say); err != nil {
+	obsolete := obsoleteObjects(desired, before)
+	if err := l.pruneAll(ctx, obsolete, say); err != nil {
 		return kept(), err
 	}
+	applied = append(applied, l.endingSources(ctx, obsolete)...)
 	if err := retry(); err != nil {
 		return applied, err
 	}
@@ -345,8 +347,8 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 }
 
 // foreignManagers returns the field managers of an object that was applied before and has since been recreated by
-// someone else: the client's field manager manages none of its fields. It returns "" for our own objects, whatever their
-// labels, since charts set their own.
+// someone else: the client's field manager manages none of its fields. It returns "" for our own objects, whatever
+// their labels, since charts set their own.
 func (l *Live) foreignManagers(live *unstructured.Unstructured) string {
 	var managers []string
 	for _, f := range live.GetManagedFields() {
