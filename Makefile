@@ -37,11 +37,12 @@ $(DEFINITIONS): go.mod
 
 # Go knows what has changed. pause goes without the version, so that a release alone does not change the image of all pods.
 .PHONY: binaries
-binaries: $(DEFINITIONS) ## Build clusterctl, etcd, pause and podlink
+binaries: $(DEFINITIONS) ## Build clusterctl, etcd, pause, podlink and the GitOps controller
 	@mkdir -p $(BIN)/cni
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/clusterctl ./cmd/etcd
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./cmd/pause
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/cni/ ./cmd/podlink
+	cd cmd/gitops && $(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(CURDIR)/$(BIN)/gitops-controller .
 
 # Programs of other projects are built when the files that name their sources have changed, or their flags, or Go's version.
 # Go compares the sources then, and leaves a program as it is when an edit of go.mod was about other modules. $(call flags,NAME,FLAGS)
@@ -170,7 +171,7 @@ SHELLS  := bash-completion/completions/clusterctl zsh/site-functions/_clusterctl
 .PHONY: install
 install: build ## Install the bundle, its manual and completions for shells below PREFIX; DESTDIR goes before it
 	install -d $(LIB)/cni $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(dir $(addprefix $(SHARE)/,$(SHELLS)))
-	install -m 755 $(addprefix $(BIN)/,clusterctl etcd pause containerd containerd-shim-runc-v2 runc) $(LIB)/
+	install -m 755 $(addprefix $(BIN)/,clusterctl etcd pause gitops-controller containerd containerd-shim-runc-v2 runc) $(LIB)/
 	install -m 755 $(addprefix $(BIN)/cni/,podlink $(CNI)) $(LIB)/cni/
 	rm -rf $(LIB)/packed
 	if [ -d $(BIN)/packed ]; then install -d $(LIB)/packed && install -m 644 $(BIN)/packed/* $(LIB)/packed/; fi
@@ -189,6 +190,7 @@ uninstall: ## Remove what install has put below PREFIX
 lint: ## gofmt, go vet, staticcheck, style, and the names of files that have grown long
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
 	$(GO) vet $(MODFLAGS) ./...
+	cd cmd/gitops && $(GO) vet $(MODFLAGS) ./...
 	$(GO) tool -modfile=tests/tools/go.mod staticcheck -tags grpcnotrace ./...
 	$(GO) run $(MODFLAGS) ./tests/style -rules lines,docs,words,names $$(git ls-files '*.go' '*.md')
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
@@ -224,6 +226,10 @@ conformance: ## Hold an API server in one process to the documentation of the Ku
 	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/conformance -args -store=$(STORE)
 
 # Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
+.PHONY: test-gitops
+test-gitops: ## Test the GitOps controller's program, which is a module of its own
+	cd cmd/gitops && $(GO) test $(MODFLAGS) -timeout 10m ./...
+
 .PHONY: conformance-gateway
 conformance-gateway: binaries ## Hold the ingress proxy to Gateway API's own conformance suite; needs root
 	cd tests/gateway && $(GO) test -c -o $(CURDIR)/$(BIN)/conformance-gateway .

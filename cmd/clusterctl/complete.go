@@ -57,6 +57,7 @@ func declaredAddresses(f *runFlags, c *load.Configuration) (list []string) {
 	for _, d := range c.Graph {
 		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" ||
 			kind == "storage_class" ||
+			kind == "git_source" ||
 			kind == "manifests" ||
 			kind == "image" {
 			list = append(list, d.Address)

@@ -104,6 +104,7 @@ func newRoot() *cobra.Command {
 		newDebug(),
 		newCerts(),
 		newToken(),
+		newGitOps(),
 		newStateCommand(),
 		newEtcd(),
 		newVersion(),

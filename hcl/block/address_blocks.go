@@ -122,7 +122,7 @@ func parseAddress(expr hcl.Expression) (string, hcl.Diagnostics) {
 		return hcl.Diagnostics{
 			newError(expr.Range().Ptr(), "Invalid address",
 				"An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, "+
-					"storage_class.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\"."),
+					"storage_class.NAME, git_source.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\"."),
 		}
 	}
 	if v, diags := expr.Value(nil); !diags.HasErrors() && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
@@ -155,7 +155,7 @@ func parseAddress(expr hcl.Expression) (string, hcl.Diagnostics) {
 
 func hasAddress(root string) bool {
 	switch root {
-	case "machine", "workload", "object", "storage_class", "manifests", "module":
+	case "machine", "workload", "object", "storage_class", "git_source", "manifests", "module":
 		return true
 	}
 	return false

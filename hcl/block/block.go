@@ -84,6 +84,15 @@ var Types = []Type{
 		loadBalancerBlock{},
 		"`load_balancer.NAME.name`",
 	},
+	{
+		"git_source",
+		[]string{"name"},
+		decodeGitSource,
+		"A folder of a Git repository that the cluster follows by itself: a GitSource, which the GitOps controller " +
+			"reconciles. While a configuration has any, the control-plane machines run the controller.",
+		gitSourceBlock{},
+		"`git_source.NAME.name`, `.namespace`",
+	},
 	{"manifests", []string{"name"}, decodeManifests, "API objects from YAML files.", manifestsBlock{}, ""},
 	{"output", []string{"name"}, decodeOutput, "A value that `apply` and `output` print.", outputBlock{}, ""},
 	{

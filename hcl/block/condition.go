@@ -28,6 +28,7 @@ var conditionalTypes = []string{
 	"object",
 	"storage_class",
 	"load_balancer",
+	"git_source",
 	"manifests",
 	"output",
 	"data",

@@ -39,6 +39,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	diags = append(diags, checkDuplicates(c, at)...)
 	diags = append(diags, checkDefaultClass(c, at)...)
 	diags = append(diags, checkPools(c, at)...)
+	diags = append(diags, orderGitSources(c, at)...)
 	diags = append(diags, checkMoves(c, at)...)
 	return append(diags, checkInstances(c, at)...)
 }

@@ -52,6 +52,7 @@ type Cluster struct {
 	// HadPools means that pools were applied before, so that an empty list must be applied as well. It is set when a
 	// plan is made.
 	HadPools       bool
+	HadGitSources  bool // GitSources were applied before, so that their controller stays; set when a plan is made
 	HasFormerUsers bool // some machines have certificates of daemons/config.HasFormerUsers; set when a plan is made
 	Images         []Image
 	Workloads      []Workload

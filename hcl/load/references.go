@@ -24,6 +24,7 @@ var (
 		"workload",
 		"storage_class",
 		"load_balancer",
+		"git_source",
 		"module",
 		"data",
 	}

@@ -28,6 +28,7 @@ const (
 	Shim       = "containerd-shim-runc-v2"
 	Runc       = "runc"
 	Pause      = "pause"
+	GitOps     = "gitops-controller" // only on control planes whose configuration declares GitSources
 )
 
 // Podlink is the CNI plugin of the pod network. CNI lists the other plugins, which distributions also provide.
@@ -38,7 +39,7 @@ var CNI = []string{"bandwidth", "host-local", "loopback", "portmap"}
 
 // Programs returns the names of all programs in a bundle.
 func Programs() []string {
-	return append([]string{Clusterctl, Etcd, Containerd, Shim, Runc, Pause, Podlink}, CNI...)
+	return append([]string{Clusterctl, Etcd, Containerd, Shim, Runc, Pause, GitOps, Podlink}, CNI...)
 }
 
 // PauseReference is the image of the containers that hold pods' namespaces.
@@ -116,7 +117,7 @@ func Open(executable, cache string) (*Bundle, error) {
 	if err := b.add(Clusterctl, executable); err != nil {
 		return nil, err
 	}
-	for _, name := range append([]string{Etcd, Containerd, Shim, Runc, Pause, Podlink}, CNI...) {
+	for _, name := range append([]string{Etcd, Containerd, Shim, Runc, Pause, GitOps, Podlink}, CNI...) {
 		for _, path := range []string{filepath.Join(dir, name), filepath.Join(dir, "cni", name)} {
 			if _, err := os.Stat(path); err == nil {
 				if err := b.add(name, path); err != nil {

@@ -255,6 +255,8 @@ func needsPort(c *config.Cluster, m config.Machine, port int) bool {
 		return m.HasRole(config.RoleNode)
 	case "kube-ingress":
 		return c.HasIngress(m) && slices.Contains(c.Ingress.Ports(), port)
+	case "gitops-controller":
+		return m.HasRole(config.RoleControlPlane) && c.NeedsGitOps()
 	case "kube-dns":
 		// other machines run kube-dns only if there are few control-plane machines
 		return m.HasRole(config.RoleControlPlane)

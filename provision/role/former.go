@@ -1,6 +1,7 @@
 package role
 
 import (
+	"clusterctl/provision/bundle"
 	"clusterctl/provision/step"
 )
 
@@ -38,6 +39,7 @@ var restrictedFileLists = []restrictedFiles{
 	{Input.isNode, kubeconfigPaths("proxy")},
 	{Input.hasDNS, kubeconfigPaths("dns")},
 	{Input.hasIngress, kubeconfigPaths("ingress")},
+	{Input.hasGitOps, append(kubeconfigPaths("gitops"), binPath(bundle.GitOps))},
 }
 
 func keyPairPaths(names ...string) (paths []string) {

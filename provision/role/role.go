@@ -72,6 +72,7 @@ var parts = []part{
 	{"network", always, addNetwork, []string{"kube-network"}},
 	{"dns", Input.hasDNS, addDNS, []string{"kube-dns"}},
 	{"ingress", Input.hasIngress, addIngress, []string{"kube-ingress"}},
+	{"gitops", Input.hasGitOps, addGitOps, []string{bundle.GitOps}},
 	{"address", Input.hasVirtualAddress, addVirtualAddress, []string{"kube-address"}},
 }
 
@@ -136,11 +137,12 @@ func Clean() []step.Step {
 		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods",
 		"/var/log/containers", "/var/log/kubernetes",
 		"/etc/sysctl.d/90-kubernetes.conf", aptProxy, "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink,
-		"/var/lib/cni", "/var/lib/clusterctl", keep.Directory,
+		"/var/lib/cni", "/var/lib/clusterctl", keep.Directory, gitOpsCache, "/var/cache/" + bundle.GitOps,
 	} {
 		list = append(list, &step.Absent{Path: path})
 	}
-	for _, name := range append(append([]string{bundle.Etcd, bundle.Containerd, bundle.Shim, bundle.Runc}, Daemons...),
+	for _, name := range append(append([]string{bundle.Etcd, bundle.Containerd, bundle.Shim, bundle.Runc,
+		bundle.GitOps}, Daemons...),
 		bundle.Clusterctl) {
 		list = append(list, &step.Absent{Path: binPath(name)})
 	}

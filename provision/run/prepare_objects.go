@@ -10,6 +10,7 @@ import (
 
 	daemons "clusterctl/daemons/config"
 	"clusterctl/provision/plan"
+	"clusterctl/provision/role"
 	"clusterctl/provision/run/certificate"
 	"clusterctl/provision/run/objects"
 	"clusterctl/provision/run/session"
@@ -31,6 +32,7 @@ func (p *Prepared) compareObjects(ctx context.Context) error {
 	}
 	p.engine.Config.Inventory = p.situation.Inventory()
 	p.engine.Config.HasFormerUsers = certificate.HasFormerUsers(p.State)
+	p.engine.Config.HadGitSources = slices.ContainsFunc(p.State.Objects, role.IsGitSource)
 	p.engine.Config.HadPools = slices.ContainsFunc(p.State.Objects, poolsObject.IsSame)
 	ctx, cancel := context.WithTimeout(ctx, session.CheckTimeout)
 	defer cancel()

@@ -85,7 +85,7 @@ func (l *Live) Plan(
 		if live.GetDeletionTimestamp() != nil {
 			entry.Action, entry.Note = plan.None, "no longer declared, and going "+
 				"already"+deletionDelay(live.GetFinalizers())
-		} else if owner := foreignManagers(live); owner != "" {
+		} else if owner := l.foreignManagers(live); owner != "" {
 			entry.Action, entry.Note = plan.None, "no longer declared, and stays: it was created again by "+owner
 			ended = append(ended, o)
 		}
@@ -117,7 +117,7 @@ func (l *Live) compare(ctx context.Context, d *Desired, there *listedObjects) (p
 		o.Action, o.Note = plan.Create, going.Error()
 		return o, going
 	}
-	by := creatorOf(live)
+	by := l.creatorOf(live)
 	if by != "" && !d.CanAdopt {
 		o.Action = plan.Change
 		return o, foreignError{d.Address, by}
@@ -126,6 +126,7 @@ func (l *Live) compare(ctx context.Context, d *Desired, there *listedObjects) (p
 		return o, nil
 	}
 	*d = d.OverLive(live)
+	d.live = live
 	if l.unchanged.isUnchanged(*d, live) {
 		return o, nil
 	}
@@ -302,9 +303,11 @@ func (l *Live) Apply(
 			return kept(), err
 		}
 	}
-	if err := l.pruneAll(ctx, obsoleteObjects(desired, before), say); err != nil {
+	obsolete := obsoleteObjects(desired, before)
+	if err := l.pruneAll(ctx, obsolete, say); err != nil {
 		return kept(), err
 	}
+	applied = append(applied, l.endingSources(ctx, obsolete)...)
 	if err := retry(); err != nil {
 		return applied, err
 	}
@@ -344,12 +347,12 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 }
 
 // foreignManagers returns the field managers of an object that was applied before and has since been recreated by
-// someone else: clusterctl manages none of its fields. It returns "" for our own objects, whatever their labels, since
-// charts set their own.
-func foreignManagers(live *unstructured.Unstructured) string {
+// someone else: the client's field manager manages none of its fields. It returns "" for our own objects, whatever
+// their labels, since charts set their own.
+func (l *Live) foreignManagers(live *unstructured.Unstructured) string {
 	var managers []string
 	for _, f := range live.GetManagedFields() {
-		if f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply {
+		if f.Manager == l.fieldManager() && f.Operation == metav1.ManagedFieldsOperationApply {
 			return ""
 		}
 		if f.Subresource == "" && !slices.Contains(managers, f.Manager) {
@@ -357,7 +360,7 @@ func foreignManagers(live *unstructured.Unstructured) string {
 		}
 	}
 	switch {
-	case live.GetLabels()[ManagedByLabel] == Manager:
+	case live.GetLabels()[ManagedByLabel] == l.fieldManager():
 		return ""
 	case len(managers) == 0:
 		return "somebody else"

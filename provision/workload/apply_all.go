@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run/session"
@@ -142,16 +140,7 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *listedObjects, de
 	pause := 100 * time.Millisecond
 	for conflicts := 0; ; there = nil { // a retry reads the live object again
 		d := d
-		o, err := l.compare(ctx, &d, there)
-		if err == nil && o.Action != plan.None {
-			var client dynamic.ResourceInterface
-			if client, err = l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace()); err == nil {
-				var written *unstructured.Unstructured
-				if written, err = l.write(ctx, client, d); err == nil {
-					l.unchanged.record(d, written)
-				}
-			}
-		}
+		o, err := l.applyOnce(ctx, &d, there)
 		if err == nil {
 			return o, nil
 		}
@@ -169,6 +158,25 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *listedObjects, de
 			pause = min(2*pause, time.Second)
 		}
 	}
+}
+
+// applyOnce is one attempt of applyOne. It stores the live object in d.
+func (l *Live) applyOnce(ctx context.Context, d *Desired, there *listedObjects) (plan.Object, error) {
+	o, err := l.compare(ctx, d, there)
+	if err != nil || o.Action == plan.None {
+		return o, err
+	}
+	client, err := l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace())
+	if err != nil {
+		return o, err
+	}
+	written, err := l.write(ctx, client, *d)
+	if err != nil {
+		return o, err
+	}
+	l.unchanged.record(*d, written)
+	d.live = written
+	return o, nil
 }
 
 // isTemporary reports whether an error may be temporary, because the cluster is starting or a controller has not acted
@@ -193,7 +201,7 @@ func isTemporary(err error) bool {
 // prune deletes an object if it still belongs to clusterctl.
 func (l *Live) prune(ctx context.Context, o state.Object, there *listedObjects) (bool, error) {
 	live, err := there.get(ctx, l, o)
-	if err != nil || live == nil || foreignManagers(live) != "" || live.GetDeletionTimestamp() != nil {
+	if err != nil || live == nil || l.foreignManagers(live) != "" || live.GetDeletionTimestamp() != nil {
 		return false, err
 	}
 	client, err := l.client(live.GroupVersionKind(), o.Namespace)

@@ -28,6 +28,11 @@ func baseObjects(c *config.Cluster) ([]Desired, error) {
 		}
 		typed = append(typed, more...)
 	}
+	gitOps, err := gitOpsObjects(c)
+	if err != nil {
+		return nil, err
+	}
+	typed = append(typed, gitOps...)
 	for _, m := range c.Machines {
 		if m.HasRole(config.RoleNode) {
 			typed = append(typed, nodeLabels(m))

@@ -5,6 +5,7 @@
 package workload
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -27,6 +28,7 @@ type Live struct {
 	dynamic         dynamic.Interface
 	discoveryClient *discovery.Client
 	mapper          meta.ResettableRESTMapper
+	manager         string // field manager; "" means Manager
 
 	unchanged unchangedCache // objects that were compared and need no dry run
 }
@@ -54,6 +56,11 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 	if err := useServers(cfg, servers); err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
 	}
+	return newLive(cfg)
+}
+
+// newLive returns a client with a configuration.
+func newLive(cfg *rest.Config) (*Live, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
@@ -76,6 +83,9 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 	}
 	return l, nil
 }
+
+// fieldManager returns the field manager of the objects that this client applies.
+func (l *Live) fieldManager() string { return cmp.Or(l.manager, Manager) }
 
 // REST returns a copy of the client configuration, for other clients.
 func (l *Live) REST() *rest.Config { return rest.CopyConfig(l.rest) }

@@ -35,7 +35,9 @@ type Desired struct {
 
 	IsProtected bool // may not be deleted later, even if it is no longer declared
 	Ignored     config.Ignored
-	version     string // resourceVersion of the live object that ignored fields were copied from; "" means none
+	live        *unstructured.Unstructured // the live object that was compared or written; nil if it does not exist
+	// resourceVersion of the live object that ignored fields were copied from; "" means none
+	version string
 }
 
 func (d Desired) reference() state.Object {

@@ -56,12 +56,12 @@ func markAdoptable(desired []Desired, c *config.Cluster, before []state.Object) 
 	}
 }
 
-// creatorOf returns who created an existing object, or "" if clusterctl or the cluster itself created it.
-func creatorOf(live *unstructured.Unstructured) string {
+// creatorOf returns who created an existing object, or "" if this client or the cluster itself created it.
+func (l *Live) creatorOf(live *unstructured.Unstructured) string {
 	for _, f := range live.GetManagedFields() {
 		if slices.Contains(clusterManagers, f.Manager) && f.Subresource == "" {
 			return ""
 		}
 	}
-	return foreignManagers(live)
+	return l.foreignManagers(live)
 }

@@ -78,7 +78,7 @@ func (l *Live) list(ctx context.Context, p listScope, n int) (items []unstructur
 	if err == nil && all.GetContinue() == "" {
 		return all.Items, true, nil
 	}
-	options := metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + Manager, Limit: listPage}
+	options := metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + l.fieldManager(), Limit: listPage}
 	for err == nil {
 		var page *unstructured.UnstructuredList
 		if page, err = client.List(ctx, options); err != nil {

@@ -41,8 +41,8 @@ func (l *Live) write(
 		object = object.DeepCopy()
 		object.SetResourceVersion(d.version)
 	}
-	result, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: Manager, Force: true,
-		DryRun: dryRun})
+	result, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: l.fieldManager(),
+		Force: true, DryRun: dryRun})
 	if err != nil {
 		return nil, writeError{err}
 	}

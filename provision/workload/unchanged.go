@@ -30,8 +30,12 @@ type unchangedCache struct {
 	path     string                         // path of the file; empty means that nothing is kept
 	apiBuild func() (git string, err error) // version of the API server
 
+	// hasChangingDeclarations means that one object may be declared in several ways while the program runs. Otherwise
+	// there is one declaration in a run.
+	hasChangingDeclarations bool
+
 	mu       sync.Mutex
-	compared map[state.Object]string // resource versions compared in this run
+	compared map[state.Object]string // marks of what was compared in this run
 	// version of the API at the beginning of the run; empty means that nothing is kept
 	api           string
 	previous      map[string]string // digests from the file, by object
@@ -100,11 +104,24 @@ func versionOf(live *unstructured.Unstructured) string {
 func (s *unchangedCache) record(d Desired, live *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.compared == nil {
+	if s.compared == nil || len(s.compared) >= maxUnchanged {
 		s.compared = map[state.Object]string{}
 	}
-	s.compared[d.reference()] = versionOf(live)
+	s.compared[d.reference()] = s.mark(d, live)
 	s.recordDigest(d, live)
+}
+
+// mark returns what identifies a comparison: the live version and, if declarations change, that of the declaration.
+func (s *unchangedCache) mark(d Desired, live *unstructured.Unstructured) string {
+	if !s.hasChangingDeclarations {
+		return versionOf(live)
+	}
+	text, err := json.Marshal(d.Object.Object)
+	if err != nil {
+		return "" // matches nothing
+	}
+	sum := sha256.Sum256(text)
+	return versionOf(live) + " " + string(sum[:])
 }
 
 // isUnchanged reports whether an object has not changed since it was recorded.
@@ -115,7 +132,7 @@ func (s *unchangedCache) isUnchanged(d Desired, live *unstructured.Unstructured)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at, known := s.compared[d.reference()]; known {
-		return at == versionOf(live)
+		return at != "" && at == s.mark(d, live)
 	}
 	if s.api == "" {
 		return false

@@ -85,7 +85,7 @@ func testAllDisksGone(ctx context.Context, t *testing.T) {
 	mustRefuse(ctx, t, c, "clusterctl etcd snapshot restore brings it back from a snapshot", "apply", "-auto-approve")
 	said := clusterctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve")
 	t.Log(said)
-	if !strings.Contains(said, "The store is made anew on") {
+	if !strings.Contains(said, "The store is rebuilt on") {
 		t.Errorf("restore says\n%s", said)
 	}
 	clusterctl(ctx, t, c, "etcd", "status")

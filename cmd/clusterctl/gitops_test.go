@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/config/gitsource"
+	"clusterctl/daemons/gitops"
+)
+
+// newTestSource returns a source whose Ready condition has a status.
+func newTestSource(name string, ready metav1.ConditionStatus) *gitops.Source {
+	s := &gitops.Source{Spec: gitsource.Spec{URL: "https://git.example/a.git"}}
+	s.Namespace, s.Name, s.Generation = gitsource.Namespace, name, 2
+	s.Status = gitsource.Status{ObservedGeneration: 2, Objects: 3,
+		AppliedRevision: "main@sha1:0123456789abcdef0123456789abcdef01234567",
+		Conditions: []metav1.Condition{{Type: gitsource.ConditionReady, Status: ready, Reason: "Reason",
+			Message: "what happened"}}}
+	return s
+}
+
+func TestTheStatusOfSourcesShowsWhatNeedsAttention(t *testing.T) {
+	good, bad, old, off := newTestSource("good", "True"), newTestSource("bad", "False"), newTestSource("old", "True"),
+		newTestSource("off", "False")
+	bad.Status.Failed, bad.Status.Drifted = []string{"v1 Pod default/p: is not " +
+		"ready"}, []string{"v1 ConfigMap default/c"}
+	old.Generation++
+	off.Spec.Suspend = true
+	var states []sourceStatus
+	for _, s := range []*gitops.Source{good, bad, old, off} {
+		states = append(states, statusOfSource(s))
+	}
+	for i, want := range []bool{true, false, false, true} {
+		if got := states[i].isWell(); got != want {
+			t.Errorf("%s is well: %v", states[i].Name, got)
+		}
+	}
+	var out strings.Builder
+	if err := printSources(&out, states); err != nil {
+		t.Fatal(err)
+	}
+	want := `SOURCE             READY       OBJECTS   REVISION            MESSAGE
+kube-system/good   True        3         main@0123456789ab   what happened
+kube-system/bad    False       3         main@0123456789ab   what happened
+kube-system/old    True        3         main@0123456789ab   the controller has not seen the present version yet
+kube-system/off    suspended   3         main@0123456789ab   what happened
+
+kube-system/bad: these objects differ and are not reverted:
+  v1 ConfigMap default/c
+
+kube-system/bad: these objects failed:
+  v1 Pod default/p: is not ready
+`
+	if out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+func TestAPreviewIsPrintedAsChanges(t *testing.T) {
+	text, err := json.Marshal(gitops.Preview{Source: "kube-system/a", Revision: "main@sha1:0", Objects: 2,
+		Changes: []gitops.Change{
+			{Object: "v1 ConfigMap default/a", Action: "change", File: "app/a.yaml", Diff: []string{"data.x: 1 → 2"}},
+			{Object: "v1 Pod default/p", Action: "refused", Reason: "it is refused"},
+			{Object: "v1 Secret default/s", Action: "delete"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	preview, err := decodePreview(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := printPreview(&out, preview); err != nil {
+		t.Fatal(err)
+	}
+	want := `kube-system/a at main@sha1:0: 2 objects
+  ~ v1 ConfigMap default/a  app/a.yaml
+      data.x: 1 → 2
+  ! v1 Pod default/p (refused: it is refused)
+  - v1 Secret default/s
+`
+	if out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
+	}
+	if _, err := decodePreview([]byte("x")); err == nil {
+		t.Error("text that is not JSON is accepted")
+	}
+}
+
+func TestSourcesAreNamedWithTheirNamespace(t *testing.T) {
+	for text, want := range map[string]string{"platform": "kube-system/platform", "shop/app": "shop/app"} {
+		if got := parseSource(text).String(); got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
+	}
+	for revision, want := range map[string]string{"": "none", "main@sha1:0123456789abcdef": "main@0123456789ab",
+		"folder@sha256:01": "folder@01"} {
+		if got := shortRevision(revision); got != want {
+			t.Errorf("%s is shown as %s, want %s", revision, got, want)
+		}
+	}
+}

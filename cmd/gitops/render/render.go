@@ -1,0 +1,106 @@
+// Package render turns the files of GitSources into objects with kustomize and Helm. Renderers read nothing but the
+// files of the repository and the values that a source names. Remote bases, plugins, and charts that are not in the
+// repository are refused.
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+
+	"clusterctl/daemons/config/gitsource"
+	"clusterctl/daemons/gitops"
+)
+
+// Renderer implements gitops.Renderer.
+type Renderer struct {
+	// KubeVersion is the cluster's version, such as v1.37.0, for charts.
+	KubeVersion string
+}
+
+// kustomizations are the names of kustomize's files.
+var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
+// Render implements gitops.Renderer.
+func (r Renderer) Render(ctx context.Context, s *gitops.Source, from gitops.Snapshot,
+	read gitops.Reader) ([]gitops.Object, error) {
+	kind, err := detect(s, from.Files)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case gitsource.RendererKustomize:
+		return renderKustomize(ctx, s, from)
+	case gitsource.RendererHelm:
+		return r.renderHelm(ctx, s, from, read)
+	}
+	return gitops.Manifests{}.Render(ctx, s, from, read)
+}
+
+// detect returns the renderer of a source: the declared one, or that which the files of the folder ask for.
+func detect(s *gitops.Source, files fs.FS) (string, error) {
+	if s.Spec.Renderer != "" && s.Spec.Renderer != gitsource.RendererAuto {
+		return s.Spec.Renderer, nil
+	}
+	root := gitops.Folder(s.Spec.Path)
+	has := func(names ...string) (bool, error) {
+		for _, name := range names {
+			_, err := fs.Stat(files, path.Join(root, name))
+			if err == nil {
+				return true, nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return false, err
+			}
+		}
+		return false, nil
+	}
+	isKustomize, err := has(kustomizations...)
+	if err != nil {
+		return "", err
+	}
+	isChart, err := has("Chart.yaml")
+	switch {
+	case err != nil:
+		return "", err
+	case isKustomize && isChart:
+		return "", fmt.Errorf("the folder %q has both a kustomization and a Chart.yaml; set spec.renderer", root)
+	case isKustomize:
+		return gitsource.RendererKustomize, nil
+	case isChart:
+		return gitsource.RendererHelm, nil
+	case s.Spec.Helm != nil:
+		return "", fmt.Errorf("spec.helm is set, and the folder %q has no Chart.yaml", root)
+	}
+	return gitsource.RendererYAML, nil
+}
+
+// Isolate keeps the libraries of this process from reaching the network and from running programs, as a second defence
+// behind the checks of this package. Connections of this program do not use http.DefaultTransport.
+func Isolate() error {
+	http.DefaultTransport = refusingTransport{}
+	limitArchives()
+	return os.Setenv("PATH", "/nonexistent")
+}
+
+// refusingTransport refuses every request.
+type refusingTransport struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (refusingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("rendering must not read %s from the network; copy it into the repository", r.URL.Redacted())
+}
+
+// firstIn returns the first of several keys that a map has.
+func firstIn(content map[string]any, keys ...string) (string, bool) {
+	i := slices.IndexFunc(keys, func(k string) bool { return content[k] != nil })
+	if i < 0 {
+		return "", false
+	}
+	return keys[i], true
+}

@@ -1,0 +1,210 @@
+package gitsource
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Defaults and bounds of times.
+const (
+	DefaultInterval = 5 * time.Minute
+	DefaultRetry    = 15 * time.Second
+	DefaultTimeout  = 5 * time.Minute
+	MinInterval     = 10 * time.Second
+	MinRetry        = time.Second
+	MinTimeout      = time.Second
+	MaxTime         = 24 * time.Hour
+)
+
+// Problem is a mistake in a spec. Field is its JSON name.
+type Problem struct{ Field, Text string }
+
+// Error returns the field and the text.
+func (p Problem) Error() string { return "spec." + p.Field + ": " + p.Text }
+
+var (
+	commitPattern  = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	scpPattern     = regexp.MustCompile(`^(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9.-]+:[^/].*$`)
+	refPattern     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/+@-]*$`)
+	releasePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+)
+
+// Schemes are the schemes of URLs that can be fetched.
+var Schemes = []string{"https", "ssh", "file", "http"}
+
+// Problems returns the mistakes in a spec.
+func (s *Spec) Problems() (list []Problem) {
+	add := func(field, format string, args ...any) {
+		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	if text := urlProblem(s.URL); text != "" {
+		add("url", "%s", text)
+	}
+	chosen := []string{}
+	for _, r := range []struct{ field, value string }{
+		{"branch", s.Branch}, {"tag", s.Tag}, {"semver", s.Semver}, {"commit", s.Commit},
+	} {
+		if r.value == "" {
+			continue
+		}
+		chosen = append(chosen, r.field)
+		if (r.field == "branch" || r.field == "tag") &&
+			(!refPattern.MatchString(r.value) || strings.Contains(r.value, "..") ||
+				strings.HasSuffix(r.value, ".lock")) {
+			add(r.field, "%q is not the name of a %s", r.value, r.field)
+		}
+	}
+	if len(chosen) > 1 {
+		add(chosen[1], "%s and %s are both set; set one of them", chosen[0], chosen[1])
+	}
+	if s.Commit != "" && !commitPattern.MatchString(s.Commit) {
+		add("commit", "%q is not a full commit ID of 40 hexadecimal digits", s.Commit)
+	}
+	if s.Semver != "" {
+		if _, err := ParseConstraint(s.Semver); err != nil {
+			add("semver", "%v", err)
+		}
+	}
+	if clean := path.Clean(s.Path); s.Path != "" &&
+		(path.IsAbs(s.Path) || clean == ".." || strings.HasPrefix(clean, "../")) {
+		add("path", "%q leads out of the repository", s.Path)
+	}
+	for _, d := range []struct {
+		field string
+		value *metav1.Duration
+		min   time.Duration
+	}{{"interval", s.Interval, MinInterval}, {"retryInterval", s.RetryInterval, MinRetry},
+		{"timeout", s.Timeout, MinTimeout}} {
+		if d.value != nil && (d.value.Duration < d.min || d.value.Duration > MaxTime) {
+			add(d.field, "%s is not between %s and %s", d.value.Duration, d.min, MaxTime)
+		}
+	}
+	if s.Drift != "" && !slices.Contains(Drifts, s.Drift) {
+		add("drift", "%q is neither %q nor %q", s.Drift, DriftRevert, DriftReport)
+	}
+	return append(list, s.nameProblems()...)
+}
+
+// nameProblems returns the mistakes in names of other objects and in the renderer's settings.
+func (s *Spec) nameProblems() (list []Problem) {
+	add := func(field, format string, args ...any) {
+		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	if s.Renderer != "" && !slices.Contains(Renderers, s.Renderer) {
+		add("renderer", "%q is not one of %s", s.Renderer, strings.Join(Renderers, ", "))
+	}
+	for _, n := range []struct{ field, value string }{{"serviceAccount", s.ServiceAccount}, {"secret", s.Secret}} {
+		if n.value != "" && len(validation.IsDNS1123Subdomain(n.value)) > 0 {
+			add(n.field, "%q is not the name of an object", n.value)
+		}
+	}
+	if s.TargetNamespace != "" && len(validation.IsDNS1123Label(s.TargetNamespace)) > 0 {
+		add("targetNamespace", "%q is not the name of a namespace", s.TargetNamespace)
+	}
+	if s.Proxy != "" {
+		u, err := url.Parse(s.Proxy)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" {
+			add("proxy", "it is not a URL such as http://proxy.example:3128")
+		} else if u.User != nil {
+			add("proxy", "it contains credentials, which everybody can read who can read the source")
+		}
+	}
+	for i, d := range s.DependsOn {
+		if len(validation.IsDNS1123Subdomain(d.Name)) > 0 {
+			add("dependsOn", "entry %d: %q is not the name of a source", i, d.Name)
+		}
+		if d.Namespace != "" && len(validation.IsDNS1123Label(d.Namespace)) > 0 {
+			add("dependsOn", "entry %d: %q is not the name of a namespace", i, d.Namespace)
+		}
+	}
+	if s.Helm == nil {
+		return list
+	}
+	if s.Renderer != "" && s.Renderer != RendererAuto && s.Renderer != RendererHelm {
+		add("helm", "the renderer %q does not read it", s.Renderer)
+	}
+	if r := s.Helm.Release; r != "" && (len(r) > 53 || !releasePattern.MatchString(r)) {
+		add("helm.release", "%q is not the name of a release: at most 53 lower-case letters, digits and dashes", r)
+	}
+	for i, v := range s.Helm.ValuesFrom {
+		if v.Kind != "ConfigMap" && v.Kind != "Secret" {
+			add("helm.valuesFrom", "entry %d: kind %q is neither ConfigMap nor Secret", i, v.Kind)
+		}
+		if len(validation.IsDNS1123Subdomain(v.Name)) > 0 {
+			add("helm.valuesFrom", "entry %d: %q is not the name of an object", i, v.Name)
+		}
+	}
+	return list
+}
+
+// urlProblem returns what is wrong with the URL of a repository, or "".
+func urlProblem(text string) string {
+	if text == "" {
+		return "it is missing"
+	}
+	if IsSCP(text) {
+		return ""
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "it is not a URL such as https://git.example/team/platform.git"
+	case !slices.Contains(Schemes, u.Scheme):
+		return fmt.Sprintf("the scheme %q is not one of %s", u.Scheme, strings.Join(Schemes, ", "))
+	case u.Scheme == "file" && (u.Host != "" || !path.IsAbs(u.Path)):
+		return "a folder of the machine is written as file:///srv/platform"
+	case u.Scheme != "file" && (u.Host == "" || strings.Trim(u.Path, "/") == ""):
+		return "it names no host or no repository"
+	case u.RawQuery != "" || u.Fragment != "":
+		return "it has a query or a fragment"
+	}
+	if _, hasPassword := u.User.Password(); hasPassword || u.User != nil && u.Scheme != "ssh" {
+		return "it contains credentials, which everybody can read who can read the source; write them into a Secret"
+	}
+	return ""
+}
+
+// IsSCP reports whether a URL has the short form of ssh, such as git@git.example:team/platform.git.
+func IsSCP(text string) bool { return !strings.Contains(text, "://") && scpPattern.MatchString(text) }
+
+// IsFolder reports whether the source is a folder on the machine. Its content is read as it is, without Git.
+func (s *Spec) IsFolder() bool { return strings.HasPrefix(s.URL, "file://") }
+
+// Prunes reports whether objects that are no longer rendered are deleted.
+func (s *Spec) Prunes() bool { return s.Prune == nil || *s.Prune }
+
+// DriftPolicy returns the drift policy.
+func (s *Spec) DriftPolicy() string { return cmp.Or(s.Drift, DriftRevert) }
+
+// Every returns the interval of reconciliations.
+func (s *Spec) Every() time.Duration { return durationOr(s.Interval, DefaultInterval) }
+
+// Retry returns the pause after a first failure.
+func (s *Spec) Retry() time.Duration { return durationOr(s.RetryInterval, DefaultRetry) }
+
+// Limit returns the time that fetching may take, and that objects may take to become healthy.
+func (s *Spec) Limit() time.Duration { return durationOr(s.Timeout, DefaultTimeout) }
+
+// AccountIn returns the service account of a source in a namespace.
+func (s *Spec) AccountIn(namespace string) string {
+	if namespace == Namespace {
+		return cmp.Or(s.ServiceAccount, Account)
+	}
+	return cmp.Or(s.ServiceAccount, DefaultAccount)
+}
+
+func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
+	if d == nil || d.Duration == 0 {
+		return otherwise
+	}
+	return d.Duration
+}

@@ -1,0 +1,169 @@
+// Package gitsource defines the custom resource GitSource: a folder of a Git repository whose objects the cluster
+// follows. The configuration language writes such resources, and the GitOps controller reconciles them.
+package gitsource
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Names of the resource.
+const (
+	Group    = "gitops.clusterctl.local"
+	Version  = "v1"
+	Kind     = "GitSource"
+	Resource = "gitsources"
+	// APIVersion is the apiVersion of its objects.
+	APIVersion = Group + "/" + Version
+)
+
+// Names of what the controller uses in the cluster.
+const (
+	// Namespace is the namespace of sources that belong to the cluster itself.
+	Namespace = metav1.NamespaceSystem
+	// Account is the service account of sources in Namespace that name no account. It may do everything.
+	Account = "gitops"
+	// DefaultAccount is the service account of sources in other namespaces that name no account.
+	DefaultAccount = "default"
+	// User is the controller's user, and the name of its role.
+	User = "system:gitops-controller"
+	// Lease is the name of the controller's lease in kube-system.
+	Lease = "gitops-controller"
+	// Manager is the field manager of the objects that the controller applies.
+	Manager = "clusterctl-gitops"
+	// Finalizer keeps a deleted source until its objects are deleted.
+	Finalizer = Group + "/prune"
+)
+
+// Annotations of sources.
+const (
+	// SyncAnnotation requests a reconciliation. Each new value requests one.
+	SyncAnnotation = Group + "/sync"
+)
+
+// Annotations of objects in a repository.
+const (
+	// SourceAnnotation names the source that an object belongs to, as NAMESPACE/NAME. The controller sets it.
+	SourceAnnotation = Group + "/source"
+	// WaveAnnotation is a whole number. Objects of a lower number must be healthy before those of a higher one are
+	// applied. Without it the number is 0.
+	WaveAnnotation = Group + "/wave"
+	// DriftAnnotation is an object's own drift policy: DriftRevert, DriftReport or DriftIgnore.
+	DriftAnnotation = Group + "/drift"
+	// PruneAnnotation with the value Disabled keeps an object that is no longer in the repository.
+	PruneAnnotation = Group + "/prune"
+	// AdoptAnnotation with the value Enabled lets the controller apply an object over one that another client created.
+	AdoptAnnotation = Group + "/adopt"
+	// RecreateAnnotation with the value Enabled lets the controller delete and create an object whose change the API
+	// refuses because a field is immutable.
+	RecreateAnnotation = Group + "/recreate"
+)
+
+// Values of annotations.
+const (
+	Enabled  = "enabled"
+	Disabled = "disabled"
+)
+
+// Drift policies.
+const (
+	DriftRevert = "revert" // write the declared fields again
+	DriftReport = "report" // leave the object as it is, and list it in the status
+	DriftIgnore = "ignore" // create the object if it is missing, and never change it
+)
+
+// Renderers.
+const (
+	RendererAuto      = "auto" // by the files in the folder: kustomize, Helm or plain YAML
+	RendererYAML      = "yaml"
+	RendererKustomize = "kustomize"
+	RendererHelm      = "helm"
+)
+
+// Renderers and drift policies of a source, in the order of the documentation.
+var (
+	Renderers = []string{RendererAuto, RendererYAML, RendererKustomize, RendererHelm}
+	Drifts    = []string{DriftRevert, DriftReport}
+)
+
+// Spec is what a source declares. At most one of Branch, Tag, Semver and Commit is set; without one, the server's
+// default branch is followed.
+type Spec struct {
+	URL    string `json:"url"`
+	Branch string `json:"branch,omitempty"`
+	Tag    string `json:"tag,omitempty"`
+	Semver string `json:"semver,omitempty"` // constraint on the versions that tags name
+	Commit string `json:"commit,omitempty"`
+	Path   string `json:"path,omitempty"` // folder in the repository; empty means its root
+
+	Interval      *metav1.Duration `json:"interval,omitempty"`      // default DefaultInterval
+	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"` // first pause after a failure; default DefaultRetry
+	// of fetching, and of health; default DefaultTimeout
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	Prune      *bool  `json:"prune,omitempty"` // default true
+	AllowEmpty bool   `json:"allowEmpty,omitempty"`
+	Drift      string `json:"drift,omitempty"` // default DriftRevert
+	Recreate   bool   `json:"recreate,omitempty"`
+	Suspend    bool   `json:"suspend,omitempty"`
+
+	DependsOn      []Reference `json:"dependsOn,omitempty"`
+	ServiceAccount string      `json:"serviceAccount,omitempty"`
+	// name of the Secret with credentials, in the source's namespace
+	Secret string `json:"secret,omitempty"`
+	Proxy  string `json:"proxy,omitempty"`
+
+	Renderer        string `json:"renderer,omitempty"`        // default RendererAuto
+	TargetNamespace string `json:"targetNamespace,omitempty"` // namespace of objects that name none
+	Helm            *Helm  `json:"helm,omitempty"`
+}
+
+// Reference names another source.
+type Reference struct {
+	Namespace string `json:"namespace,omitempty"` // default: the namespace of the source
+	Name      string `json:"name"`
+}
+
+// Helm holds what the Helm renderer reads besides the chart.
+type Helm struct {
+	Release    string         `json:"release,omitempty"` // default: the source's name
+	Values     map[string]any `json:"values,omitempty"`  // take precedence over ValuesFrom
+	ValuesFrom []ValuesFrom   `json:"valuesFrom,omitempty"`
+	SkipCRDs   bool           `json:"skipCRDs,omitempty"`
+}
+
+// ValuesFrom is a ConfigMap or Secret in the source's namespace with a file of values.
+type ValuesFrom struct {
+	Kind     string `json:"kind"` // ConfigMap or Secret
+	Name     string `json:"name"`
+	Key      string `json:"key,omitempty"` // default DefaultValuesKey
+	Optional bool   `json:"optional,omitempty"`
+}
+
+// DefaultValuesKey is the key of values in a ConfigMap or Secret.
+const DefaultValuesKey = "values.yaml"
+
+// Status is what the controller reports of a source.
+type Status struct {
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+
+	RenderedRevision string `json:"renderedRevision,omitempty"` // last revision that was fetched and rendered
+	AppliedRevision  string `json:"appliedRevision,omitempty"`  // last revision whose objects were all applied
+	AppliedSpec      string `json:"appliedSpec,omitempty"`      // digest of what Spec said of the objects at that time
+	HandledSync      string `json:"handledSync,omitempty"`      // last value of SyncAnnotation that was carried out
+
+	Objects   int      `json:"objects,omitempty"`   // number of rendered objects
+	Inventory []string `json:"inventory,omitempty"` // objects that were applied and not deleted since
+	Pruning   []string `json:"pruning,omitempty"`   // entries of the inventory that are no longer rendered
+	Pruned    []string `json:"pruned,omitempty"`    // objects of the last deletion
+	Drifted   []string `json:"drifted,omitempty"`   // objects that differ and are not reverted
+	Failed    []string `json:"failed,omitempty"`    // objects that could not be applied, each with its error
+}
+
+// Types of conditions. Their meaning follows kstatus: a source is up to date if Ready is True and the generation was
+// observed. Reconciling and Stalled are present only while they are True.
+const (
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
+)

@@ -1,0 +1,46 @@
+package role
+
+import (
+	"slices"
+
+	"clusterctl/certs"
+	"clusterctl/daemons/config"
+	"clusterctl/daemons/config/gitsource"
+	"clusterctl/provision/bundle"
+	"clusterctl/provision/state"
+)
+
+// gitOpsCache is the directory of systemd's CacheDirectory for the GitOps controller, which runs as a dynamic user.
+// systemd links it from /var/cache.
+const gitOpsCache = "/var/cache/private/" + bundle.GitOps
+
+// hasGitOps reports whether the machine runs the GitOps controller: while GitSources are declared, and until the
+// objects of those that were declared before are deleted.
+func (in Input) hasGitOps() bool {
+	return in.isControlPlane() && (in.Cluster.HasGitSources() ||
+		in.State != nil && slices.ContainsFunc(in.State.Objects, IsGitSource))
+}
+
+// IsGitSource reports whether an applied object is a GitSource.
+func IsGitSource(o state.Object) bool {
+	return o.APIVersion == gitsource.APIVersion && o.Kind == gitsource.Kind
+}
+
+// addGitOps adds the GitOps controller. It is active on one machine at a time. It runs as a dynamic user whose only
+// rights are to read GitSources and to act as the service accounts that they name.
+func addGitOps(b *builder) {
+	def := config.DefaultGitOps()
+	cfg := def
+	const name = bundle.GitOps
+	file := b.kubeconfig("gitops", certs.Replica(name, b.Machine.Name))
+	cfg.Kubeconfig, cfg.APIServers = credentialPath(name), b.apiServers()
+	proxy, files := b.proxyOptions(proxyFile, b.Cluster.System.Proxy)
+	options := append(dynamicUserOptions(file, ""), proxy...)
+	b.addUnit(service{
+		name: name, description: "GitOps controller", startAfter: "kube-apiserver.service", hasWatchdog: true,
+		canStartInParallel: true, health: readyURL(cfg.HealthAddress), needsProxy: true,
+		exec:    append([]string{b.addProgram(name, binPath(name))}, config.Args(&cfg, &def)...),
+		reads:   append(files, file),
+		options: append(options, "CacheDirectory="+name, "CacheDirectoryMode=0700", "MemoryMax=1G"),
+	})
+}
