@@ -52,8 +52,7 @@ func applyCommand(destroy bool) *cobra.Command {
 			flags.now = saved.Time
 			flags.vars, flags.varFiles, flags.targets, flags.excludes = saved.Vars, saved.VarFiles, saved.Targets,
 				saved.Excludes
-			flags.replaces, flags.refreshOnly, flags.losses = saved.Replaces, saved.Refresh, append(
-				flags.losses,
+			flags.replaces, flags.refreshOnly, flags.losses = saved.Replaces, saved.Refresh, append(flags.losses,
 				saved.Losses...)
 			flags.downgrade = cmp.Or(flags.downgrade, saved.Downgrade)
 		}
@@ -77,20 +76,13 @@ func applyCommand(destroy bool) *cobra.Command {
 // rejectPlanFlags refuses flags that would change the meaning of a saved plan.
 func rejectPlanFlags(c *cobra.Command, path string) error {
 	if c.Name() != "apply" {
-		return fmt.Errorf(
-			"%s is a saved plan, which clusterctl apply takes; one that takes everything away is made with plan "+
-				"-destroy -out",
-			path,
-		)
+		return fmt.Errorf("%s is a saved plan, which clusterctl apply takes; one that takes everything away is made "+
+			"with plan -destroy -out", path)
 	}
 	for _, flag := range []string{"var", "var-file", "target", "exclude", "replace", "refresh-only"} {
 		if c.Flags().Changed(flag) {
-			return fmt.Errorf(
-				"-%s: %s is a saved plan, which is applied as it was shown: leave the flag out, or give it to "+
-					"clusterctl plan -out and apply that",
-				flag,
-				path,
-			)
+			return fmt.Errorf("-%s: %s is a saved plan, which is applied as it was shown: leave the flag out, or give "+
+				"it to clusterctl plan -out and apply that", flag, path)
 		}
 	}
 	return nil
@@ -312,11 +304,8 @@ func readSaved(args []string) (*plan.Saved, error) {
 	}
 	var saved plan.Saved
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Plan == nil {
-		return nil, fmt.Errorf(
-			"%s is neither a configuration (a folder or a %s file) nor a saved plan",
-			args[0],
-			load.Extension,
-		)
+		return nil, fmt.Errorf("%s is neither a configuration (a folder or a %s file) nor a saved plan", args[0],
+			load.Extension)
 	}
 	return &saved, nil
 }

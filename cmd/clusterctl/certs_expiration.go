@@ -61,10 +61,8 @@ func newCheckExpiration() *cobra.Command {
 			if e.Kubeconfigs, err = state.IssuedKubeconfigs(dir); err != nil {
 				return err
 			}
-			e.Kubeconfigs = slices.DeleteFunc(
-				e.Kubeconfigs,
-				func(h state.IssuedKubeconfig) bool { return kubeconfigStatus(s, h, now) != "valid" },
-			)
+			e.Kubeconfigs = slices.DeleteFunc(e.Kubeconfigs,
+				func(h state.IssuedKubeconfig) bool { return kubeconfigStatus(s, h, now) != "valid" })
 			if flags.json {
 				text, err := json.Marshal(e)
 				if err != nil {
@@ -143,37 +141,19 @@ func (e expirationList) print(out io.Writer, now time.Time) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\t\t%s\tno\n", c.Machine, cmp.Or(c.Name, "-"), c.Problem, c.CA)
 			continue
 		}
-		fmt.Fprintf(
-			w,
-			"%s\t%s\t%s\t%s\t%s\tno\n",
-			c.Machine,
-			c.Name,
-			c.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
-			formatRemaining(c.Until.Sub(now)),
-			c.CA,
-		)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\tno\n", c.Machine, c.Name, c.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
+			formatRemaining(c.Until.Sub(now)), c.CA)
 	}
 	fmt.Fprintln(w, "\nMACHINE\tCERTIFICATE AUTHORITY\tEXPIRES\tRESIDUAL TIME\t\tEXTERNALLY MANAGED")
 	for _, a := range e.Authorities {
-		fmt.Fprintf(
-			w,
-			"all\t%s\t%s\t%s\t%s\tno\n",
-			a.Name,
-			a.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
-			formatRemaining(a.Until.Sub(now)),
-			a.Role,
-		)
+		fmt.Fprintf(w, "all\t%s\t%s\t%s\t%s\tno\n", a.Name, a.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
+			formatRemaining(a.Until.Sub(now)), a.Role)
 	}
 	if len(e.Kubeconfigs) > 0 {
 		fmt.Fprintln(w, "\nKUBECONFIG OF\t\tEXPIRES\tRESIDUAL TIME")
 		for _, h := range e.Kubeconfigs {
-			fmt.Fprintf(
-				w,
-				"%s\t\t%s\t%s\n",
-				h.Name,
-				h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
-				formatRemaining(h.Until.Sub(now)),
-			)
+			fmt.Fprintf(w, "%s\t\t%s\t%s\n", h.Name, h.Until.UTC().Format("Jan 02, 2006 15:04 UTC"),
+				formatRemaining(h.Until.Sub(now)))
 		}
 	}
 	return w.Flush()

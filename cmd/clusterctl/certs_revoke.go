@@ -39,10 +39,8 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 					}
 					s.Revoke(list...)
 					for _, r := range list {
-						said = append(
-							said,
-							fmt.Sprintf("%s, serial number %s: revoked\n", cmp.Or(r.Name, "certificate"), r.Serial),
-						)
+						said = append(said, fmt.Sprintf("%s, serial number %s: revoked\n",
+							cmp.Or(r.Name, "certificate"), r.Serial))
 					}
 				}
 				return nil
@@ -70,10 +68,8 @@ func findRevocations(s *state.State, handed []state.IssuedKubeconfig, arg string
 	}
 	for _, h := range handed {
 		if h.Name == arg && now.Before(h.Until) {
-			list = append(
-				list,
-				certs.Revoked{CA: certs.ClusterCA, Serial: h.Serial, Name: h.Name, At: now, Until: h.Until},
-			)
+			list = append(list,
+				certs.Revoked{CA: certs.ClusterCA, Serial: h.Serial, Name: h.Name, At: now, Until: h.Until})
 		}
 	}
 	if len(list) > 0 {
@@ -82,11 +78,8 @@ func findRevocations(s *state.State, handed []state.IssuedKubeconfig, arg string
 	text := strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(arg, ":", ""), "0x"))
 	serial, ok := new(big.Int).SetString(text, 16)
 	if !ok {
-		return nil, fmt.Errorf(
-			"revoke %s: it is neither a file, nor a name that a kubeconfig was handed out to (clusterctl certs list "+
-				"has them), nor a serial number in hexadecimal",
-			arg,
-		)
+		return nil, fmt.Errorf("revoke %s: it is neither a file, nor a name that a kubeconfig was handed out to "+
+			"(clusterctl certs list has them), nor a serial number in hexadecimal", arg)
 	}
 	return []certs.Revoked{{CA: certs.ClusterCA, Serial: serial.Text(16), At: now}}, nil
 }

@@ -132,10 +132,9 @@ func (g givenAuthority) read(args []string, finish bool, now time.Time) (certs.P
 	case g.certificate == "" && g.key == "":
 		return certs.Pair{}, nil
 	case g.key == "":
-		return certs.Pair{}, errors.New(
-			"-certificate without -key: an authority whose key is elsewhere could issue nothing here, no certificate " +
-				"of a machine and no revocation list. Have it sign an intermediate, and give that with its key",
-		)
+		return certs.Pair{}, errors.New("-certificate without -key: an authority whose key is elsewhere could " +
+			"issue nothing here, no certificate of a machine and no revocation list. Have it sign an " +
+			"intermediate, and give that with its key")
 	case g.certificate == "" || finish || len(args) != 1 || args[0] == state.ServiceAccount:
 		return certs.Pair{}, errors.New("-certificate and -key are for one authority that is to be replaced by theirs")
 	}
@@ -165,13 +164,8 @@ func recordRotation(
 		case !under:
 			return "", fmt.Errorf("%s is not being replaced", arg)
 		case !finish:
-			return "", fmt.Errorf(
-				"%s is being replaced since %s: apply goes on with that, and clusterctl certs rotate -finish %s ends "+
-					"it",
-				arg,
-				r.Since.UTC().Format("2006-01-02 15:04 UTC"),
-				arg,
-			)
+			return "", fmt.Errorf("%s is being replaced since %s: apply goes on with that, and clusterctl certs "+
+				"rotate -finish %s ends it", arg, r.Since.UTC().Format("2006-01-02 15:04 UTC"), arg)
 		case r.Issued.IsZero():
 			return "", fmt.Errorf("not everything is issued by the next %s yet: apply first, with all machines", arg)
 		}

@@ -35,10 +35,8 @@ func completeArguments(f *runFlags, folder *string, max int, of nameLister) cobr
 		if diags.HasErrors() || configuration == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		list := slices.DeleteFunc(
-			of(f, configuration),
-			func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(args, n) },
-		)
+		list := slices.DeleteFunc(of(f, configuration),
+			func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(args, n) })
 		slices.Sort(list)
 		return slices.Compact(list), cobra.ShellCompDirectiveNoFileComp
 	}

@@ -66,12 +66,8 @@ not reached and objects that cannot be listed are named, also in PROBLEMS.txt, a
 			if err := writeArchive(out, name, files, now); err != nil {
 				return fmt.Errorf("write %s: %w", out, err)
 			}
-			fmt.Fprintf(
-				c.OutOrStdout(),
-				"%s holds %s. Look through it before you give it away.\n",
-				out,
-				plan.Number(len(files), "file"),
-			)
+			fmt.Fprintf(c.OutOrStdout(), "%s holds %s. Look through it before you give it away.\n", out,
+				plan.Number(len(files), "file"))
 			return nil
 		},
 	}

@@ -17,8 +17,7 @@ func TestSupportBundlesHideTheSecretsOfTheCluster(t *testing.T) {
 	s := &state.State{Keys: state.Keys{
 		CAs: map[string][]byte{
 			"kubernetes": []byte(
-				"-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMG\nByqGSM49AgEG\n-----END PRIVATE KEY-----\n",
-			),
+				"-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMG\nByqGSM49AgEG\n-----END PRIVATE KEY-----\n"),
 		},
 		ServiceAccount: []byte("-----BEGIN PRIVATE KEY-----\nCCqGSM49AwEH\n-----END PRIVATE KEY-----\n"),
 		Encryption:     state.Encryption{Former: []state.EncryptionKey{{Name: "k", Secret: secret}}},

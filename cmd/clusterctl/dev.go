@@ -142,14 +142,9 @@ func (d *devCluster) run(cmd *cobra.Command) (err error) {
 		if err := d.startDaemons(ctx, g); err != nil {
 			return err
 		}
-		fmt.Fprintf(
-			cmd.OutOrStdout(),
-			"Kubernetes API at https://127.0.0.1:%d after %d ms, %d nodes.\nTry: export KUBECONFIG=%s\n",
-			d.port,
-			time.Since(started).Milliseconds(),
-			d.nodes,
-			d.files.admin,
-		)
+		fmt.Fprintf(cmd.OutOrStdout(),
+			"Kubernetes API at https://127.0.0.1:%d after %d ms, %d nodes.\nTry: export KUBECONFIG=%s\n", d.port,
+			time.Since(started).Milliseconds(), d.nodes, d.files.admin)
 		return nil
 	})
 	err = g.Wait()
@@ -174,27 +169,14 @@ func (d *devCluster) apiServer(etcdURL string) config.APIServer {
 	f := d.files
 	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", placeholderEndpoint, d.port
 	cfg.Profiling = true // useful for development
-	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path(
-		"apiserver.crt",
-	), f.path(
-		"apiserver.key",
-	), f.path(
-		"ca.crt",
-	)
+	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path("apiserver.crt"), f.path("apiserver.key"), f.path(
+		"ca.crt")
 	cfg.EtcdServers = []string{etcdURL}
-	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path(
-		"etcd-ca.crt",
-	), f.path(
-		"apiserver-etcd-client.crt",
-	), f.path(
-		"apiserver-etcd-client.key",
-	)
+	cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = f.path("etcd-ca.crt"), f.path(
+		"apiserver-etcd-client.crt"), f.path("apiserver-etcd-client.key")
 	cfg.KubeletCertificateAuthority = f.path("ca.crt")
-	cfg.KubeletClientCertificate, cfg.KubeletClientKey = f.path(
-		"apiserver-kubelet-client.crt",
-	), f.path(
-		"apiserver-kubelet-client.key",
-	)
+	cfg.KubeletClientCertificate, cfg.KubeletClientKey = f.path("apiserver-kubelet-client.crt"), f.path(
+		"apiserver-kubelet-client.key")
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{f.path("sa.pub")}, f.path("sa.key")
 	cfg.RequestheaderClientCAFile = f.path("front-proxy-ca.crt")
 	cfg.RequestheaderAllowedNames = []string{certs.FrontProxyClient().CommonName}
@@ -247,29 +229,19 @@ func (d *devCluster) startDaemons(ctx context.Context, g *errgroup.Group) error 
 	}
 	g.Go(func() error {
 		cfg := config.DefaultControllerManager()
-		cfg.Kubeconfig, cfg.SecurePort, cfg.RootCAFile = d.files.path(
-			"controller-manager.conf",
-		), 0, d.files.path(
-			"ca.crt",
-		)
+		cfg.Kubeconfig, cfg.SecurePort, cfg.RootCAFile = d.files.path("controller-manager.conf"), 0, d.files.path(
+			"ca.crt")
 		cfg.ServiceAccountPrivateKeyFile = d.files.path("sa.key")
 		cfg.ClusterSigningCertFile, cfg.ClusterSigningKeyFile = d.files.path("ca.crt"), d.files.path("ca.key")
 		cfg.ClusterCIDR = []string{hollowPods.String()}
 		cfg.NodeMonitorGracePeriod = d.grace
 		cfg.LeaderElect = false // see holdLeases
-		cfg.NodeMonitorPeriod, cfg.NodeStartupGracePeriod = min(
-			cfg.NodeMonitorPeriod,
-			d.grace/4,
-		), min(
+		cfg.NodeMonitorPeriod, cfg.NodeStartupGracePeriod = min(cfg.NodeMonitorPeriod, d.grace/4), min(
 			cfg.NodeStartupGracePeriod,
 			d.grace*6/5,
 		)
-		return controllers.RunWith(
-			ctx,
-			cfg,
-			run.NewEnv(d.log.With("daemon", "kube-controller-manager")),
-			controllers.Options{AliveWithoutHeartbeat: nodes.isHollow},
-		)
+		return controllers.RunWith(ctx, cfg, run.NewEnv(d.log.With("daemon", "kube-controller-manager")),
+			controllers.Options{AliveWithoutHeartbeat: nodes.isHollow})
 	})
 	g.Go(func() error {
 		cfg := config.DefaultScheduler()
@@ -313,8 +285,7 @@ func (d *devCluster) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail fun
 			peerURL,
 		}, InitialAdvertisePeerURLs: []string{peerURL}, InitialCluster: "dev=" + peerURL, InitialClusterState: "new",
 		CertFile: f.path(
-			"etcd.crt",
-		), KeyFile: f.path("etcd.key"), TrustedCAFile: f.path("etcd-ca.crt"), ClientCertAuth: true,
+			"etcd.crt"), KeyFile: f.path("etcd.key"), TrustedCAFile: f.path("etcd-ca.crt"), ClientCertAuth: true,
 		PeerCertFile: f.path(
 			"etcd.crt",
 		), PeerKeyFile: f.path("etcd.key"), PeerTrustedCAFile: f.path("etcd-ca.crt"), PeerClientCertAuth: true,

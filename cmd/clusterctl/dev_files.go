@@ -71,12 +71,10 @@ func writeDevFiles(data string, port int, admin string) (devFiles, error) {
 			return f, err
 		}
 	}
-	return f, errors.Join(
-		f.kubeconfig(f.admin, "admin", certs.SuperAdmin()),
+	return f, errors.Join(f.kubeconfig(f.admin, "admin", certs.SuperAdmin()),
 		f.kubeconfig(f.path("controller-manager.conf"), "controller-manager", certs.Daemon("kube-controller-manager")),
 		f.kubeconfig(f.path("metrics-server.conf"), "metrics-server", certs.Replica("metrics-server", "dev")),
-		f.kubeconfig(f.path("scheduler.conf"), "scheduler", certs.Daemon("kube-scheduler")),
-	)
+		f.kubeconfig(f.path("scheduler.conf"), "scheduler", certs.Daemon("kube-scheduler")))
 }
 
 func (f devFiles) kubeconfig(path, user string, request certs.Request) error {

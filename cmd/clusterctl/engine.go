@@ -312,8 +312,7 @@ func operatorName() string {
 
 // errNoCluster reports that a command needs a cluster that apply has created.
 var errNoCluster = errors.New(
-	"there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild creates it again",
-)
+	"there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild creates it again")
 
 // lockedStore returns the store of a configuration's state and takes its lock, which is held until unlock.
 func (f *runFlags) lockedStore(ctx context.Context, c *load.Configuration) (state.Store, error) {

@@ -25,15 +25,8 @@ func newEtcd() *cobra.Command {
 		Long: "Look after the cluster's store, etcd. Everything goes through SSH and the machines' agents, so that " +
 			"its ports need not be reached from here.",
 	}
-	c.AddCommand(
-		newEtcdStatus(),
-		newEtcdMembers(),
-		newEtcdRemove(),
-		newSnapshot(),
-		newDefrag(),
-		newAlarm(),
-		newCompact(),
-	)
+	c.AddCommand(newEtcdStatus(), newEtcdMembers(), newEtcdRemove(), newSnapshot(), newDefrag(), newAlarm(),
+		newCompact())
 	return c
 }
 
@@ -150,33 +143,22 @@ const nearlyFull = 0.8
 func (s *etcdStatus) addProblems(configuration *load.Configuration, now time.Time) {
 	say := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
 	if !s.Majority {
-		say(
-			"the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says " +
-				"what to do",
-		)
+		say("the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says " +
+			"what to do")
 	}
 	for _, m := range s.Members {
 		for _, alarm := range m.Alarms {
 			if alarm == "NOSPACE" {
-				say(
-					"%s raises NOSPACE, so that nothing can be written: docs/operations/etcd-no-space.md says what "+
-						"to do",
-					m.Name,
-				)
+				say("%s raises NOSPACE, so that nothing can be written: docs/operations/etcd-no-space.md says what to "+
+					"do", m.Name)
 			} else {
 				say("%s raises %s: its data is damaged; replace its machine's member with clusterctl apply "+
 					"-replace", m.Name, alarm)
 			}
 		}
 		if m.Error == "" && m.Quota > 0 && float64(m.Size) > nearlyFull*float64(m.Quota) && len(m.Alarms) == 0 {
-			say(
-				"%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the "+
-					"rest",
-				m.Name,
-				formatSize(m.Size),
-				formatSize(m.Quota),
-				formatSize(m.Used),
-			)
+			say("%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the "+
+				"rest", m.Name, formatSize(m.Size), formatSize(m.Quota), formatSize(m.Used))
 		}
 		if m.Error != "" {
 			say("%s: %s", memberName(m), m.Error)
@@ -227,19 +209,8 @@ func (s *etcdStatus) print(c *cobra.Command, now time.Time) error {
 		if alarms == "" {
 			alarms = "-"
 		}
-		fmt.Fprintf(
-			w,
-			"%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-			memberName(m),
-			memberRole(m),
-			formatSize(m.Size),
-			formatSize(m.Used),
-			formatSize(m.Quota),
-			m.Revision,
-			alarms,
-			s.lastSnapshot(m.Name, now),
-			m.Version,
-		)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", memberName(m), memberRole(m), formatSize(m.Size),
+			formatSize(m.Used), formatSize(m.Quota), m.Revision, alarms, s.lastSnapshot(m.Name, now), m.Version)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -321,12 +292,8 @@ func newEtcdRemove() *cobra.Command {
 				if flags.json {
 					return flags.print(c, m)
 				}
-				_, err = fmt.Fprintf(
-					c.OutOrStdout(),
-					"removed %s (%s)\n",
-					cmp.Or(m.Name, "a member that has never started"),
-					m.ID,
-				)
+				_, err = fmt.Fprintf(c.OutOrStdout(), "removed %s (%s)\n",
+					cmp.Or(m.Name, "a member that has never started"), m.ID)
 				return err
 			})
 		},
@@ -349,13 +316,8 @@ func newDefrag() *cobra.Command {
 				err := a.Defrag(ctx, func(before, after store.Member) {
 					list = append(list, after)
 					if !flags.json {
-						fmt.Fprintf(
-							c.OutOrStdout(),
-							"%s: %s, before %s\n",
-							after.Name,
-							formatSize(after.Size),
-							formatSize(before.Size),
-						)
+						fmt.Fprintf(c.OutOrStdout(), "%s: %s, before %s\n", after.Name, formatSize(after.Size),
+							formatSize(before.Size))
 					}
 				})
 				if err == nil && flags.json {
@@ -418,14 +380,10 @@ func newAlarm() *cobra.Command {
 				for _, m := range members {
 					if slices.Contains(m.Alarms, "NOSPACE") && m.Quota > 0 &&
 						float64(m.Size) > nearlyFull*float64(m.Quota) {
-						return fmt.Errorf(
-							"%s still has %s of the %s that it may have, so that the alarm would soon be raised "+
-								"again: clusterctl etcd compact, then clusterctl etcd defrag come first; or raise "+
-								"etcd { quota } in the cluster block and apply",
-							m.Name,
-							formatSize(m.Size),
-							formatSize(m.Quota),
-						)
+						return fmt.Errorf("%s still has %s of the %s that it may have, so that the alarm would soon "+
+							"be raised again: clusterctl etcd compact, then clusterctl etcd defrag come first; or "+
+							"raise etcd { quota } in the cluster block and apply", m.Name, formatSize(m.Size),
+							formatSize(m.Quota))
 					}
 				}
 				if err := a.Disarm(ctx); err != nil {

@@ -22,12 +22,8 @@ them is and a digest of its content. What is locked already is fetched as it is 
 			if len(args) > 0 {
 				path = args[0]
 			}
-			configuration, diags := load.FetchModules(
-				c.Context(),
-				path,
-				update,
-				func(line string) { fmt.Fprintln(c.OutOrStdout(), line) },
-			)
+			configuration, diags := load.FetchModules(c.Context(), path, update,
+				func(line string) { fmt.Fprintln(c.OutOrStdout(), line) })
 			if err := printDiagnostics(c, configuration, diags, noColor); err != nil {
 				return err
 			}

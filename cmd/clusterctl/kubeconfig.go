@@ -53,13 +53,8 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 				if err := mergeKubeconfig(out, text); err != nil {
 					return fmt.Errorf("merge the kubeconfig into %s: %w", out, err)
 				}
-				fmt.Fprintf(
-					c.ErrOrStderr(),
-					"%s has the context %s@%s, which is the current one now.\n",
-					out,
-					handed.Name,
-					configuration.Cluster.Name,
-				)
+				fmt.Fprintf(c.ErrOrStderr(), "%s has the context %s@%s, which is the current one now.\n", out,
+					handed.Name, configuration.Cluster.Name)
 			case out == "":
 				_, err = c.OutOrStdout().Write(text)
 				return err
@@ -95,9 +90,7 @@ func (p kubeconfigUser) kubeconfig(s *state.State, c *config.Cluster, now time.T
 	}
 	if p.lifetime < time.Minute {
 		return nil, state.IssuedKubeconfig{}, fmt.Errorf(
-			"-lifetime=%s: it would be over before anybody has it; a minute is the least",
-			p.lifetime,
-		)
+			"-lifetime=%s: it would be over before anybody has it; a minute is the least", p.lifetime)
 	}
 	request.Lifetime = p.lifetime
 	server := c.Endpoint

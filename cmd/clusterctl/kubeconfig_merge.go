@@ -55,12 +55,8 @@ func mergeInto(config, added *clientcmdapi.Config) error {
 	cluster, user := added.Clusters[context.Cluster], added.AuthInfos[context.AuthInfo]
 	if have := config.Clusters[context.Cluster]; have != nil && have.Server != cluster.Server &&
 		!hasCommonCertificate(have.CertificateAuthorityData, cluster.CertificateAuthorityData) {
-		return fmt.Errorf(
-			"it has another cluster that is called %s, at %s: write to a file of its own with -output, and name both "+
-				"in KUBECONFIG",
-			context.Cluster,
-			have.Server,
-		)
+		return fmt.Errorf("it has another cluster that is called %s, at %s: write to a file of its own with -output, "+
+			"and name both in KUBECONFIG", context.Cluster, have.Server)
 	}
 	config.Clusters[context.Cluster] = cluster
 	config.AuthInfos[added.CurrentContext] = user

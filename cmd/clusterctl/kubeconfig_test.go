@@ -99,11 +99,8 @@ func TestIssuedKubeconfigsAreRevokedByName(t *testing.T) {
 func TestKubeconfigsAreMergedAsByKubectl(t *testing.T) {
 	s := newState(t)
 	make := func(cluster, server string) []byte {
-		text, _, err := (kubeconfigUser{lifetime: time.Hour}).kubeconfig(
-			s,
-			&config.Cluster{Name: cluster, Endpoint: server},
-			time.Now(),
-		)
+		text, _, err := (kubeconfigUser{lifetime: time.Hour}).kubeconfig(s,
+			&config.Cluster{Name: cluster, Endpoint: server}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -140,10 +140,8 @@ func (l *liveBlock) draw(line string) {
 	width, height := l.size()
 	shown := min(len(l.rows), max(height/2, 1))
 	for _, r := range l.rows[:shown] {
-		text := cutText(
-			config.EscapeLine(fmt.Sprintf("%6.1fs  %-28s %s", l.now().Sub(r.since).Seconds(), r.subject, r.describe())),
-			width-1,
-		)
+		text := cutText(config.EscapeLine(fmt.Sprintf("%6.1fs  %-28s %s", l.now().Sub(r.since).Seconds(), r.subject,
+			r.describe())), width-1)
 		if l.color {
 			text = "\x1b[2m" + text + "\x1b[0m"
 		}

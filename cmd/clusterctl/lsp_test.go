@@ -116,10 +116,8 @@ func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 		}
 	}
 
-	greeting, err := server.Initialize(
-		ctx,
-		&protocol.InitializeParams{RootURI: uri.File(dir), Capabilities: protocol.ClientCapabilities{}},
-	)
+	greeting, err := server.Initialize(ctx,
+		&protocol.InitializeParams{RootURI: uri.File(dir), Capabilities: protocol.ClientCapabilities{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +142,8 @@ func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 	if err != nil || hover == nil || !strings.Contains(hover.Contents.Value, "control-plane, node, or both") {
 		t.Errorf("hover %+v, %v", hover, err)
 	}
-	places, err := server.Definition(
-		ctx,
-		&protocol.DefinitionParams{TextDocumentPositionParams: at(editedConfiguration, "var.addr")},
-	)
+	places, err := server.Definition(ctx,
+		&protocol.DefinitionParams{TextDocumentPositionParams: at(editedConfiguration, "var.addr")})
 	if err != nil || len(places) != 1 || places[0].URI != document || places[0].Range.Start.Line != 2 {
 		t.Errorf("definition %+v, %v", places, err)
 	}
@@ -161,10 +157,8 @@ func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 	}) {
 		t.Errorf("a mistake has %+v", list)
 	}
-	offered, err := server.Completion(
-		ctx,
-		&protocol.CompletionParams{TextDocumentPositionParams: at(mistaken, "\n  la")},
-	)
+	offered, err := server.Completion(ctx,
+		&protocol.CompletionParams{TextDocumentPositionParams: at(mistaken, "\n  la")})
 	if err != nil ||
 		!slices.ContainsFunc(offered.Items, func(i protocol.CompletionItem) bool { return i.Label == "labels" }) {
 		t.Errorf("completion %+v, %v", offered, err)

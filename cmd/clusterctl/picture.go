@@ -71,15 +71,8 @@ func drawPicture(graph []load.Declaration) string {
 		}
 	}
 	for _, d := range boxes {
-		fmt.Fprintf(
-			&b,
-			`<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="4" fill="%s" stroke="#334"/>`+"\n",
-			d.x,
-			d.y,
-			d.width,
-			boxHeight,
-			colourOf(d.address),
-		)
+		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="4" fill="%s" stroke="#334"/>`+"\n", d.x,
+			d.y, d.width, boxHeight, colourOf(d.address))
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f">%s</text>`+"\n", d.x+8, d.y+17, html.EscapeString(d.address))
 	}
 	b.WriteString("</svg>\n")

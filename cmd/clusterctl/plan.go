@@ -42,9 +42,7 @@ order, and each change.
 			}
 			if out != "" && out == page {
 				return fmt.Errorf(
-					"-out and -html both name %s: the page would take the place of the plan that apply takes",
-					out,
-				)
+					"-out and -html both name %s: the page would take the place of the plan that apply takes", out)
 			}
 			configuration, err := flags.load(c, args)
 			if err != nil {
@@ -139,12 +137,8 @@ func (f *runFlags) printPlan(w io.Writer, secrets []string, p *plan.Plan) error 
 func (f *runFlags) savePlan(path string, args []string, destroy bool, p *run.Prepared) error {
 	for _, v := range f.vars {
 		if name, value, _ := strings.Cut(v, "="); config.HasSecret(value, p.Secrets) {
-			return fmt.Errorf(
-				"save the plan: it would hold the sensitive variable %s, which -var gives: give it in a file, or as "+
-					"CLUSTERCTL_VAR_%s",
-				name,
-				name,
-			)
+			return fmt.Errorf("save the plan: it would hold the sensitive variable %s, which -var gives: give it in a "+
+				"file, or as CLUSTERCTL_VAR_%s", name, name)
 		}
 	}
 	excludes := slices.Clone(f.excludes)
@@ -176,14 +170,8 @@ func (f *runFlags) savePlan(path string, args []string, destroy bool, p *run.Pre
 func rejectConfigurationName(flag, path, extension string) error {
 	for _, own := range []string{load.JSONExtension, load.Extension} {
 		if name, is := strings.CutSuffix(path, own); is {
-			return fmt.Errorf(
-				"-%s %s: files named *%s are configurations: call it otherwise, say %s.%s",
-				flag,
-				path,
-				own,
-				name,
-				extension,
-			)
+			return fmt.Errorf("-%s %s: files named *%s are configurations: call it otherwise, say %s.%s", flag, path,
+				own, name, extension)
 		}
 	}
 	return nil

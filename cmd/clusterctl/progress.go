@@ -77,8 +77,7 @@ func (p *progressPrinter) printJSON(e report.Event) {
 		e.Object = &masked.Objects[0]
 	}
 	if e.Change != nil {
-		masked := (&plan.Plan{Machines: []plan.Machine{{Changes: []step.Change{*e.Change}}}}).WithoutSecrets(
-			p.secrets)
+		masked := (&plan.Plan{Machines: []plan.Machine{{Changes: []step.Change{*e.Change}}}}).WithoutSecrets(p.secrets)
 		e.Change = &masked.Machines[0].Changes[0]
 	}
 	if text, err := json.Marshal(e); err == nil {

@@ -127,12 +127,8 @@ func (f *storeFlags) restore(c *cobra.Command, r etcd.Restore, excludes []string
 	if f.json {
 		return nil
 	}
-	fmt.Fprintf(
-		out,
-		"\nRestored in %.1f s. What was changed since may differ from the configuration: clusterctl plan shows it, "+
-			"and clusterctl apply brings it back.\n",
-		time.Since(start).Seconds(),
-	)
+	fmt.Fprintf(out, "\nRestored in %.1f s. What was changed since may differ from the configuration: clusterctl plan "+
+		"shows it, and clusterctl apply brings it back.\n", time.Since(start).Seconds())
 	if len(excludes) > 0 {
 		slices.Sort(excludes)
 		fmt.Fprintf(out, "%s joins again by clusterctl apply, once it is back.\n", strings.Join(excludes, ", "))

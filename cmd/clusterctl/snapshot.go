@@ -64,14 +64,8 @@ func newSnapshotSave() *cobra.Command {
 				if flags.json {
 					return flags.print(c, map[string]any{"snapshot": s, "file": where})
 				}
-				_, err = fmt.Fprintf(
-					c.OutOrStdout(),
-					"%s: revision %d, %d keys, %s, checked\n",
-					where,
-					s.Revision,
-					s.Keys,
-					formatSize(s.Size),
-				)
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%s: revision %d, %d keys, %s, checked\n", where, s.Revision,
+					s.Keys, formatSize(s.Size))
 				return err
 			})
 		},
@@ -133,25 +127,14 @@ func newSnapshotList() *cobra.Command {
 
 func (f *storeFlags) snapshots(c *cobra.Command, list []store.Snapshot, notes []string) error {
 	if f.json {
-		return f.print(
-			c,
-			map[string]any{"snapshots": append([]store.Snapshot{}, list...), "notes": append([]string{}, notes...)},
-		)
+		return f.print(c,
+			map[string]any{"snapshots": append([]store.Snapshot{}, list...), "notes": append([]string{}, notes...)})
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tAGE\tWHY\tREVISION\tKEYS\tSIZE\tON")
 	for _, s := range list {
-		fmt.Fprintf(
-			w,
-			"%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
-			s.Name,
-			etcd.FormatAge(time.Since(s.Taken)),
-			s.Reason,
-			s.Revision,
-			s.Keys,
-			formatSize(s.Size),
-			strings.Join(s.In, ", "),
-		)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Name, etcd.FormatAge(time.Since(s.Taken)), s.Reason,
+			s.Revision, s.Keys, formatSize(s.Size), strings.Join(s.In, ", "))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -180,11 +163,8 @@ func newSnapshotPrune() *cobra.Command {
 					return err
 				}
 				if name != "" && len(gone) == 0 {
-					return fmt.Errorf(
-						"there is no snapshot %q on the machines that are reached; clusterctl etcd snapshot ls lists "+
-							"them",
-						name,
-					)
+					return fmt.Errorf("there is no snapshot %q on the machines that are reached; clusterctl etcd "+
+						"snapshot ls lists them", name)
 				}
 				if !flags.json {
 					fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", len(gone))

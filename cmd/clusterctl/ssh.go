@@ -55,10 +55,6 @@ func findMachine(c *config.Cluster, name string) (config.Machine, error) {
 		}
 		known = append(known, m.Name)
 	}
-	return config.Machine{}, fmt.Errorf(
-		"there is no machine %q.%s The machines are %s",
-		name,
-		block.Suggest(name, known),
-		strings.Join(known, ", "),
-	)
+	return config.Machine{}, fmt.Errorf("there is no machine %q.%s The machines are %s", name,
+		block.Suggest(name, known), strings.Join(known, ", "))
 }

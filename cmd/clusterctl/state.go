@@ -72,10 +72,8 @@ func stateEntries(s *state.State, of []string) (list []stateEntry, err error) {
 			notes = append(notes, "prevent_destroy")
 		}
 		if chosen(address) {
-			list = append(
-				list,
-				stateEntry{address, "machine " + m.Machine.IP.String(), m.Machine.Name, strings.Join(notes, ", ")},
-			)
+			list = append(list,
+				stateEntry{address, "machine " + m.Machine.IP.String(), m.Machine.Name, strings.Join(notes, ", ")})
 		}
 	}
 	for _, o := range s.Objects {
@@ -96,11 +94,8 @@ func stateEntries(s *state.State, of []string) (list []stateEntry, err error) {
 }
 
 func unknownAddress(a string) error {
-	return fmt.Errorf(
-		"%s: nothing was applied under this address; clusterctl state list shows what was. An address with an index "+
-			"is quoted in a shell: 'machine.node[\"a\"]'",
-		a,
-	)
+	return fmt.Errorf("%s: nothing was applied under this address; clusterctl state list shows what was. An address "+
+		"with an index is quoted in a shell: 'machine.node[\"a\"]'", a)
 }
 
 func listState(c *cobra.Command, s *state.State, of []string, asJSON bool) error {
@@ -206,11 +201,9 @@ declared. To take a machine out of the cluster, or to delete an object, remove i
 				for _, e := range list {
 					if m, ok := s.Machines[e.Address]; ok {
 						if _, member := s.Etcd[m.Machine.Name]; member && !force {
-							return fmt.Errorf(
-								"%s has a member of the store, which the others count: remove its block and apply, "+
-									"and it leaves in good order. With -force it is forgotten all the same",
-								e.Address,
-							)
+							return fmt.Errorf("%s has a member of the store, which the others count: remove its block "+
+								"and apply, and it leaves in good order. With -force it is forgotten all the same",
+								e.Address)
 						}
 						delete(s.Machines, e.Address)
 						delete(s.Etcd, m.Machine.Name)

@@ -35,12 +35,9 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			defer flags.unlock()
 			was, unreadable := store.Read()
 			if was != nil && !force {
-				return fmt.Errorf(
-					"there is a state, of %s and %s: clusterctl plan says whether it fits. With -force it is kept in "+
-						".clusterctl/versions, and rebuilt",
-					plan.Number(len(was.Machines), "machine"),
-					plan.Number(len(was.Objects), "object"),
-				)
+				return fmt.Errorf("there is a state, of %s and %s: clusterctl plan says whether it fits. With -force "+
+					"it is kept in .clusterctl/versions, and rebuilt", plan.Number(len(was.Machines), "machine"),
+					plan.Number(len(was.Objects), "object"))
 			}
 			ctx, cancel := cancelOnLostLock(c.Context(), flags.heldLock)
 			defer cancel(nil)
@@ -102,13 +99,8 @@ func printRebuilt(w io.Writer, s *state.State, notes []string, asJSON bool) erro
 	for _, n := range notes {
 		fmt.Fprintln(w, "Note:", n+".")
 	}
-	fmt.Fprintf(
-		w,
-		"\nThe state knows %s, of which %d have a member of the store, and %s. clusterctl plan says how that "+
-			"differs from what is declared.\n",
-		plan.Number(len(s.Machines), "machine"),
-		len(s.Etcd),
-		plan.Number(len(s.Objects), "object"),
-	)
+	fmt.Fprintf(w, "\nThe state knows %s, of which %d have a member of the store, and %s. clusterctl plan says how "+
+		"that differs from what is declared.\n", plan.Number(len(s.Machines), "machine"), len(s.Etcd),
+		plan.Number(len(s.Objects), "object"))
 	return nil
 }

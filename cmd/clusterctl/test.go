@@ -113,12 +113,9 @@ func (f *configFlags) run(
 		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Run " + r.Name, Detail: err.Error()}}
 	}
 	if len(configuration.Cluster.Deferred) > 0 {
-		return configuration, wrong(
-			fmt.Errorf(
-				"%v cannot be worked out: say with override_data what the cluster would give",
-				configuration.Cluster.Deferred,
-			),
-		)
+		return configuration, wrong(fmt.Errorf(
+			"%v cannot be worked out: say with override_data what the cluster would give",
+			configuration.Cluster.Deferred))
 	}
 	p, err := stage.Run(ctx, configuration.Cluster, r.IsApply)
 	if err != nil {

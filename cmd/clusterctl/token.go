@@ -80,12 +80,8 @@ With it a kubelet asks for its node's client certificate, which is approved by i
 			if len(servers) == 0 {
 				return errors.New("no machine has the control-plane role")
 			}
-			out, err := bootstrapKubeconfig(
-				configuration.Cluster.Name,
-				"https://"+cmp.Or(configuration.Cluster.Endpoint, servers[0]),
-				s.Trust(certs.ClusterCA),
-				token,
-			)
+			out, err := bootstrapKubeconfig(configuration.Cluster.Name,
+				"https://"+cmp.Or(configuration.Cluster.Endpoint, servers[0]), s.Trust(certs.ClusterCA), token)
 			if err != nil {
 				return err
 			}
@@ -170,15 +166,8 @@ func newTokenList() *cobra.Command {
 				if !t.Expires.IsZero() {
 					left, until = formatRemaining(time.Until(t.Expires)), t.Expires.UTC().Format(time.RFC3339)
 				}
-				fmt.Fprintf(
-					w,
-					"%s\t%s\t%s\t%s\t%s\n",
-					t.ID,
-					left,
-					until,
-					cmp.Or(t.Description, "<none>"),
-					cmp.Or(strings.Join(t.Groups, ","), "<none>"),
-				)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.ID, left, until, cmp.Or(t.Description, "<none>"),
+					cmp.Or(strings.Join(t.Groups, ","), "<none>"))
 			}
 			return w.Flush()
 		},

@@ -27,23 +27,13 @@ func newValidate() *cobra.Command {
 				return flags.report(c, configuration, nil)
 			}
 			cluster := configuration.Cluster
-			fmt.Fprintf(
-				c.OutOrStdout(),
-				"Valid: cluster %s, %s, %s, %s.\n",
-				cluster.Name,
-				plan.Number(
-					len(cluster.Machines),
-					"machine",
-				),
-				plan.Number(len(cluster.Workloads), "workload"),
-				plan.Number(len(cluster.Objects), "object"),
-			)
+			fmt.Fprintf(c.OutOrStdout(), "Valid: cluster %s, %s, %s, %s.\n", cluster.Name,
+				plan.Number(len(cluster.Machines), "machine"), plan.Number(len(cluster.Workloads), "workload"),
+				plan.Number(len(cluster.Objects), "object"))
 			if len(cluster.Deferred) > 0 {
-				fmt.Fprintf(
-					c.OutOrStdout(),
+				fmt.Fprintf(c.OutOrStdout(),
 					"Judged only when a plan is made, since it takes data from programs or from the cluster: %s.\n",
-					strings.Join(cluster.Deferred, ", "),
-				)
+					strings.Join(cluster.Deferred, ", "))
 			}
 			return nil
 		},

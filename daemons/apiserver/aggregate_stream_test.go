@@ -81,12 +81,8 @@ func TestStreamsToAggregatedServersHaveNoTimeLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(
-		conn,
-		"GET %sconsole HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n",
-		shoe,
-		address,
-	)
+	fmt.Fprintf(conn, "GET %sconsole HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n", shoe,
+		address)
 	from := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(from, nil)
 	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {

@@ -49,11 +49,8 @@ func TestInvalidStoredHostAliasesStayWritable(t *testing.T) {
 			if c.at == "" {
 				return // a job's template is immutable
 			}
-			other := `[{"op":"replace","path":"/` + strings.ReplaceAll(
-				c.at,
-				".",
-				"/",
-			) + `/hostAliases/0/ip","value":"010.00.0.9"}]`
+			other := `[{"op":"replace","path":"/` + strings.ReplaceAll(c.at, ".",
+				"/") + `/hostAliases/0/ip","value":"010.00.0.9"}]`
 			if code, text := sendRequest(t, cfg, "PATCH", path+"/web", other, "Content-Type",
 				"application/json-patch+json"); code != http.StatusUnprocessableEntity ||
 				!strings.Contains(text, "must not have leading 0s") {

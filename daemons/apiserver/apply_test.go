@@ -170,13 +170,8 @@ func TestStatusWritesDoNotOwnProtectedMetadata(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.object), &head); err != nil {
 			t.Fatal(err)
 		}
-		sent := fmt.Sprintf(
-			`{"apiVersion":%q,"kind":%q,"metadata":{"name":"s",%s},"status":%s}`,
-			head.APIVersion,
-			head.Kind,
-			more,
-			c.status,
-		)
+		sent := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"s",%s},"status":%s}`, head.APIVersion,
+			head.Kind, more, c.status)
 		code, body := sendRequest(t, cfg, "PATCH", c.path+"/s/status?fieldManager=m", sent, "Content-Type", applyType)
 		if code != 200 {
 			t.Errorf("%s: %d: %s", c.path, code, body)

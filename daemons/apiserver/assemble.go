@@ -27,10 +27,8 @@ import (
 // Assemble builds a server as cfg describes, with its authentication, authorization, admission and default objects.
 func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error) {
 	if cfg.ServiceAccountExtendTokenExpiration {
-		return nil, errors.New(
-			"--service-account-extend-token-expiration=true is not carried out: tokens of pods live for as long as " +
-				"they say, and kubelets renew them in time",
-		)
+		return nil, errors.New("--service-account-extend-token-expiration=true is not carried out: tokens of pods " +
+			"live for as long as they say, and kubelets renew them in time")
 	}
 	a := &assembly{cfg: cfg, env: env, store: s}
 	for _, add := range []func() error{
@@ -125,13 +123,8 @@ func (a *assembly) addDefaults() error {
 	o.AdvertiseAddress, o.AdvertisePort = advertisedAddress(cfg), cfg.SecurePort
 	o.RequestTimeout, o.EventTTL, o.Profiling = cfg.RequestTimeout, cfg.EventTTL, cfg.Profiling
 	o.FrontProxy, o.ClusterCA = front, func() []byte { return readCA(cfg.KubeletCertificateAuthority) }
-	o.Bootstrap = slices.Concat(
-		authz.Defaults(),
-		admission.SystemPriorityClasses(),
-		flowObjects(cfg),
-		trusted,
-		upkeep.TokenTrackingConfigMaps(time.Now()),
-	)
+	o.Bootstrap = slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted,
+		upkeep.TokenTrackingConfigMaps(time.Now()))
 	if len(trusted) > 0 {
 		a.addTask(func(ctx context.Context, s *Server) error { return s.upkeep.SyncTrustConfigMaps(ctx, cfg, trusted) })
 	}

@@ -139,10 +139,8 @@ func TestAuditLogFollowsThePolicy(t *testing.T) {
 	}
 	for _, stage := range []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted,
 		auditv1.StageResponseComplete} {
-		find(
-			"the watch at "+string(stage),
-			func(e *auditv1.Event) bool { return e.Verb == "watch" && e.Stage == stage },
-		)
+		find("the watch at "+string(stage),
+			func(e *auditv1.Event) bool { return e.Verb == "watch" && e.Stage == stage })
 	}
 	find("who is not known", func(e *auditv1.Event) bool {
 		return e.RequestURI == "/api" && e.ResponseStatus.Code == http.StatusUnauthorized && e.User.Username == ""

@@ -26,11 +26,9 @@ func checkLifecycle(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx := context.Background()
 	maps := client.CoreV1().ConfigMaps("default")
-	made, err := maps.Create(
-		ctx,
+	made, err := maps.Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}},
-		metav1.CreateOptions{},
-	)
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

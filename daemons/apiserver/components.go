@@ -29,14 +29,8 @@ func (s *Server) serveComponentStatuses(q *request.Request) error {
 	if q.Verb == "get" {
 		for i := range all {
 			if all[i].Name == q.Name {
-				return q.Media.WriteRow(
-					q.Answer,
-					http.StatusOK,
-					gvk,
-					&all[i],
-					s.componentColumns(q),
-					s.componentRow(q, &all[i]),
-				)
+				return q.Media.WriteRow(q.Answer, http.StatusOK, gvk, &all[i], s.componentColumns(q),
+					s.componentRow(q, &all[i]))
 			}
 		}
 		return apierrors.NewNotFound(q.GroupResource(), q.Name)
@@ -46,13 +40,8 @@ func (s *Server) serveComponentStatuses(q *request.Request) error {
 		rows = append(rows, s.componentRow(q, &all[i]))
 	}
 	gvk.Kind += "List"
-	return q.Media.WriteRow(
-		q.Answer,
-		http.StatusOK,
-		gvk,
-		&corev1.ComponentStatusList{Items: all},
-		s.componentColumns(q),
-		rows...)
+	return q.Media.WriteRow(q.Answer, http.StatusOK, gvk, &corev1.ComponentStatusList{Items: all},
+		s.componentColumns(q), rows...)
 }
 
 func (s *Server) componentColumns(q *request.Request) []metav1.TableColumnDefinition {

@@ -27,10 +27,8 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 		}
 	}
 	post("/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`)
-	post(
-		"/api/v1/namespaces/default/pods",
-		`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
-	)
+	post("/api/v1/namespaces/default/pods",
+		`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	users := map[string]string{"reader": `"get"`, "creator": `"create"`, "both": `"get","create"`}
 	for user, verbs := range users {
 		post(
@@ -66,13 +64,8 @@ func TestStreamsToContainersNeedCreate(t *testing.T) {
 			{"POST without an upgrade", "POST", nil},
 		} {
 			for _, subresource := range []string{"exec", "attach", "portforward"} {
-				code, text := sendRequest(
-					t,
-					client,
-					open.method,
-					"/api/v1/namespaces/default/pods/p/"+subresource+"?command=id&stdout=true",
-					"",
-					open.header...)
+				code, text := sendRequest(t, client, open.method,
+					"/api/v1/namespaces/default/pods/p/"+subresource+"?command=id&stdout=true", "", open.header...)
 				// Unscheduled pods have no kubelet: a permitted request is a bad request.
 				want := 400
 				if user == "reader" || user == "creator" && open.method != "POST" {

@@ -123,12 +123,8 @@ func convertHost(u *unstructured.Unstructured, version string) {
 }
 
 func hostObject(version, name, spec string) string {
-	return fmt.Sprintf(
-		`{"apiVersion":"net.example.com/%s","kind":"Host","metadata":{"name":%q},"spec":{%s}}`,
-		version,
-		name,
-		spec,
-	)
+	return fmt.Sprintf(`{"apiVersion":"net.example.com/%s","kind":"Host","metadata":{"name":%q},"spec":{%s}}`, version,
+		name, spec)
 }
 
 // Proves S12.

@@ -15,16 +15,8 @@ const manyDefinitions = 750
 // numberedDefinition returns a definition with a schema of some size, and the path of its objects. Five definitions
 // share a group.
 func numberedDefinition(i int) (definition, path string) {
-	group, plural, kind := fmt.Sprintf(
-		"g%d.cloud.example.com",
-		i/5,
-	), fmt.Sprintf(
-		"things%d",
-		i,
-	), fmt.Sprintf(
-		"Thing%d",
-		i,
-	)
+	group, plural, kind := fmt.Sprintf("g%d.cloud.example.com", i/5), fmt.Sprintf("things%d", i), fmt.Sprintf("Thing%d",
+		i)
 	var fields strings.Builder
 	for f := range 40 {
 		fmt.Fprintf(
@@ -87,15 +79,8 @@ func BenchmarkAddDefinition(b *testing.B) {
 		step("openapi-v3", func() { sendRequest(b, quiet, "GET", "/openapi/v3", "") })
 		step("openapi-v2", func() { sendRequest(b, quiet, "GET", "/openapi/v2", "") })
 		step("discovery", func() {
-			sendRequest(
-				b,
-				quiet,
-				"GET",
-				"/apis",
-				"",
-				"Accept",
-				"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-			)
+			sendRequest(b, quiet, "GET", "/apis", "", "Accept",
+				"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		})
 		n++
 	}

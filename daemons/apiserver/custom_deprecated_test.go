@@ -16,18 +16,8 @@ func TestDeprecatedVersionsWarn(t *testing.T) {
 		cfg,
 		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.old.example.com"},"spec":{
 		"group":"old.example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},"versions":[`+
-			strings.Replace(
-				strings.Replace(version, "%", "v1", 1),
-				`"storage":false`,
-				`"storage":true`,
-				1,
-			)+`},`+
-			strings.Replace(
-				version,
-				"%",
-				"v1beta1",
-				1,
-			)+`,"deprecated":true},`+
+			strings.Replace(strings.Replace(version, "%", "v1", 1), `"storage":false`, `"storage":true`, 1)+`},`+
+			strings.Replace(version, "%", "v1beta1", 1)+`,"deprecated":true},`+
 			strings.Replace(
 				version,
 				"%",

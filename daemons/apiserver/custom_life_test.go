@@ -152,12 +152,8 @@ func TestDefinitionChangesApplyToStoredObjects(t *testing.T) {
 // Proves S12.
 func TestStorageVersionMayBeUnserved(t *testing.T) {
 	cfg := startConfig(t, stores["memory"](t), nil)
-	createDefinition(
-		t,
-		cfg,
-		strings.Replace(crontabs, `"served":true,"storage":true`, `"served":false,"storage":true`, 1),
-		betaPath,
-	)
+	createDefinition(t, cfg, strings.Replace(crontabs, `"served":true,"storage":true`, `"served":false,"storage":true`,
+		1), betaPath)
 	if code, text := sendRequest(t, cfg, "POST", betaPath,
 		strings.Replace(cronTabObject("a", ""), "/v1", "/v1beta1", 1)); code != 201 {
 		t.Fatalf("%d %s", code, text)
@@ -215,10 +211,8 @@ func TestEveryServerServesAnEstablishedDefinition(t *testing.T) {
 		}
 		waitUntil(t, func() error {
 			if _, text := sendRequest(t, first, "GET", definitionsPath+"/"+name+".stable.example.com",
-				""); !strings.Contains(
-				text,
-				`"reason":"InitialNamesAccepted","message":"the initial names have been accepted"`,
-			) {
+				""); !strings.Contains(text,
+				`"reason":"InitialNamesAccepted","message":"the initial names have been accepted"`) {
 				return fmt.Errorf("not established: %s", text)
 			}
 			return nil
@@ -254,10 +248,8 @@ func TestEveryServerListsAnEstablishedDefinition(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 		waitUntil(t, func() error {
-			if _, text := sendRequest(t, first, "GET", definitionsPath+"/"+name+"."+group, ""); !strings.Contains(
-				text,
-				`"reason":"InitialNamesAccepted"`,
-			) {
+			if _, text := sendRequest(t, first, "GET", definitionsPath+"/"+name+"."+group, ""); !strings.Contains(text,
+				`"reason":"InitialNamesAccepted"`) {
 				return fmt.Errorf("not established: %s", text)
 			}
 			return nil

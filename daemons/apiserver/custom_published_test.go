@@ -99,15 +99,8 @@ func TestCustomResourceMetadataMergesLikeBuiltInKinds(t *testing.T) {
 	const path = "/apis/post.example.com/v1/namespaces/default/parcels/a"
 	createDefinition(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
 	apply := func(manager, object string) (int, string) {
-		return sendRequest(
-			t,
-			cfg,
-			"PATCH",
-			path+"?fieldManager="+manager,
-			object,
-			"Content-Type",
-			"application/apply-patch+yaml",
-		)
+		return sendRequest(t, cfg, "PATCH", path+"?fieldManager="+manager, object, "Content-Type",
+			"application/apply-patch+yaml")
 	}
 	const head = `{"apiVersion":"post.example.com/v1","kind":"Parcel","metadata":{"name":"a","finalizers":["example.com/%"],"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"%","uid":"%"}]}`
 	for name, spec := range map[string]string{"x": `{"name":null,"note":null,"size":null}`, "y": `{}`} {

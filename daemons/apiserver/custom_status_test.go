@@ -76,23 +76,13 @@ func TestStatusDefaultsAreFilledIn(t *testing.T) {
 		t.Errorf("another server has\n%s, this one\n%s", after, before)
 	}
 	// A patch without changes writes at most once, for the defaults.
-	_, first := sendRequest(
-		t,
-		cfg,
-		"PATCH",
-		path+"/b",
-		`{"spec":{"class":"a"}}`,
-		"Content-Type",
-		"application/merge-patch+json",
-	)
+	_, first := sendRequest(t, cfg, "PATCH", path+"/b", `{"spec":{"class":"a"}}`, "Content-Type",
+		"application/merge-patch+json")
 	if _, second := sendRequest(t, cfg, "PATCH", path+"/b", `{"spec":{"class":"a"}}`, "Content-Type", "application/merge-patch+json"); first != second {
 		t.Errorf("first\n%s, then\n%s", first, second)
 	}
 	if _, old := sendRequest(t, cfg, "GET", "/apis/net.example.com/v1beta1/namespaces/default/gateways/b",
-		""); !strings.Contains(
-		old,
-		begun,
-	) {
+		""); !strings.Contains(old, begun) {
 		t.Errorf("in another version: %s", old)
 	}
 }

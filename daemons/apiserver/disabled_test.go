@@ -74,26 +74,12 @@ func TestFieldsOfDisabledFeaturesAreDropped(t *testing.T) {
 		}
 		code, text := sendRequest(t, admin, "POST", k.path, `{"metadata":{"name":"x"},"spec":{`+k.spec+`}}`)
 		check("POST", code, http.StatusCreated, text)
-		code, text = sendRequest(
-			t,
-			admin,
-			"PATCH",
-			k.path+"/x",
-			`{"spec":{`+k.spec+`}}`,
-			"Content-Type",
-			"application/strategic-merge-patch+json",
-		)
+		code, text = sendRequest(t, admin, "PATCH", k.path+"/x", `{"spec":{`+k.spec+`}}`, "Content-Type",
+			"application/strategic-merge-patch+json")
 		check("PATCH", code, http.StatusOK, text)
 	}
-	code, text := sendRequest(
-		t,
-		admin,
-		"PATCH",
-		"/api/v1/namespaces/default/persistentvolumeclaims/x/status",
-		`{"status":{"phase":"Pending","healthStatus":{}}}`,
-		"Content-Type",
-		mergePatch,
-	)
+	code, text := sendRequest(t, admin, "PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/x/status",
+		`{"status":{"phase":"Pending","healthStatus":{}}}`, "Content-Type", mergePatch)
 	var claim map[string]any
 	if err := json.Unmarshal([]byte(text), &claim); err != nil || code != http.StatusOK ||
 		valueAt(claim, "status", "healthStatus") != nil {

@@ -22,10 +22,8 @@ func withEncryption(cfg config.APIServer, s store.Store, env run.Env) (
 	store.Store, run.Check, []func(context.Context, *Server) error, error,
 ) {
 	if cfg.EncryptionProviderConfig == "" {
-		env.Health.AddInformational(
-			"encryption-rewritten",
-			func() error { return nil },
-		) // nothing is encrypted, so nothing needs rewriting
+		env.Health.AddInformational("encryption-rewritten",
+			func() error { return nil }) // nothing is encrypted, so nothing needs rewriting
 		return s, nil, nil, nil
 	}
 	names := newStorageKeys(cfg.EtcdPrefix)

@@ -24,11 +24,7 @@ func startPlugin(t *testing.T, timeout string) (plugin *kmstest.Plugin, change f
 	dir, plugin := t.TempDir(), kmstest.New(t)
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
 		"[secrets]\n  providers:\n" +
-		fmt.Sprintf(
-			"  - kms: {apiVersion: v2, name: vault, endpoint: %q, timeout: %s}\n",
-			plugin.Endpoint(),
-			timeout,
-		)
+		fmt.Sprintf("  - kms: {apiVersion: v2, name: vault, endpoint: %q, timeout: %s}\n", plugin.Endpoint(), timeout)
 	writeFile(t, dir, "encryption.yaml", []byte(text))
 	return plugin, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml") }
 }

@@ -207,10 +207,8 @@ func TestUsersCannotGrantRightsTheyLack(t *testing.T) {
 			if code, text := sendRequest(t, jane, "POST", k.path, k.text(name("free"), true)); code != 403 {
 				t.Errorf("a POST of a %s that may be escalated by its name: %d %s", k.kind, code, text)
 			}
-			fine = append(
-				fine,
-				try{"PUT of what may be escalated", "PUT", k.path + "/free", k.text(name("free"), true), ""},
-			)
+			fine = append(fine,
+				try{"PUT of what may be escalated", "PUT", k.path + "/free", k.text(name("free"), true), ""})
 		} else {
 			fine = append(fine,
 				try{"a binding of what may be bound", "POST", k.path, binding(k.kind, name("bound"), "free"), ""})
@@ -223,10 +221,8 @@ func TestUsersCannotGrantRightsTheyLack(t *testing.T) {
 		}
 	}
 	var is rbacv1.ClusterRole
-	if _, text := sendRequest(t, admin, "GET", "/apis/"+api+"/clusterroles/little", ""); json.Unmarshal(
-		[]byte(text),
-		&is,
-	) != nil ||
+	if _, text := sendRequest(t, admin, "GET", "/apis/"+api+"/clusterroles/little", ""); json.Unmarshal([]byte(text),
+		&is) != nil ||
 		len(is.Rules) != 1 ||
 		is.Rules[0].Resources[0] != "configmaps" {
 		t.Error(text)

@@ -56,17 +56,8 @@ func TestAuthorizationWebhookIsCalledForSingleReads(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	dir := t.TempDir()
-	kubeconfig := writeFile(
-		t,
-		dir,
-		"hook.conf",
-		fmt.Appendf(
-			nil,
-			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
-				"context: {cluster: a}}]\ncurrent-context: a\n",
-			hook.URL,
-		),
-	)
+	kubeconfig := writeFile(t, dir, "hook.conf", fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters: [{name: a, "+
+		"cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", hook.URL))
 	c := serveCluster(t, s, func(cfg *config.APIServer) {
 		cfg.AuthorizationConfig = writeFile(t, dir, "authorization.yaml", []byte(`
 apiVersion: apiserver.config.k8s.io/v1

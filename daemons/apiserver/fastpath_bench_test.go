@@ -31,12 +31,8 @@ func BenchmarkRead(b *testing.B) {
 			before := processorTime(b)
 			b.RunParallel(func(p *testing.PB) {
 				for p.Next() {
-					r, err := http.NewRequestWithContext(
-						context.Background(),
-						http.MethodGet,
-						"https://"+c.addr+"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin"+query,
-						nil,
-					)
+					r, err := http.NewRequestWithContext(context.Background(), http.MethodGet,
+						"https://"+c.addr+"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin"+query, nil)
 					if err != nil {
 						b.Error(err)
 						return

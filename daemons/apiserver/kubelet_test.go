@@ -161,21 +161,15 @@ func createNode(t *testing.T, ctx context.Context, client kubernetes.Interface, 
 // checkEcho upgrades a connection through the server, sends data and expects it back.
 func checkEcho(t *testing.T, host string) {
 	t.Helper()
-	conn, err := tls.Dial(
-		"tcp",
-		strings.TrimPrefix(host, "https://"),
-		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
-	)
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(host, "https://"),
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprint(
-		conn,
-		"POST /api/v1/namespaces/default/pods/p/exec?command=echo&command=-n&stdin=true HTTP/1.1\r\nHost: "+
-			"x\r\nAuthorization: Bearer secret\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
-	)
+	fmt.Fprint(conn, "POST /api/v1/namespaces/default/pods/p/exec?command=echo&command=-n&stdin=true "+
+		"HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
 	in := bufio.NewReader(conn)
 	answer, err := http.ReadResponse(in, nil)
 	if err != nil || answer.StatusCode != 101 {

@@ -122,14 +122,8 @@ func TestResponsesHaveTheRequestedFormat(t *testing.T) {
 	createConfigMaps(t, ctx, client, 400)
 	const path = "/api/v1/namespaces/default/configmaps"
 
-	_, data := sendRaw(
-		t,
-		cfg,
-		"GET",
-		path,
-		"",
-		map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"},
-	)
+	_, data := sendRaw(t, cfg, "GET", path, "",
+		map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"})
 	var table metav1.Table
 	if err := json.Unmarshal(data, &table); err != nil || table.Kind != "Table" || len(table.Rows) != 400 {
 		t.Fatalf("table: %v %s", err, data[:200])
@@ -154,14 +148,8 @@ func TestResponsesHaveTheRequestedFormat(t *testing.T) {
 
 	unpacked := func(query, accept string) []byte {
 		t.Helper()
-		answer, data := sendRaw(
-			t,
-			cfg,
-			"GET",
-			path+query,
-			"",
-			map[string]string{"Accept-Encoding": "deflate, gzip;q=0.5", "Accept": accept},
-		)
+		answer, data := sendRaw(t, cfg, "GET", path+query, "",
+			map[string]string{"Accept-Encoding": "deflate, gzip;q=0.5", "Accept": accept})
 		if answer.Header.Get("Content-Encoding") != "gzip" || answer.Header.Get("Vary") != "Accept-Encoding" {
 			t.Fatalf("%s as %s is not compressed: %v", query, accept, answer.Header)
 		}
@@ -200,20 +188,11 @@ func TestResponsesHaveTheRequestedFormat(t *testing.T) {
 	}
 
 	if answer, data := sendRaw(t, cfg, "GET", path+"/m000", "",
-		map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(
-		string(data),
-		"apiVersion: v1\n",
-	) {
+		map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(string(data), "apiVersion: v1\n") {
 		t.Errorf("yaml: %v %s", answer.Header, data)
 	}
-	answer, data := sendRaw(
-		t,
-		cfg,
-		"GET",
-		path+"?watch=1",
-		"",
-		map[string]string{"Accept": "text/html, application/yaml;q=0.5"},
-	)
+	answer, data := sendRaw(t, cfg, "GET", path+"?watch=1", "",
+		map[string]string{"Accept": "text/html, application/yaml;q=0.5"})
 	if answer.StatusCode != 406 || !strings.Contains(string(data), "application/json;stream=watch") {
 		t.Errorf("a watch in YAML: %v %s", answer.Header, data)
 	}

@@ -94,15 +94,8 @@ func TestEscapedStoredMarkupIsEqual(t *testing.T) {
 		}
 	}
 	merge := func(name, patch string) (version, owned string) {
-		code, text := sendRequest(
-			t,
-			cfg,
-			"PATCH",
-			"/api/v1/namespaces/default/configmaps/"+name+"?fieldManager=m",
-			patch,
-			"Content-Type",
-			"application/merge-patch+json",
-		)
+		code, text := sendRequest(t, cfg, "PATCH", "/api/v1/namespaces/default/configmaps/"+name+"?fieldManager=m",
+			patch, "Content-Type", "application/merge-patch+json")
 		var got metav1.PartialObjectMetadata
 		if err := json.Unmarshal([]byte(text), &got); code != 200 || err != nil || !strings.Contains(text, `"a":"<"`) {
 			t.Fatalf("%s: %d %s", patch, code, text)

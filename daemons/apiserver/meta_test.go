@@ -44,14 +44,8 @@ func TestUpdatesSetGenerationAndKeepDeletionTime(t *testing.T) {
 		if c.on == "DELETE" {
 			method, at = "DELETE", path
 		}
-		answer, data := sendRaw(
-			t,
-			cfg,
-			method,
-			at,
-			c.patch,
-			map[string]string{"Content-Type": "application/merge-patch+json"},
-		)
+		answer, data := sendRaw(t, cfg, method, at, c.patch,
+			map[string]string{"Content-Type": "application/merge-patch+json"})
 		var got metav1.PartialObjectMetadata
 		if err := json.Unmarshal(data, &got); err != nil || answer.StatusCode != c.code ||
 			!strings.Contains(string(data), c.says) {

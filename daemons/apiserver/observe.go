@@ -140,12 +140,8 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		o.deprecated,
 		o.handshakes,
 		s.store.(*countedStore),
-		inFlightCollector{prometheus.NewDesc(
-			"apiserver_current_inflight_requests",
-			"Requests being worked on.",
-			[]string{"request_kind"},
-			nil,
-		), o},
+		inFlightCollector{prometheus.NewDesc("apiserver_current_inflight_requests", "Requests being worked on.",
+			[]string{"request_kind"}, nil), o},
 		newObjectCounts(s),
 		newStorageSize(s.options.Storage.raw),
 	}
@@ -242,10 +238,8 @@ func verbLabel(q *request.Request) string {
 		case "list", "watch", "deletecollection":
 			return strings.ToUpper(q.Verb)
 		case "patch":
-			if kind, _, _ := strings.Cut(q.HTTP.Header.Get("Content-Type"), ";"); strings.HasPrefix(
-				kind,
-				"application/apply-patch+",
-			) {
+			if kind, _, _ := strings.Cut(q.HTTP.Header.Get("Content-Type"), ";"); strings.HasPrefix(kind,
+				"application/apply-patch+") {
 				return "APPLY"
 			}
 		}

@@ -13,18 +13,11 @@ type objectCounts struct {
 func newObjectCounts(s *Server) objectCounts {
 	return objectCounts{s,
 		prometheus.NewDesc("apiserver_resource_objects", "Objects stored.", []string{"group", "resource"}, nil),
-		prometheus.NewDesc(
-			"apiserver_storage_objects",
-			"Objects stored, by the name that releases before 1.34 have for it.",
-			[]string{"resource"},
-			nil,
-		),
-		prometheus.NewDesc(
-			"apiserver_storage_unreadable_objects",
+		prometheus.NewDesc("apiserver_storage_objects",
+			"Objects stored, by the name that releases before 1.34 have for it.", []string{"resource"}, nil),
+		prometheus.NewDesc("apiserver_storage_unreadable_objects",
 			"Objects stored that cannot be read; passing: whether their key's plugin does not answer.",
-			[]string{"group", "resource", "passing"},
-			nil,
-		),
+			[]string{"group", "resource", "passing"}, nil),
 	}
 }
 

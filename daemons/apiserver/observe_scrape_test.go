@@ -108,16 +108,9 @@ func causeCountedEvents(t *testing.T, c *testCluster) *rest.Config {
 		"/refuse": func(*admissionv1.AdmissionRequest) string { return `"allowed":false` },
 		"/fail":   func(*admissionv1.AdmissionRequest) string { return "fail" },
 	})
-	createConfiguration(t, admin, validatingPath, configurationObject(
-		"ValidatingWebhookConfiguration",
-		"hooks",
-		hooks.webhookConfig(
-			"ignored.example.com",
-			"/fail",
-			`,"failurePolicy":"Ignore"`,
-		),
-		hooks.webhookConfig("refuses.example.com", "/refuse", ""),
-	))
+	createConfiguration(t, admin, validatingPath, configurationObject("ValidatingWebhookConfiguration", "hooks",
+		hooks.webhookConfig("ignored.example.com", "/fail", `,"failurePolicy":"Ignore"`),
+		hooks.webhookConfig("refuses.example.com", "/refuse", "")))
 	w, err := client.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -297,19 +290,10 @@ func TestServiceLevelsExcludeWebhookTime(t *testing.T) {
 		// the test needs a webhook that takes time
 		"/slow": func(*admissionv1.AdmissionRequest) string { time.Sleep(takes); return `"allowed":true` },
 	})
-	createConfiguration(
-		t,
-		admin,
-		mutatingPath,
-		configurationObject("MutatingWebhookConfiguration", "m", hooks.webhookConfig("slow.example.com", "/slow", "")),
-	)
-	createConfiguration(
-		t,
-		admin,
-		validatingPath,
-		configurationObject("ValidatingWebhookConfiguration", "v",
-			hooks.webhookConfig("slow.example.com", "/slow", "")),
-	)
+	createConfiguration(t, admin, mutatingPath, configurationObject("MutatingWebhookConfiguration", "m",
+		hooks.webhookConfig("slow.example.com", "/slow", "")))
+	createConfiguration(t, admin, validatingPath, configurationObject("ValidatingWebhookConfiguration", "v",
+		hooks.webhookConfig("slow.example.com", "/slow", "")))
 	for _, query := range []string{"", "?dryRun=All"} {
 		if code, text := sendRequest(t, admin, "POST", mapsPath+query,
 			configMapObject("m"+strconv.Itoa(len(query)), "")); code != http.StatusCreated {
@@ -318,10 +302,7 @@ func TestServiceLevelsExcludeWebhookTime(t *testing.T) {
 	}
 	families := scrapeMetrics(t, admin)
 	about := []string{"verb", "POST", "resource", "configmaps"}
-	all, own := sumOf(
-		families,
-		"apiserver_request_duration_seconds_sum",
-		append(about, "dry_run", "")...), sumOf(
+	all, own := sumOf(families, "apiserver_request_duration_seconds_sum", append(about, "dry_run", "")...), sumOf(
 		families,
 		"apiserver_request_sli_duration_seconds_sum",
 		about...)

@@ -180,12 +180,8 @@ func newStorageSize(s store.Store) storageSize {
 	sized, _ := s.(store.Sized)
 	return storageSize{
 		sized,
-		prometheus.NewDesc(
-			"apiserver_storage_size_bytes",
-			"Size of the store's file.",
-			[]string{"storage_cluster_id"},
-			nil,
-		),
+		prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the store's file.", []string{"storage_cluster_id"},
+			nil),
 	}
 }
 

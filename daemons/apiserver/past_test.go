@@ -89,13 +89,9 @@ func TestPagesContinueUntilCompaction(t *testing.T) {
 				t.Errorf("exactly: %s, %v", names(exact), err)
 			}
 			// A watch cannot start from there.
-			code, text := sendRequest(
-				t,
-				cfg,
-				"GET",
+			code, text := sendRequest(t, cfg, "GET",
 				"/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1&resourceVersion="+first.ResourceVersion,
-				"",
-			)
+				"")
 			if code != 410 || !strings.Contains(text, "too old resource version") {
 				t.Errorf("%d %s", code, text)
 			}

@@ -63,12 +63,8 @@ func TestEphemeralContainersCannotBeChanged(t *testing.T) {
 	} {
 		next := p.DeepCopy()
 		next.ResourceVersion, next.Spec.EphemeralContainers = "", c.next
-		_, err := pods.UpdateEphemeralContainers(
-			ctx,
-			"p",
-			next,
-			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}},
-		)
+		_, err := pods.UpdateEphemeralContainers(ctx, "p", next,
+			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", name, err)
 		}

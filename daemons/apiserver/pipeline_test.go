@@ -73,11 +73,8 @@ func (s *pipelineStage) Admit(_ context.Context, a *api.Admission) error {
 func (s *pipelineStage) Validate(_ context.Context, a *api.Admission) error {
 	s.record("validate", a)
 	if a.Name == "refused-by-validator" {
-		return apierrors.NewForbidden(
-			schema.GroupResource{Resource: "configmaps"},
-			a.Name,
-			errors.New("validators say no"),
-		)
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, a.Name,
+			errors.New("validators say no"))
 	}
 	return nil
 }

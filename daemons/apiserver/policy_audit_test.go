@@ -46,13 +46,9 @@ func TestPoliciesAddAuditAnnotations(t *testing.T) {
 		if code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+name+`"}}`); code != 201 {
 			t.Fatalf("%d %s", code, text)
 		}
-		createConfiguration(
-			t,
-			cfg,
-			admissionPath+"validatingadmissionpolicybindings",
-			bindingObject("ValidatingAdmissionPolicyBinding", name, "p",
-				`,"validationActions":["Audit"],"paramRef":{"name":"`+name+`","parameterNotFoundAction":"Deny"}`),
-		)
+		createConfiguration(t, cfg, admissionPath+"validatingadmissionpolicybindings", bindingObject(
+			"ValidatingAdmissionPolicyBinding", name, "p",
+			`,"validationActions":["Audit"],"paramRef":{"name":"`+name+`","parameterNotFoundAction":"Deny"}`))
 	}
 	if code, text := sendRequest(t, cfg, "POST", mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`); code != 201 {
 		t.Fatalf("%d %s", code, text)

@@ -78,27 +78,14 @@ func TestValidatingPoliciesReject(t *testing.T) {
 					t.Fatalf("%d %s", code, text)
 				}
 			}
-			createConfiguration(
-				t,
-				cfg,
-				admissionPath+"validatingadmissionpolicies",
-				policyObject("ValidatingAdmissionPolicy", "p", c.spec),
-			)
+			createConfiguration(t, cfg, admissionPath+"validatingadmissionpolicies",
+				policyObject("ValidatingAdmissionPolicy", "p", c.spec))
 			if c.binding != "" {
-				createConfiguration(
-					t,
-					cfg,
-					admissionPath+"validatingadmissionpolicybindings",
-					bindingObject("ValidatingAdmissionPolicyBinding", "b", "p", c.binding),
-				)
+				createConfiguration(t, cfg, admissionPath+"validatingadmissionpolicybindings", bindingObject(
+					"ValidatingAdmissionPolicyBinding", "b", "p", c.binding))
 			}
-			code, text := sendRequest(
-				t,
-				cfg,
-				"POST",
-				mapsPath,
-				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`,
-			)
+			code, text := sendRequest(t, cfg, "POST", mapsPath,
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`)
 			if code != c.code || !strings.Contains(text, c.want) {
 				t.Errorf("%d %s, want %d %s", code, text, c.code, c.want)
 			}
@@ -120,20 +107,11 @@ func TestMutatingPoliciesMutate(t *testing.T) {
 		)
 		policy = strings.Replace(policy, `"operations":["*"]`, `"operations":["CREATE","UPDATE"]`, 1)
 		createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
-		createConfiguration(
-			t,
-			cfg,
-			admissionPath+"mutatingadmissionpolicybindings",
-			bindingObject("MutatingAdmissionPolicyBinding", name, name, ""),
-		)
+		createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicybindings", bindingObject(
+			"MutatingAdmissionPolicyBinding", name, name, ""))
 	}
-	code, text := sendRequest(
-		t,
-		cfg,
-		"POST",
-		mapsPath,
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`,
-	)
+	code, text := sendRequest(t, cfg, "POST", mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`)
 	if code != 201 || !strings.Contains(text, `"labels":{"by":"system-anonymous"}`) ||
 		!strings.Contains(text, `"data":{"a":"1","a.b":"set"}`) {
 		t.Errorf("%d %s", code, text)
@@ -154,12 +132,8 @@ func TestMutatingPoliciesMutate(t *testing.T) {
 		1,
 	)
 	createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicies", policy)
-	createConfiguration(
-		t,
-		cfg,
-		admissionPath+"mutatingadmissionpolicybindings",
-		bindingObject("MutatingAdmissionPolicyBinding", "cron", "cron", ""),
-	)
+	createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicybindings", bindingObject(
+		"MutatingAdmissionPolicyBinding", "cron", "cron", ""))
 	code, text = sendRequest(t, cfg, "POST", cronTabPath, cronTabObject("c", `,"jobs":[{"name":"own"}]`))
 	if code != 201 || !strings.Contains(text, `"image":"set:* * * * */5"`) ||
 		!strings.Contains(text, `{"name":"own"}`) ||
@@ -176,46 +150,25 @@ func TestMutatingPoliciesMatchTheSentObject(t *testing.T) {
 	}
 	policy := func(name, spec, binding string) {
 		t.Helper()
-		body := strings.Replace(
-			policyObject("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"Never"`+spec),
-			`"operations":["*"]`,
-			`"operations":["CREATE","UPDATE"]`,
-			1,
-		)
+		body := strings.Replace(policyObject("MutatingAdmissionPolicy", name, `,"reinvocationPolicy":"Never"`+spec),
+			`"operations":["*"]`, `"operations":["CREATE","UPDATE"]`, 1)
 		createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicies", body)
-		createConfiguration(
-			t,
-			cfg,
-			admissionPath+"mutatingadmissionpolicybindings",
-			bindingObject("MutatingAdmissionPolicyBinding", name, name, binding),
-		)
+		createConfiguration(t, cfg, admissionPath+"mutatingadmissionpolicybindings", bindingObject(
+			"MutatingAdmissionPolicyBinding", name, name, binding))
 	}
-	policy(
-		"a",
-		`,"failurePolicy":"Ignore","mutations":[`+label("first", "object.data.nope")+","+label("by", "'a'")+`]`,
-		"",
-	)
-	policy(
-		"b",
-		`,"mutations":[`+label("selected", "'yes'")+`]`,
-		`,"matchResources":{"objectSelector":{"matchLabels":{"by":"a"}}}`,
-	)
-	code, text := sendRequest(
-		t,
-		cfg,
-		"POST",
-		mapsPath,
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`,
-	)
+	policy("a", `,"failurePolicy":"Ignore","mutations":[`+label("first", "object.data.nope")+","+label("by", "'a'")+`]`,
+		"")
+	policy("b", `,"mutations":[`+label("selected", "'yes'")+`]`,
+		`,"matchResources":{"objectSelector":{"matchLabels":{"by":"a"}}}`)
+	code, text := sendRequest(t, cfg, "POST", mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}`)
 	if code != 201 || !strings.Contains(text, `"labels":{"by":"a"}`) {
 		t.Errorf("%d %s", code, text)
 	}
 	policy(
 		"c",
-		`,"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label(
-			"c",
-			"object.data.nope",
-		)+`]`,
+		`,"matchConditions":[{"name":"only","expression":"object.metadata.name == 'y'"}],"mutations":[`+label("c",
+			"object.data.nope")+`]`,
 		"",
 	)
 	policy(
@@ -226,29 +179,17 @@ func TestMutatingPoliciesMatchTheSentObject(t *testing.T) {
 		)+`]`,
 		`,"matchResources":{"objectSelector":{"matchLabels":{"params":"missing"}}},"paramRef":{"name":"none","parameterNotFoundAction":"Deny"}`,
 	)
-	code, text = sendRequest(
-		t,
-		cfg,
-		"POST",
-		mapsPath,
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y"},"data":{"a":"1"}}`,
-	)
+	code, text = sendRequest(t, cfg, "POST", mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y"},"data":{"a":"1"}}`)
 	if code != 403 || !strings.Contains(text, `"message":"policy 'c' with binding 'c' denied request: `) ||
 		!strings.Contains(text, `"reason":"Invalid"`) {
 		t.Errorf("a mutation that failed: %d %s", code, text)
 	}
-	code, text = sendRequest(
-		t,
-		cfg,
-		"POST",
-		mapsPath,
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y","labels":{"params":"missing"}},"data":{"a":"1"}}`,
-	)
+	code, text = sendRequest(t, cfg, "POST", mapsPath,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"y","labels":{"params":"missing"}},"data":{"a":"1"}}`)
 	if code != 403 ||
-		!strings.Contains(
-			text,
-			`"message":"policy 'd' with binding 'd' denied request: failed to configure binding: no params found`,
-		) ||
+		!strings.Contains(text,
+			`"message":"policy 'd' with binding 'd' denied request: failed to configure binding: no params found`) ||
 		!strings.Contains(text, `"reason":"Forbidden"`) ||
 		!strings.Contains(text, `{"message":"policy 'c' with binding 'c' denied request: `) {
 		t.Errorf("a parameter that is missing, and a mutation that failed: %d %s", code, text)
@@ -281,12 +222,8 @@ func TestInvalidPoliciesAreRejected(t *testing.T) {
 	} {
 		body, to := strings.Replace(good, c.from, c.to, 1), path
 		if c.kind != "" {
-			body, to = strings.Replace(
-				body,
-				"ValidatingAdmissionPolicy",
-				c.kind,
-				1,
-			), admissionPath+"mutatingadmissionpolicies"
+			body, to = strings.Replace(body, "ValidatingAdmissionPolicy", c.kind,
+				1), admissionPath+"mutatingadmissionpolicies"
 		}
 		if code, text := sendRequest(t, cfg, "POST", to, strings.Replace(body, `"name":"p"`, `"name":"bad"`, 1)); code != 422 ||
 			!strings.Contains(text, c.want) {

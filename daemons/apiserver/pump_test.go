@@ -28,12 +28,8 @@ func TestUnreadWatchDelaysNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() *bufio.Scanner {
-		r, err := http.NewRequestWithContext(
-			ctx,
-			http.MethodGet,
-			cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion,
-			nil,
-		)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,12 +85,8 @@ func TestManyWatchesReceiveEveryChangeInOrder(t *testing.T) {
 	const watches, times = 300, 20
 	results := make(chan error, watches)
 	for range watches {
-		r, err := http.NewRequestWithContext(
-			ctx,
-			http.MethodGet,
-			cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion,
-			nil,
-		)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			cfg.Host+"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion="+made.ResourceVersion, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

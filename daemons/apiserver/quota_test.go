@@ -64,13 +64,8 @@ func TestConcurrentWritesNeverExceedAQuota(t *testing.T) {
 	wg.Wait()
 	list, err := clients[0].CoreV1().Services("default").List(ctx, metav1.ListOptions{})
 	if err != nil || made.Load()+1 != 20 || len(list.Items) != 20 { // the kubernetes service existed before
-		t.Errorf(
-			"%d were made and %d refused of 60; there are %d, %v",
-			made.Load(),
-			refused.Load(),
-			len(list.Items),
-			err,
-		)
+		t.Errorf("%d were made and %d refused of 60; there are %d, %v", made.Load(), refused.Load(), len(list.Items),
+			err)
 	}
 	// Updates that need more quota are limited, too.
 	var changed atomic.Int32

@@ -30,11 +30,8 @@ import (
 // The body of an unauthorized request is neither awaited nor recorded, whatever the audit policy records.
 // Proves S12.
 func TestBodiesOfUnauthorizedRequestsAreNotRead(t *testing.T) {
-	c, log := startAudited(
-		t,
-		"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse, resources: [{resources: "+
-			"[configmaps]}]}]\n",
-	)
+	c, log := startAudited(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse, resources: "+
+		"[{resources: [configmaps]}]}]\n")
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	client, err := rest.HTTPClientFor(c.configFor(certs.Request{CommonName: "nobody"}))
@@ -45,12 +42,8 @@ func TestBodiesOfUnauthorizedRequestsAreNotRead(t *testing.T) {
 	defer func() { _ = sender.Close() }()
 	// the pipe is closed at the end of the test
 	go func() { _, _ = sender.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap",`)) }()
-	r, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodPost,
-		"https://"+c.addr+"/api/v1/namespaces/default/configmaps",
-		unfinished,
-	)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		"https://"+c.addr+"/api/v1/namespaces/default/configmaps", unfinished)
 	if err != nil {
 		t.Fatal(err)
 	}

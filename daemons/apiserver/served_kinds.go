@@ -120,10 +120,8 @@ func (s *Server) updateServedKinds() {
 		next.aggregated[gv] = a
 		others = append(others,
 			discovery.ExternalVersion{GroupVersion: gv, Resources: a.Resources, Stale: a.UnavailableReason != ""})
-		elsewhere = append(
-			elsewhere,
-			openapi.ExternalVersion{Path: "apis/" + gv.String(), V2: a.Documents.V2, V3: a.Documents.V3},
-		)
+		elsewhere = append(elsewhere,
+			openapi.ExternalVersion{Path: "apis/" + gv.String(), V2: a.Documents.V2, V3: a.Documents.V3})
 	}
 	slices.SortFunc(elsewhere, func(a, b openapi.ExternalVersion) int { return strings.Compare(a.Path, b.Path) })
 	slices.SortFunc(others, func(a, b discovery.ExternalVersion) int {

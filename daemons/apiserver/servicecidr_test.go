@@ -21,10 +21,8 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			ctx := timeoutContext(t)
-			client := kubernetes.NewForConfigOrDie(
-				startConfig(t, open(t),
-					func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }),
-			)
+			client := kubernetes.NewForConfigOrDie(startConfig(t, open(t),
+				func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }))
 			services, ranges := client.CoreV1().Services("default"), client.NetworkingV1().ServiceCIDRs()
 			plain := func(name, ip string) *corev1.Service {
 				return &corev1.Service{
@@ -70,9 +68,7 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := services.Create(ctx, plain("asked", "10.9.0.77"),
-				metav1.CreateOptions{}); !apierrors.IsInvalid(
-				err,
-			) ||
+				metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
 				!strings.Contains(err.Error(), "not in the valid range. The range of valid IPs is 10.0.0.0/28") {
 				t.Fatalf("a range that is not ready: %v", err)
 			}
@@ -147,12 +143,8 @@ func TestDeletedAddressClaimsAreRestored(t *testing.T) {
 	}
 	repair(0)
 	if !has(svc.Spec.ClusterIP) || !has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf(
-			"claims: the service's %v, a young one %v, somebody's %v",
-			has(svc.Spec.ClusterIP),
-			has("10.96.7.7"),
-			has("10.96.7.8"),
-		)
+		t.Errorf("claims: the service's %v, a young one %v, somebody's %v", has(svc.Spec.ClusterIP), has("10.96.7.7"),
+			has("10.96.7.8"))
 	}
 	events, err := client.CoreV1().
 		Events("default").
@@ -163,11 +155,7 @@ func TestDeletedAddressClaimsAreRestored(t *testing.T) {
 	}
 	repair(2 * time.Minute)
 	if !has(svc.Spec.ClusterIP) || has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf(
-			"claims later: the service's %v, an old one of nobody's %v, somebody's %v",
-			has(svc.Spec.ClusterIP),
-			has("10.96.7.7"),
-			has("10.96.7.8"),
-		)
+		t.Errorf("claims later: the service's %v, an old one of nobody's %v, somebody's %v", has(svc.Spec.ClusterIP),
+			has("10.96.7.7"), has("10.96.7.8"))
 	}
 }

@@ -89,16 +89,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if q.IsIncompletePath() {
-		http.Error(
-			q.Answer,
-			fmt.Sprintf(
-				"Internal Server Error: %q: failed to create RequestInfo: unable to determine kind and namespace "+
-					"from url, %s",
-				r.RequestURI,
-				r.URL,
-			),
-			http.StatusInternalServerError,
-		)
+		http.Error(q.Answer, fmt.Sprintf("Internal Server Error: %q: failed to create RequestInfo: unable to "+
+			"determine kind and namespace from url, %s", r.RequestURI, r.URL), http.StatusInternalServerError)
 		return
 	}
 	for _, stage := range stages {
@@ -145,17 +137,8 @@ const cacheControl = "no-cache, private"
 // panicked answers a request whose handler panicked.
 func (s *Server) panicked(q *request.Request, reason any) {
 	q.Answer.Audit.SetPanicked()
-	s.log.Error(
-		"a request failed in an unexpected way",
-		"method",
-		q.HTTP.Method,
-		"path",
-		q.Path,
-		"reason",
-		reason,
-		"stack",
-		string(debug.Stack()),
-	)
+	s.log.Error("a request failed in an unexpected way", "method", q.HTTP.Method, "path", q.Path, "reason", reason,
+		"stack", string(debug.Stack()))
 	if q.Answer.Code() == 0 {
 		q.WriteError(s.log, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log "+
 			"says "+
@@ -172,11 +155,8 @@ func (s *Server) negotiate(q *request.Request) error {
 	if q.IsStream() {
 		return nil // the backend chooses the type
 	}
-	media, err := wire.Negotiate(
-		q.HTTP,
-		q.Served.Untyped == nil || q.Subresource == "scale",
-		!q.Served.Virtual || q.Served.Row != nil,
-	)
+	media, err := wire.Negotiate(q.HTTP, q.Served.Untyped == nil || q.Subresource == "scale",
+		!q.Served.Virtual || q.Served.Row != nil)
 	if q.Media = media; err != nil {
 		return err
 	}

@@ -92,15 +92,8 @@ func TestUnreadableObjectsAreNotNotFound(t *testing.T) {
 				waitUntil(t, func() error { // the spoiled value takes a moment to reach the cache
 					if code, text := sendRequest(t, cfg, c.method, c.path, c.body); code != c.code ||
 						!strings.Contains(text, c.want) {
-						return fmt.Errorf(
-							"%s %s: %d, want %d with %s: %.600s",
-							c.method,
-							c.path,
-							code,
-							c.code,
-							c.want,
-							text,
-						)
+						return fmt.Errorf("%s %s: %d, want %d with %s: %.600s", c.method, c.path, code, c.code, c.want,
+							text)
 					}
 					return nil
 				})
@@ -217,10 +210,8 @@ func TestBootstrapSkipsUnreadableObjects(t *testing.T) {
 					t.Errorf("%s: %d %s", path, code, text)
 				}
 			}
-			if _, text := sendRequest(t, cfg, "GET", "/metrics", ""); !strings.Contains(
-				text,
-				"apiserver_storage_unreadable_objects{"+of+"} 1",
-			) {
+			if _, text := sendRequest(t, cfg, "GET", "/metrics", ""); !strings.Contains(text,
+				"apiserver_storage_unreadable_objects{"+of+"} 1") {
 				t.Errorf("not counted with %s", of)
 			}
 			if code, _ := sendRequest(t, cfg, "GET", "/readyz/stored-objects", ""); code != 500 {

@@ -39,11 +39,8 @@ func TestWatchesStreamOverWebSockets(t *testing.T) {
 		}
 		return conn, answer, err
 	}
-	conn, answer, err := dial(
-		"?watch=1&fieldSelector=metadata.name!%3Dkube-root-ca.crt",
-		http.Header{"Origin": {"https://dashboard.example.com"}},
-		"v1.example.com",
-	)
+	conn, answer, err := dial("?watch=1&fieldSelector=metadata.name!%3Dkube-root-ca.crt",
+		http.Header{"Origin": {"https://dashboard.example.com"}}, "v1.example.com")
 	if err != nil {
 		t.Fatal(err, answer)
 	}

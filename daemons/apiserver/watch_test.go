@@ -188,13 +188,8 @@ func writeRandomly(t *testing.T, ctx context.Context, client kubernetes.Interfac
 						}
 						continue
 					}
-					m, err = maps.Patch(
-						ctx,
-						name,
-						"application/merge-patch+json",
-						fmt.Appendf(nil, `{"data":{"n":"%d-%d"}}`, person, i),
-						metav1.PatchOptions{},
-					)
+					m, err = maps.Patch(ctx, name, "application/merge-patch+json",
+						fmt.Appendf(nil, `{"data":{"n":"%d-%d"}}`, person, i), metav1.PatchOptions{})
 				}
 				if apierrors.IsNotFound(err) {
 					continue

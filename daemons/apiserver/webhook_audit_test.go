@@ -20,17 +20,9 @@ func TestMutatingWebhooksAddAuditAnnotations(t *testing.T) {
 		"/fail": func(*admissionv1.AdmissionRequest) string { return "fail" },
 	})
 	const rules = `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps","secrets"],"operations":["CREATE"]}],"matchConditions":[{"name":"ours","expression":"object.metadata.name == 'x'"}]`
-	createConfiguration(t, cfg, mutatingPath, configurationObject(
-		"MutatingWebhookConfiguration",
-		"m",
-		h.webhookConfig(
-			"label.example.com",
-			"/label",
-			rules,
-		),
-		h.webhookConfig("look.example.com", "/look", rules),
-		h.webhookConfig("fail.example.com", "/fail", rules+`,"failurePolicy":"Ignore"`),
-	))
+	createConfiguration(t, cfg, mutatingPath, configurationObject("MutatingWebhookConfiguration", "m", h.webhookConfig(
+		"label.example.com", "/label", rules), h.webhookConfig("look.example.com", "/look", rules), h.webhookConfig(
+		"fail.example.com", "/fail", rules+`,"failurePolicy":"Ignore"`)))
 	for kind, path := range map[string]string{"ConfigMap": mapsPath, "Secret": "/api/v1/namespaces/default/secrets"} {
 		if code, text := sendRequest(t, cfg, "POST", path, `{"apiVersion":"v1","kind":"`+kind+`","metadata":{"name":"x"}}`); code != 201 {
 			t.Fatalf("%d %s", code, text)

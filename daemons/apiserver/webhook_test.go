@@ -68,13 +68,8 @@ func newWebhookServer(t testing.TB, answer map[string]func(*admissionv1.Admissio
 			fmt.Fprint(w, "tea?")
 			return
 		}
-		fmt.Fprintf(
-			w,
-			`{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`,
-			review.APIVersion,
-			review.Request.UID,
-			text,
-		)
+		fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":%q,"response":{"uid":%q,%s}}`, review.APIVersion,
+			review.Request.UID, text)
 	}))
 	t.Cleanup(h.server.Close)
 	return h
@@ -146,16 +141,9 @@ func TestMutatingWebhooksMutate(t *testing.T) {
 	})
 	cfg := startConfig(t, stores["memory"](t), nil)
 	// The first webhook is called again after the second has changed the object, but not because of its own change.
-	createConfiguration(t, cfg, mutatingPath, configurationObject(
-		"MutatingWebhookConfiguration",
-		"m",
-		h.webhookConfig(
-			"first.example.com",
-			"/watcher",
-			`,"reinvocationPolicy":"IfNeeded"`,
-		),
-		h.webhookConfig("second.example.com", "/label", `,"reinvocationPolicy":"IfNeeded"`),
-	))
+	createConfiguration(t, cfg, mutatingPath, configurationObject("MutatingWebhookConfiguration", "m", h.webhookConfig(
+		"first.example.com", "/watcher", `,"reinvocationPolicy":"IfNeeded"`), h.webhookConfig("second.example.com",
+		"/label", `,"reinvocationPolicy":"IfNeeded"`)))
 	code, text := sendRequest(t, cfg, "POST", mapsPath, configMapObject("x", ""))
 	if code != 201 || !strings.Contains(text, `"data":{"a":"1"}`) || !strings.Contains(text, `299 - "be careful"`) {
 		t.Fatalf("%d %s", code, text)
@@ -171,10 +159,8 @@ func TestMutatingWebhooksMutate(t *testing.T) {
 	if code, text := sendRequest(t, cfg, "DELETE", mapsPath+"/x", ""); code != 200 {
 		t.Errorf("%d %s", code, text)
 	}
-	if got := strings.Join(h.takeRequests(), "|"); !strings.HasSuffix(
-		got,
-		"/watcher DELETE ConfigMap  x|/label DELETE ConfigMap  x",
-	) {
+	if got := strings.Join(h.takeRequests(), "|"); !strings.HasSuffix(got,
+		"/watcher DELETE ConfigMap  x|/label DELETE ConfigMap  x") {
 		t.Errorf("asked %s", got)
 	}
 }
@@ -224,13 +210,8 @@ func TestValidatingWebhooksReject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := startConfig(t, stores["memory"](t), nil)
-			createConfiguration(
-				t,
-				cfg,
-				validatingPath,
-				configurationObject("ValidatingWebhookConfiguration", "v",
-					h.webhookConfig("w.example.com", c.path, c.more)),
-			)
+			createConfiguration(t, cfg, validatingPath, configurationObject("ValidatingWebhookConfiguration", "v",
+				h.webhookConfig("w.example.com", c.path, c.more)))
 			code, text := sendRequest(t, cfg, "POST", mapsPath, configMapObject("x", `,"labels":{"color":"red"}`))
 			if code != c.code || !strings.Contains(text, c.want) {
 				t.Errorf("%d %s, want %d %s", code, text, c.code, c.want)
@@ -267,16 +248,8 @@ func TestInvalidMutatingWebhookResponsesAreErrors(t *testing.T) {
 		"/misfit": {500, `"Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string"`},
 	} {
 		for _, policy := range []string{"Fail", "Ignore"} {
-			createConfiguration(
-				t,
-				cfg,
-				mutatingPath,
-				configurationObject(
-					"MutatingWebhookConfiguration",
-					"m",
-					h.webhookConfig("w.example.com", path, `,"failurePolicy":"`+policy+`"`),
-				),
-			)
+			createConfiguration(t, cfg, mutatingPath, configurationObject("MutatingWebhookConfiguration", "m",
+				h.webhookConfig("w.example.com", path, `,"failurePolicy":"`+policy+`"`)))
 			code, text := sendRequest(t, cfg, "POST", mapsPath+"?dryRun=All", configMapObject("x", ""))
 			if policy == "Ignore" && path != "/misfit" {
 				c.code, c.want = 201, ""
@@ -302,12 +275,8 @@ func TestPatchesReachWebhooksAsCreateOrUpdate(t *testing.T) {
 		},
 	})
 	cfg := startConfig(t, stores["memory"](t), nil)
-	createConfiguration(
-		t,
-		cfg,
-		validatingPath,
-		configurationObject("ValidatingWebhookConfiguration", "v", h.webhookConfig("w.example.com", "/", "")),
-	)
+	createConfiguration(t, cfg, validatingPath, configurationObject("ValidatingWebhookConfiguration", "v",
+		h.webhookConfig("w.example.com", "/", "")))
 	for _, color := range []string{"red", "blue"} {
 		if code, text := sendRequest(t, cfg, "PATCH", mapsPath+"/x?fieldManager=m&force=true", configMapObject("x", `,"labels":{"color":"`+color+`"}`), "Content-Type", applyType); code > 201 {
 			t.Fatalf("%d %s", code, text)
@@ -385,15 +354,9 @@ func TestWebhooksReceiveSubresourcesAndConnects(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	createConfiguration(t, cfg, mutatingPath, configurationObject(
-		"MutatingWebhookConfiguration",
-		"m",
-		h.webhookConfig(
-			"w.example.com",
-			"/",
-			`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`,
-		),
-	))
+	createConfiguration(t, cfg, mutatingPath, configurationObject("MutatingWebhookConfiguration", "m", h.webhookConfig(
+		"w.example.com", "/",
+		`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`)))
 	h.takeRequests()
 	if code, text := sendRequest(t, cfg, "PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", `{"spec":{"replicas":3}}`, "Content-Type", mergePatch); code != 200 ||
 		!strings.Contains(text, `"replicas":7`) {
@@ -465,15 +428,9 @@ func TestDenyAllWebhooksCanBeDeleted(t *testing.T) {
 		},
 	)
 	cfg := startConfig(t, stores["memory"](t), nil)
-	createConfiguration(t, cfg, validatingPath, configurationObject(
-		"ValidatingWebhookConfiguration",
-		"v",
-		h.webhookConfig(
-			"w.example.com",
-			"/",
-			`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`,
-		),
-	))
+	createConfiguration(t, cfg, validatingPath, configurationObject("ValidatingWebhookConfiguration", "v",
+		h.webhookConfig("w.example.com", "/",
+			`,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"]}]`)))
 	if code, text := sendRequest(t, cfg, "POST", mapsPath, configMapObject("x", "")); code != 400 {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -506,24 +463,10 @@ func TestWebhookAdditionsAreDefaulted(t *testing.T) {
 	})
 	cfg := startConfig(t, stores["memory"](t), nil)
 	const rules = `,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]`
-	createConfiguration(
-		t,
-		cfg,
-		mutatingPath,
-		configurationObject(
-			"MutatingWebhookConfiguration",
-			"m",
-			h.webhookConfig("add.example.com", "/add", rules),
-			h.webhookConfig("look.example.com", "/look", rules),
-		),
-	)
-	code, text := sendRequest(
-		t,
-		cfg,
-		"POST",
-		"/api/v1/namespaces/default/pods",
-		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"a"}]}}`,
-	)
+	createConfiguration(t, cfg, mutatingPath, configurationObject("MutatingWebhookConfiguration", "m",
+		h.webhookConfig("add.example.com", "/add", rules), h.webhookConfig("look.example.com", "/look", rules)))
+	code, text := sendRequest(t, cfg, "POST", "/api/v1/namespaces/default/pods",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"},"spec":{"containers":[{"name":"c","image":"a"}]}}`)
 	const want = `{"name":"beside","image":"b","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"Always"}`
 	if code != 201 || !strings.Contains(text, want) {
 		t.Errorf("it comes to %d %s", code, text)

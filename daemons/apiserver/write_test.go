@@ -50,11 +50,8 @@ func TestAppliesOfTwoManagersConflictUnlessForced(t *testing.T) {
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "one": .data.x`) {
 			t.Errorf("conflict: %v", err)
 		}
-		m, err := maps.Apply(
-			ctx,
-			declare(map[string]string{"x": "2"}),
-			metav1.ApplyOptions{FieldManager: "two", Force: true},
-		)
+		m, err := maps.Apply(ctx, declare(map[string]string{"x": "2"}),
+			metav1.ApplyOptions{FieldManager: "two", Force: true})
 		if err != nil || m.Data["x"] != "2" || m.Data["y"] != "1" {
 			t.Errorf("forced: %+v, %v", m.Data, err)
 		}
@@ -109,13 +106,8 @@ func TestSpecAndStatusAreWrittenSeparately(t *testing.T) {
 	if scale, err = apps.UpdateScale(ctx, "d", scale, metav1.UpdateOptions{}); err != nil || scale.Spec.Replicas != 5 {
 		t.Fatalf("scale: %+v, %v", scale, err)
 	}
-	dry, err := apps.Patch(
-		ctx,
-		"d",
-		types.MergePatchType,
-		[]byte(`{"spec":{"replicas":8}}`),
-		metav1.PatchOptions{DryRun: []string{"All"}},
-	)
+	dry, err := apps.Patch(ctx, "d", types.MergePatchType, []byte(`{"spec":{"replicas":8}}`),
+		metav1.PatchOptions{DryRun: []string{"All"}})
 	if err != nil || *dry.Spec.Replicas != 8 {
 		t.Fatalf("dry run: %v", err)
 	}
@@ -137,9 +129,7 @@ func TestDeletionWaitsForFinalizersAndGracePeriod(t *testing.T) {
 	}
 	other := types.UID("other")
 	if err := maps.Delete(ctx, "held",
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(
-		err,
-	) {
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
 		t.Errorf("another's uid: %v", err)
 	}
 	foreground := metav1.DeletePropagationForeground
@@ -222,11 +212,8 @@ func TestGeneratedNamesDiffer(t *testing.T) {
 	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")
 	seen := map[string]bool{}
 	for range 20 {
-		m, err := maps.Create(
-			timeoutContext(t),
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-"}},
-			metav1.CreateOptions{},
-		)
+		m, err := maps.Create(timeoutContext(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-"}},
+			metav1.CreateOptions{})
 		if err != nil || len(m.Name) != 7 || seen[m.Name] {
 			t.Fatalf("%v, %v", m, err)
 		}
@@ -277,14 +264,8 @@ func TestEvictionSpendsTheBudget(t *testing.T) {
 	if _, err := pods.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("evicted: %v", err)
 	}
-	answer, data := sendRaw(
-		t,
-		cfg,
-		"POST",
-		"/api/v1/namespaces/default/pods/b/eviction",
-		`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"b"}}`,
-		nil,
-	)
+	answer, data := sendRaw(t, cfg, "POST", "/api/v1/namespaces/default/pods/b/eviction",
+		`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"b"}}`, nil)
 	if answer.StatusCode != 429 || !strings.Contains(string(data), string(policyv1.DisruptionBudgetCause)) {
 		t.Errorf("over budget: %d %s", answer.StatusCode, data)
 	}
@@ -299,9 +280,8 @@ func TestServersNeverAllocateAnAddressTwice(t *testing.T) {
 			addresses, ports := map[string]string{}, map[int32]string{}
 			var wg sync.WaitGroup
 			for i := range 3 {
-				client := kubernetes.NewForConfigOrDie(
-					startConfig(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
-				)
+				client := kubernetes.NewForConfigOrDie(startConfig(t, s,
+					func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }))
 				wg.Go(func() {
 					for j := range 15 {
 						svc, err := client.CoreV1().
@@ -324,13 +304,8 @@ func TestServersNeverAllocateAnAddressTwice(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			checkServiceReleased(
-				t,
-				ctx,
-				kubernetes.NewForConfigOrDie(
-					startConfig(t, s, func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }),
-				),
-			)
+			checkServiceReleased(t, ctx, kubernetes.NewForConfigOrDie(startConfig(t, s,
+				func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} })))
 		})
 	}
 }
@@ -434,12 +409,7 @@ func TestRepeatedApplyChangesNothing(t *testing.T) {
 	after, err := client.ConfigMaps("default").
 		Apply(ctx, times("2026-01-01T00:00:01Z"), metav1.ApplyOptions{FieldManager: "one"})
 	if err != nil || after.ResourceVersion == before.ResourceVersion || after.Data["time"] != "2026-01-01T00:00:01Z" {
-		t.Errorf(
-			"another time in the data: %v, version %s after %s, %v",
-			after.Data,
-			after.ResourceVersion,
-			before.ResourceVersion,
-			err,
-		)
+		t.Errorf("another time in the data: %v, version %s after %s, %v", after.Data, after.ResourceVersion,
+			before.ResourceVersion, err)
 	}
 }

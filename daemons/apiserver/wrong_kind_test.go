@@ -66,18 +66,8 @@ func TestObjectsOfAnotherKindAreRejected(t *testing.T) {
 		var got metav1.Status
 		if err := json.Unmarshal([]byte(text), &got); err != nil || int32(code) != c.code || got.Reason != c.reason ||
 			!strings.Contains(got.Message, c.says) {
-			t.Errorf(
-				"%s %s %s: %d %s %s, want %d %s %s",
-				c.method,
-				c.path,
-				c.body,
-				code,
-				got.Reason,
-				got.Message,
-				c.code,
-				c.reason,
-				c.says,
-			)
+			t.Errorf("%s %s %s: %d %s %s, want %d %s %s", c.method, c.path, c.body, code, got.Reason, got.Message,
+				c.code, c.reason, c.says)
 		}
 		if c.code == 200 && !strings.Contains(text, `{"kind":"ConfigMap","apiVersion":"v1",`) {
 			t.Errorf("%s %s: %s", c.path, c.body, text)

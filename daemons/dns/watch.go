@@ -88,8 +88,8 @@ func watchCluster(ctx context.Context, clients kubernetes.Interface, names *zone
 	return nil
 }
 
-// serialHandlers returns a function that makes event handlers of functions. Only one of them runs at a time, because the
-// handlers of services and of slices compute the same record.
+// serialHandlers returns a function that makes event handlers of functions. Only one of them runs at a time, because
+// the handlers of services and of slices compute the same record.
 func serialHandlers() func(f func(any)) cache.ResourceEventHandlerFuncs {
 	serial := make(chan struct{}, 1)
 	return func(f func(any)) cache.ResourceEventHandlerFuncs {

@@ -15,7 +15,7 @@ import (
 // RemoveOldAliasErrors removes the errors about host aliases whose address the object had in that form before. As with
 // other addresses, the rest of objects from older servers can be changed then.
 func RemoveOldAliasErrors(errs field.ErrorList, old runtime.Object) field.ErrorList {
-	spec := podspec.Of(old)
+	spec := podspec.SpecOf(old)
 	if len(errs) == 0 || spec == nil {
 		return errs
 	}

@@ -19,10 +19,8 @@ func TestValidationCostIsProportionalToSize(t *testing.T) {
 	endpoints := &corev1.Endpoints{Subsets: []corev1.EndpointSubset{{}}}
 	for i := range many {
 		ports.Spec.Containers[0].Ports = append(ports.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: 80})
-		projected.Sources = append(
-			projected.Sources,
-			corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}},
-		)
+		projected.Sources = append(projected.Sources,
+			corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}})
 		s := &endpoints.Subsets[0]
 		s.Addresses = append(s.Addresses, corev1.EndpointAddress{IP: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)})
 		s.Ports = append(s.Ports, corev1.EndpointPort{Port: int32(i + 1)})

@@ -87,7 +87,7 @@ func fieldInJobs(field func(*batchv1.JobSpec) any) func(runtime.Object) any {
 // fieldInPods adapts a function for PodSpec to pods and all kinds with a pod template.
 func fieldInPods(field func(*corev1.PodSpec) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
-		if spec := podspec.Of(obj); spec != nil {
+		if spec := podspec.SpecOf(obj); spec != nil {
 			return field(spec)
 		}
 		return nil

@@ -43,10 +43,8 @@ func TestDisabledFieldsInUseAreKept(t *testing.T) {
 			PreferredHolder: new("you"),
 		},
 	}
-	ClearDisabled(
-		lease,
-		&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: new(coordinationv1.OldestEmulationVersion)}},
-	)
+	ClearDisabled(lease,
+		&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: new(coordinationv1.OldestEmulationVersion)}})
 	if lease.Spec.Strategy == nil || lease.Spec.PreferredHolder != nil {
 		t.Errorf("each field of a feature is looked at by itself: %+v", lease.Spec)
 	}

@@ -44,10 +44,8 @@ func FuzzCertificates(f *testing.F) {
 	}
 	f.Add(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), request)
 	f.Add(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority}), authority)
-	f.Add(
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}, Bytes: request}),
-		[]byte{0x30, 0x80},
-	)
+	f.Add(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}, Bytes: request}),
+		[]byte{0x30, 0x80})
 	f.Fuzz(func(t *testing.T, text, der []byte) {
 		c := &certificatesv1.CertificateSigningRequest{
 			Spec: certificatesv1.CertificateSigningRequestSpec{

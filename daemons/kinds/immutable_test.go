@@ -86,13 +86,8 @@ func TestImmutableFieldsAreRejected(t *testing.T) {
 				t.Fatalf("%q is not in %s", from, c.old)
 			}
 			if strings.HasPrefix(to, "preferredDuring") {
-				changed = strings.Replace(
-					c.old,
-					"nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "+
-						"[{matchExpressions: [{key: a, operator: Exists}]}]}}",
-					"nodeAffinity: {}",
-					1,
-				)
+				changed = strings.Replace(c.old, "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "+
+					"{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}", "nodeAffinity: {}", 1)
 			}
 			old, obj := read(t, k, c.old), read(t, k, changed)
 			if k.PrepareUpdate != nil {

@@ -179,11 +179,6 @@ func (k *Kubelet) missingResource(p *corev1.Pod) (what corev1.ResourceName, mess
 }
 
 func shortageMessage(name corev1.ResourceName, requested, used, capacity int64) string {
-	return fmt.Sprintf(
-		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-		name,
-		requested,
-		used,
-		capacity,
-	)
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested,
+		used, capacity)
 }

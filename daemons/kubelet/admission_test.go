@@ -67,10 +67,8 @@ func TestNoContainerStartsBeforeTheNetworkPoliciesAreInEffect(t *testing.T) {
 	n := newNode(t, web, host)
 	n.cfg.NetworkPolicySocket = filepath.Join(t.TempDir(), "s")
 	n.start()
-	n.until(
-		"a pod of the machine's network to run",
-		func() bool { return n.pod("host").Status.Phase == corev1.PodRunning },
-	)
+	n.until("a pod of the machine's network to run",
+		func() bool { return n.pod("host").Status.Phase == corev1.PodRunning })
 	n.until("an event that nobody answers", n.hasEvent("NetworkNotReady", "no such file"))
 
 	p := &fakePolicies{}

@@ -37,14 +37,8 @@ func (k *Kubelet) recordUnbounded(name string, why error) {
 	k.unboundedOnce.Do(func() {
 		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", why)
 		ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
-		k.events.Eventf(
-			ref,
-			corev1.EventTypeWarning,
-			"VolumesNotBounded",
-			"volumes of this node, %s the first, are not held to their size: %v",
-			name,
-			why,
-		)
+		k.events.Eventf(ref, corev1.EventTypeWarning, "VolumesNotBounded",
+			"volumes of this node, %s the first, are not held to their size: %v", name, why)
 	})
 }
 

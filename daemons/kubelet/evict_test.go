@@ -213,10 +213,8 @@ func TestANodeUnderPressureRejectsPods(t *testing.T) {
 	k.pressures.Update(nodeagent.Pressures{Disk: true}, time.Now())
 	n.runKubelet(k)
 	n.create(simplePod("web"))
-	n.until(
-		"the pod to be turned away",
-		func() bool { p := n.pod("web"); return p != nil && p.Status.Phase == corev1.PodFailed },
-	)
+	n.until("the pod to be turned away",
+		func() bool { p := n.pod("web"); return p != nil && p.Status.Phase == corev1.PodFailed })
 	if s := n.pod("web").Status; s.Reason != "Evicted" ||
 		s.Message != "Pod was rejected: The node had condition: [DiskPressure]. " ||
 		len(s.ContainerStatuses) > 0 {

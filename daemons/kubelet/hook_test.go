@@ -59,10 +59,8 @@ func TestAContainerIsNotRunningBeforeItsPostStartHookEnds(t *testing.T) {
 	n.create(p)
 	<-h.begun
 	seen := n.runtime.Calls("ContainerStatus")
-	n.until(
-		"the runtime to be asked while the hook runs",
-		func() bool { return n.runtime.Calls("ContainerStatus") > seen },
-	)
+	n.until("the runtime to be asked while the hook runs",
+		func() bool { return n.runtime.Calls("ContainerStatus") > seen })
 	close(h.end)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	close(early)

@@ -233,8 +233,7 @@ func (k *Kubelet) openMachine(o Options) (err error) {
 	}
 	if single := k.file.SingleProcessOOMKill; single != nil && !*single && !k.cgroups.IsUnified() {
 		return errors.New(
-			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has",
-		)
+			"singleProcessOOMKill: false is not supported by version 1 of control groups, which this machine has")
 	}
 	if k.machine == nil {
 		k.machine = machine.Local{Root: k.cfg.RootDir, Cgroups: groups}

@@ -251,11 +251,8 @@ func TestRestartOfKubeletRestartsNoPod(t *testing.T) {
 	n.runtime.Crash("web", "main", 1)
 	n.until("the crash to be seen", func() bool { return n.pod("web").Status.ContainerStatuses[0].RestartCount == 1 })
 	if n.runtime.Calls("RunPodSandbox") != 1 || n.runtime.Calls("CreateContainer") != 2 {
-		t.Errorf(
-			"%d sandboxes and %d containers were made",
-			n.runtime.Calls("RunPodSandbox"),
-			n.runtime.Calls("CreateContainer"),
-		)
+		t.Errorf("%d sandboxes and %d containers were made", n.runtime.Calls("RunPodSandbox"),
+			n.runtime.Calls("CreateContainer"))
 	}
 	if last := n.pod("web").Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil ||
 		last.ContainerID != before ||
@@ -463,8 +460,7 @@ func TestExtendedResourcesInTheStatusAreKept(t *testing.T) {
 	k := newNode(t).newKubelet()
 	status := k.agent.MeasureStatus(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
 		"example.com/foo": resource.MustParse(
-			"3",
-		), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}})
+			"3"), "hugepages-1Gi": resource.MustParse("1Gi"), "cpu": resource.MustParse("77")}})
 	if foo := status.Capacity["example.com/foo"]; foo.Value() != 3 || status.Capacity.Cpu().Value() != 4 {
 		t.Errorf("capacity %v", status.Capacity)
 	}

@@ -74,13 +74,8 @@ func (k *Kubelet) readManifests() error {
 	}
 	if len(now.Pods) == 0 && len(was.Pods) > 0 && (now.Device != was.Device || now.Inode != was.Inode) {
 		holdAll()
-		return fmt.Errorf(
-			"the directory of static pods, %s, is another one than before, and empty: its %d pods go on; if they "+
-				"should not, remove %s",
-			k.file.StaticPodPath,
-			len(was.Pods),
-			recordDir(k.cfg.RootDir).path(),
-		)
+		return fmt.Errorf("the directory of static pods, %s, is another one than before, and empty: its %d pods go "+
+			"on; if they should not, remove %s", k.file.StaticPodPath, len(was.Pods), recordDir(k.cfg.RootDir).path())
 	}
 	if whole {
 		if err := recordDir(k.cfg.RootDir).save(now); err != nil {
@@ -190,10 +185,8 @@ func setDefaults(p *corev1.Pod) {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	// A static pod tolerates all NoExecute taints of the node.
-	spec.Tolerations = append(
-		spec.Tolerations,
-		corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
-	)
+	spec.Tolerations = append(spec.Tolerations,
+		corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
 			c := &list[i]

@@ -32,10 +32,8 @@ func scrape(t *testing.T, k *Kubelet, path string) sampleSet {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), "GET", path, nil)
-	r.Header.Set(
-		"Accept",
-		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
-	)
+	r.Header.Set("Accept",
+		"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited")
 	k.newServer().Routes().ServeHTTP(w, r)
 	if w.Code != 200 {
 		t.Fatalf("%s: status %d: %s", path, w.Code, w.Body)
@@ -228,10 +226,8 @@ func (r measuringRuntime) PodMetrics(ctx context.Context) ([]*criapi.MetricDescr
 			Metrics: []*criapi.Metric{metric("container_network_receive_bytes_total", 5, "eth0"),
 				metric("container_network_receive_bytes_total", 6, "net1")},
 			ContainerMetrics: []*criapi.ContainerMetrics{{Metrics: []*criapi.Metric{
-				metric(
-					"container_cpu_usage_seconds_total",
-					1<<40,
-				), metric("container_fs_writes_total", 7, "/dev/vda"), metric("container_fs_writes_total", 8),
+				metric("container_cpu_usage_seconds_total",
+					1<<40), metric("container_fs_writes_total", 7, "/dev/vda"), metric("container_fs_writes_total", 8),
 				metric("unknown", 9),
 			}}},
 		})

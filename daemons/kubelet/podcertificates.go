@@ -235,9 +235,7 @@ func (s *podCertificate) store(r *certificatesv1.PodCertificateRequest, now time
 			if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok ||
 				!public.Equal(s.public) {
 				return fmt.Errorf(
-					"the issued certificate of PodCertificateRequest %s is of another key than was requested",
-					r.Name,
-				)
+					"the issued certificate of PodCertificateRequest %s is of another key than was requested", r.Name)
 			}
 		}
 		if err := pem.Encode(&chain, &pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}); err != nil {

@@ -52,8 +52,7 @@ func (w *worker) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 		}
 		if spec.ImagePullPolicy == corev1.PullNever {
 			return nil, never(
-				"Container image %q is present with pull policy of Never but does not have the proper credentials",
-			)
+				"Container image %q is present with pull policy of Never but does not have the proper credentials")
 		}
 	}
 	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
@@ -144,13 +143,9 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name
 	for _, ref := range p.Spec.ImagePullSecrets {
 		s, err := w.k.objects.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			w.k.recordEvent(
-				p,
-				corev1.EventTypeWarning,
-				"FailedToRetrieveImagePullSecret",
+			w.k.recordEvent(p, corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
 				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
-				ref.Name,
-			)
+				ref.Name)
 			continue
 		}
 		secrets = append(secrets, s)

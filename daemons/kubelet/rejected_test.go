@@ -149,10 +149,8 @@ func TestANewPodDoesNotTakeThePortOfARunningOne(t *testing.T) {
 	n.start()
 	for i := range 8 {
 		name := string(rune('a' + i))
-		n.until(
-			name+" to have begun or failed",
-			func() bool { p := n.pod(name).Status.Phase; return p == corev1.PodRunning || p == corev1.PodFailed },
-		)
+		n.until(name+" to have begun or failed",
+			func() bool { p := n.pod(name).Status.Phase; return p == corev1.PodRunning || p == corev1.PodFailed })
 		if s := n.pod(name).Status; s.Phase != corev1.PodFailed || s.Reason != "NodePorts" {
 			t.Errorf("%s is %s (%s) beside another that has its port", name, s.Phase, s.Reason)
 		}
@@ -166,11 +164,8 @@ func TestAPodIsAcceptedWhileTheNodeCannotBeRead(t *testing.T) {
 	n.create(simplePod("first"))
 	n.until("a pod to run", func() bool { return n.pod("first").Status.Phase == corev1.PodRunning })
 	n.client.Lock()
-	n.client.PrependReactor(
-		"get",
-		"nodes",
-		func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("nobody answers") },
-	)
+	n.client.PrependReactor("get", "nodes",
+		func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("nobody answers") })
 	n.client.Unlock()
 	p := simplePod("web")
 	p.Spec.NodeSelector = map[string]string{"new": "yes"}

@@ -27,8 +27,7 @@ func awaitRenewal(ctx context.Context, kubeconfig string) error {
 // errCertificateDue stops the kubelet so that it is restarted. It renews its certificate at the start, and pods keep
 // running meanwhile.
 var errCertificateDue = errors.New(
-	"the node's client certificate is due: restart the kubelet, which renews it at its start",
-)
+	"the node's client certificate is due: restart the kubelet, which renews it at its start")
 
 // newServing returns the source of the server's certificate. That is the configured file, which is reloaded when it
 // changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil if
@@ -37,14 +36,8 @@ func (k *Kubelet) newServing() (get func(*tls.ClientHelloInfo) (*tls.Certificate
 	err error) {
 	switch {
 	case k.file.ServerTLSBootstrap:
-		asking, err := certificate.NewServing(
-			k.client,
-			k.name,
-			k.ips,
-			filepath.Join(k.cfg.RootDir, "pki"),
-			k.env.Log,
-			k.metrics.ServerErrors,
-		)
+		asking, err := certificate.NewServing(k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"), k.env.Log,
+			k.metrics.ServerErrors)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -65,5 +58,4 @@ func (k *Kubelet) newServing() (get func(*tls.ClientHelloInfo) (*tls.Certificate
 
 // errNoServingCertificate is the error of handshakes before the first serving certificate is approved and signed.
 var errNoServingCertificate = errors.New(
-	"serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved",
-)
+	"serverTLSBootstrap: no serving certificate yet: its request (kubectl get csr) waits to be approved")

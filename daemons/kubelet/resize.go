@@ -65,11 +65,7 @@ func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
 			requested, capacity = want.MilliValue(), have.MilliValue()
 		}
 		return corev1.PodReasonInfeasible, fmt.Sprintf(
-			"Node didn't have enough capacity: %s, requested: %d, capacity: %d",
-			name,
-			requested,
-			capacity,
-		)
+			"Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, requested, capacity)
 	}
 	if what, message := k.missingResource(p); what != "" {
 		return corev1.PodReasonDeferred, message
@@ -205,12 +201,8 @@ func (w *worker) checkMemoryFits(ctx context.Context, f *pod.Facts, spec *corev1
 				used = c.GetMemory().GetWorkingSetBytes().GetValue()
 			}
 			if c.GetAttributes().GetId() == id && int64(used) > limit {
-				return fmt.Errorf(
-					"attempting to set container %q memory limit (%d) below current usage (%d)",
-					spec.Name,
-					limit,
-					used,
-				)
+				return fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)",
+					spec.Name, limit, used)
 			}
 		}
 	}
@@ -226,13 +218,8 @@ func (w *worker) recordResize(f *pod.Facts, step pod.Step, err error, now time.T
 	if err != nil {
 		problem = cri.Message(err)
 		if problem != f.Resize.Error {
-			w.k.recordEvent(
-				f.Pod,
-				corev1.EventTypeWarning,
-				"ResizeError",
-				"%s",
-				pod.ResizeMessage("Pod resize error", f.Pod, problem),
-			)
+			w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
+				pod.ResizeMessage("Pod resize error", f.Pod, problem))
 		}
 	}
 	w.updateInbox(func() {
@@ -253,12 +240,7 @@ func (w *worker) recordResizeEvents(f *pod.Facts) {
 	}
 	w.mu.Unlock()
 	if done {
-		w.k.recordEvent(
-			f.Pod,
-			corev1.EventTypeNormal,
-			"ResizeCompleted",
-			"%s",
-			pod.ResizeMessage("Pod resize completed", f.Pod, ""),
-		)
+		w.k.recordEvent(f.Pod, corev1.EventTypeNormal, "ResizeCompleted", "%s",
+			pod.ResizeMessage("Pod resize completed", f.Pod, ""))
 	}
 }

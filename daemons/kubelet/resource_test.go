@@ -11,11 +11,8 @@ import (
 
 func TestResourceMetricsCoverOnlyRunningContainers(t *testing.T) {
 	o := Hollow("n", 4, 1<<30, netip.MustParsePrefix("10.0.0.0/24"), t.TempDir())
-	box, err := o.Runtime.RunPodSandbox(
-		t.Context(),
-		&criapi.PodSandboxConfig{Metadata: &criapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}},
-		"",
-	)
+	box, err := o.Runtime.RunPodSandbox(t.Context(),
+		&criapi.PodSandboxConfig{Metadata: &criapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,17 +40,8 @@ func (w *worker) recordResult(f *pod.Facts, step pod.Step, o stepResult) (done b
 	}
 	now := time.Now()
 	if o.err != nil {
-		w.k.env.Log.Warn(
-			"step failed",
-			"pod",
-			podName(f.Pod),
-			"step",
-			step.Kind,
-			"container",
-			step.Container,
-			"error",
-			o.err,
-		)
+		w.k.env.Log.Warn("step failed", "pod", podName(f.Pod), "step", step.Kind, "container", step.Container, "error",
+			o.err)
 	}
 	switch step.Kind {
 	case pod.Prepare:
@@ -72,13 +63,8 @@ func (w *worker) recordResult(f *pod.Facts, step pod.Step, o stepResult) (done b
 		}
 	case pod.RunSandbox:
 		if o.err != nil {
-			w.k.recordEvent(
-				f.Pod,
-				corev1.EventTypeWarning,
-				"FailedCreatePodSandBox",
-				"Failed to create pod sandbox: %s",
-				cri.Message(o.err),
-			)
+			w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "FailedCreatePodSandBox",
+				"Failed to create pod sandbox: %s", cri.Message(o.err))
 			w.delayPod(now, "ContainerCreating", "")
 		} else {
 			w.retries = 0
@@ -134,13 +120,8 @@ func (w *worker) recordAdmission(f *pod.Facts, step pod.Step, err error, now tim
 	}
 	if message := joinMessages(err); message != w.admissionError {
 		w.admissionError = message
-		w.k.recordEvent(
-			f.Pod,
-			corev1.EventTypeWarning,
-			"NetworkNotReady",
-			"Containers wait for the pod's network policies: %s",
-			message,
-		)
+		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "NetworkNotReady",
+			"Containers wait for the pod's network policies: %s", message)
 	}
 	w.delayStep(now)
 }

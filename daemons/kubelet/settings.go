@@ -36,15 +36,9 @@ func checkKernel(sys string) error {
 			continue
 		}
 		if have := strings.TrimSpace(string(data)); have != d.want {
-			found = append(
-				found,
-				fmt.Errorf(
-					"protectKernelDefaults: invalid kernel flag: %s, expected value: %s, actual value: %s",
-					d.name,
-					d.want,
-					have,
-				),
-			)
+			found = append(found, fmt.Errorf(
+				"protectKernelDefaults: invalid kernel flag: %s, expected value: %s, actual value: %s", d.name, d.want,
+				have))
 		}
 	}
 	return errors.Join(found...)

@@ -76,13 +76,8 @@ func TestStaticPodsSurviveTheLossOfTheirDirectory(t *testing.T) {
 // Proves S23.
 func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 	n := newNode(t)
-	etcd, other := n.writeManifest(
-		"etcd.yaml",
-		manifestOf("etcd", "etcd:1"),
-	), n.writeManifest(
-		"other.yaml",
-		manifestOf("other", "other:1"),
-	)
+	etcd, other := n.writeManifest("etcd.yaml", manifestOf("etcd", "etcd:1")), n.writeManifest("other.yaml",
+		manifestOf("other", "other:1"))
 	k := n.newKubelet()
 	if err := k.readManifests(); err != nil {
 		t.Fatal(err)

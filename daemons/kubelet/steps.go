@@ -207,13 +207,8 @@ func (w *worker) removeSandbox(ctx context.Context, id string) error {
 func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 	w.k.objects.removePod(f.Pod.UID)
 	if err := w.k.devices.Unprepare(ctx, f.Pod.UID); err != nil {
-		w.k.recordEvent(
-			f.Pod,
-			corev1.EventTypeWarning,
-			"FailedUnprepareDynamicResources",
-			"Failed to unprepare dynamic resources: %v",
-			err,
-		)
+		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "FailedUnprepareDynamicResources",
+			"Failed to unprepare dynamic resources: %v", err)
 		return err
 	}
 	began := time.Now()

@@ -63,10 +63,8 @@ func TestPodsThatExceedTheirStorageLimitAreEvicted(t *testing.T) {
 				corev1.ResourceEphemeralStorage: resource.MustParse("3Mi"),
 			}
 			n.create(p)
-			n.until(
-				"the pod to run",
-				func() bool { p := n.pod("web"); return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending },
-			)
+			n.until("the pod to run",
+				func() bool { p := n.pod("web"); return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending })
 			c.grow(n)
 			n.until("the pod to be evicted", func() bool {
 				s := n.pod("web").Status

@@ -400,17 +400,8 @@ func (w *worker) recordBackoffEvents(p *corev1.Pod, status *corev1.PodStatus) {
 			w.reportedBackoff[c.Name] = reason
 			switch {
 			case strings.HasPrefix(reason, "CrashLoop"):
-				w.k.recordContainerEvent(
-					p,
-					spec,
-					corev1.EventTypeWarning,
-					"BackOff",
-					"Back-off restarting failed container %s in pod %s_%s(%s)",
-					c.Name,
-					p.Name,
-					p.Namespace,
-					p.UID,
-				)
+				w.k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "BackOff",
+					"Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID)
 			case reason != "":
 				w.k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q",
 					cmp.Or(w.waits[c.Name].Image, spec.Image))

@@ -19,7 +19,8 @@ func Reference() string {
 			labels = append(labels, `"`+strings.ToUpper(l)+`"`)
 		}
 		fmt.Fprintf(out, "### %s\n\n", t.Name)
-		writeWrapped(out, "", fmt.Sprintf("`%s { … }`. %s", strings.Join(append([]string{t.Name}, labels...), " "), t.Doc))
+		head := strings.Join(append([]string{t.Name}, labels...), " ")
+		writeWrapped(out, "", fmt.Sprintf("`%s { … }`. %s", head, t.Doc))
 		out.WriteString("\n")
 		if t.Body != nil {
 			writeBody(out, t.Name, reflect.TypeOf(t.Body))

@@ -153,9 +153,8 @@ func (g *moduleFetcher) fetchRepository(r *repository, dir string, old moduleLoc
 		return err
 	}
 	if old.hash != "" && !g.update && hash != old.hash {
-		return fmt.Errorf(
-			"fetch %s: commit %s has the hash %s, and %s says %s: the repository does not give what it gave", r.id(),
-			commit, hash, lockFile, old.hash)
+		return fmt.Errorf("fetch %s: commit %s has the hash %s, and %s says %s: the repository does not "+
+			"give what it gave", r.id(), commit, hash, lockFile, old.hash)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err

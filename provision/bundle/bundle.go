@@ -146,9 +146,7 @@ func (b *Bundle) File(name string) (File, error) {
 	}
 	if !ok {
 		return File{}, fmt.Errorf(
-			"%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)",
-			name,
-		)
+			"%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)", name)
 	}
 	return f, nil
 }
@@ -228,10 +226,8 @@ func (b *Bundle) makeImage(name, program string, links []string) error {
 func (b *Bundle) buildArchive(name, program, at string, more ...image.File) error {
 	from, ok := b.files[program]
 	if !ok {
-		return fmt.Errorf(
-			"%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)",
-			program,
-		)
+		return fmt.Errorf("%s is not beside clusterctl: the bundle is incomplete (make build puts all of it in bin/)",
+			program)
 	}
 	path := filepath.Join(b.cacheDir, filepath.Base(name)+"-"+from.Digest[:16]+".tar")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -239,9 +235,7 @@ func (b *Bundle) buildArchive(name, program, at string, more ...image.File) erro
 		if err != nil {
 			return err
 		}
-		archive, err := image.Write(
-			runtime.GOARCH,
-			[]string{at},
+		archive, err := image.Write(runtime.GOARCH, []string{at},
 			append([]image.File{{Path: at, Mode: 0o755, Content: content}}, more...)...)
 		if err != nil {
 			return fmt.Errorf("make the image %s: %w", name, err)

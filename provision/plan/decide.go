@@ -63,19 +63,9 @@ func CheckUnchangeable(c *config.Cluster, made state.Fixed) error {
 	var errs []error
 	differs := func(attribute, was, is string) {
 		if was != "" && was != is {
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"%s:%d: %s was %s when the cluster was made, and is %s now: what runs has addresses and "+
-						"certificates by it, and would be cut off. Put it back, or declare a new cluster in a folder "+
-						"of its own and move what runs there",
-					c.Source.File,
-					c.Source.Line,
-					attribute,
-					was,
-					is,
-				),
-			)
+			errs = append(errs, fmt.Errorf("%s:%d: %s was %s when the cluster was made, and is %s now: what runs has "+
+				"addresses and certificates by it, and would be cut off. Put it back, or declare a new cluster in a "+
+				"folder of its own and move what runs there", c.Source.File, c.Source.Line, attribute, was, is))
 		}
 	}
 	differs("pod_cidrs", joinPrefixes(made.PodCIDRs), joinPrefixes(c.PodCIDRs))
@@ -113,21 +103,15 @@ func DescribeEtcd(c *config.Cluster, s *state.State, unreached int) string {
 	}
 	text := fmt.Sprintf("etcd: %d members, survives the loss of %d.", n, (n-1)/2)
 	if unreached > 0 {
-		text = fmt.Sprintf(
-			"etcd: %d members, of which %d may be lost; %s of the control plane not reached.",
-			n,
-			(n-1)/2,
-			Number(unreached, "machine"),
-		)
+		text = fmt.Sprintf("etcd: %d members, of which %d may be lost; %s of the control plane not reached.", n,
+			(n-1)/2, Number(unreached, "machine"))
 	}
 	if n == 1 {
 		text = "etcd: 1 member, does not survive its loss."
 	}
 	if control > n {
-		text += fmt.Sprintf(
-			" (%d control-plane machines; an even or larger number of members would not survive more.)",
-			control,
-		)
+		text += fmt.Sprintf(" (%d control-plane machines; an even or larger number of members would not survive more.)",
+			control)
 	}
 	return text
 }

@@ -56,20 +56,13 @@ func (l *findings) machine(m config.Machine, f host.Facts) {
 		l.fail("the agent does not run as root")
 	}
 	if len(f.Addresses) > 0 && !slices.Contains(f.Addresses, m.IP.String()) {
-		l.fail(
-			"does not have the address %s that is declared for it; it has %s. If you log in at another address, put "+
-				"that into ssh { host = … }",
-			m.IP,
-			strings.Join(f.Addresses, ", "),
-		)
+		l.fail("does not have the address %s that is declared for it; it has %s. If you log in at another address, "+
+			"put that into ssh { host = … }", m.IP, strings.Join(f.Addresses, ", "))
 	}
 	if second := m.SecondIP; second.IsValid() && len(f.Addresses) > 0 &&
 		!slices.Contains(f.Addresses, second.String()) {
-		l.fail(
-			"does not have the second address %s that is declared for it; it has %s",
-			second,
-			strings.Join(f.Addresses, ", "),
-		)
+		l.fail("does not have the second address %s that is declared for it; it has %s", second,
+			strings.Join(f.Addresses, ", "))
 	}
 	if len(f.ReadOnly) > 0 {
 		l.fail("%s cannot be written to: programs and settings go there", strings.Join(f.ReadOnly, ", "))
@@ -121,21 +114,15 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 	case bad:
 		l.fail("runs %s, which is not supported: %s", f.OS, why)
 	case !is(relatedSystems):
-		l.warn(
-			"runs %s, which is untested; tested are %s, and their relatives and those of Fedora and SUSE are "+
-				"expected to work",
-			f.OS,
-			strings.Join(testedSystems, " and "),
-		)
+		l.warn("runs %s, which is untested; tested are %s, and their relatives and those of Fedora and SUSE are "+
+			"expected to work", f.OS, strings.Join(testedSystems, " and "))
 	}
 	if c.Runtime.Source == config.RuntimeDistribution && m.HasRole(config.RoleNode) && name != "" && !debian {
 		l.fail("runs %s, whose packages are not known here: runtime { source = \"bundle\" } needs none", f.OS)
 	}
 	if s := c.System; (len(s.Packages) > 0 || s.Upgrade != "") && name != "" && !debian {
-		l.fail(
-			"runs %s, whose packages are not known here: leave packages and upgrade out of the cluster's system block",
-			f.OS,
-		)
+		l.fail("runs %s, whose packages are not known here: leave packages and upgrade out of the cluster's "+
+			"system block", f.OS)
 	}
 	switch v := kernelNumber(f.Kernel); {
 	case v == 0:
@@ -174,13 +161,9 @@ func (l *findings) clock(f host.Facts, operator time.Time) {
 	if ahead < 0 {
 		ahead, word = -ahead, "behind"
 	}
-	text := fmt.Sprintf(
-		"its clock is %s %s this computer's (%s there): certificates and leases are judged by it. Set whichever is "+
-			"wrong, for instance with timedatectl set-ntp true",
-		ahead.Round(time.Second),
-		word,
-		f.Clock.UTC().Format(time.DateTime),
-	)
+	text := fmt.Sprintf("its clock is %s %s this computer's (%s there): certificates and leases are judged by it. Set "+
+		"whichever is wrong, for instance with timedatectl set-ntp true", ahead.Round(time.Second), word,
+		f.Clock.UTC().Format(time.DateTime))
 	switch {
 	case ahead > maxClockSkew:
 		l.fail("%s", text)
@@ -196,18 +179,13 @@ func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 		(f.EtcdCluster == s.EtcdCluster || slices.Contains(s.FormerStores, f.EtcdCluster)); f.HasEtcdData &&
 		!ours &&
 		!former {
-		l.fail(
-			"has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may " +
-				"belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or, if it is " +
-				"this one and its state is lost, rebuild it with clusterctl state rebuild; or move /var/lib/etcd " +
-				"away",
-		)
+		l.fail("has data of an etcd member in /var/lib/etcd that this configuration's state knows nothing of: it may " +
+			"belong to another cluster. Bring that cluster's state (the folder .clusterctl) here, or, if it is this " +
+			"one and its state is lost, rebuild it with clusterctl state rebuild; or move /var/lib/etcd away")
 	}
 	if _, member := s.Etcd[m.Name]; member && len(s.Etcd) == 1 && s.Machines[m.Address].HasJoined && !f.HasEtcdData {
-		l.fail(
-			"held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a snapshot " +
-				"with clusterctl etcd snapshot restore, or destroy the cluster and apply again",
-		)
+		l.fail("held the only etcd member, and its data in /var/lib/etcd is gone: bring the data back from a " +
+			"snapshot with clusterctl etcd snapshot restore, or destroy the cluster and apply again")
 	}
 }
 
@@ -239,10 +217,8 @@ func (l *findings) newMachine(c *config.Cluster, m config.Machine, f host.Facts)
 			formatBytes(warnFreeBytes))
 	}
 	if f.SyncDuration > slowSync {
-		l.warn(
-			"its disk takes more than %s to keep a small write, for which etcd waits: expect elections under load",
-			slowSync,
-		)
+		l.warn("its disk takes more than %s to keep a small write, for which etcd waits: expect elections under load",
+			slowSync)
 	}
 }
 
@@ -270,10 +246,8 @@ var neededControllers = []string{"cpu", "memory", "pids"}
 // node checks a machine that will run pods.
 func (l *findings) node(f host.Facts) {
 	if len(f.MissingNodeFeatures) > 0 {
-		l.fail(
-			"its kernel has no %s, neither built in nor as a module: install the distribution's whole kernel",
-			strings.Join(f.MissingNodeFeatures, ", "),
-		)
+		l.fail("its kernel has no %s, neither built in nor as a module: install the distribution's whole kernel",
+			strings.Join(f.MissingNodeFeatures, ", "))
 	}
 	if len(f.Controllers) > 0 {
 		var missing []string
@@ -283,19 +257,13 @@ func (l *findings) node(f host.Facts) {
 			}
 		}
 		if len(missing) > 0 {
-			l.fail(
-				"its kernel has the control group controllers %s off, by which pods are limited: see its command "+
-					"line, cgroup_enable=…",
-				strings.Join(missing, ", "),
-			)
+			l.fail("its kernel has the control group controllers %s off, by which pods are limited: see its command "+
+				"line, cgroup_enable=…", strings.Join(missing, ", "))
 		}
 	}
 	if f.Swap > 0 {
-		l.warn(
-			"has %s of swap on: pods that take too much memory slow everything down before they end. swapoff -a, and "+
-				"its line in /etc/fstab, turn it off",
-			formatBytes(f.Swap),
-		)
+		l.warn("has %s of swap on: pods that take too much memory slow everything down before they end. swapoff -a, "+
+			"and its line in /etc/fstab, turn it off", formatBytes(f.Swap))
 	}
 	var stay []string
 	for _, name := range slices.Sorted(slices.Values(f.FrozenSysctls)) {
@@ -317,11 +285,8 @@ func (l *findings) programs(c *config.Cluster, f host.Facts) {
 		return
 	}
 	for _, name := range f.MissingPrograms {
-		l.fail(
-			"lacks %s, which proxy { mode = \"iptables\" } needs: install the package iptables, for instance with "+
-				"system { packages = [\"iptables\"] }, or choose another mode",
-			name,
-		)
+		l.fail("lacks %s, which proxy { mode = \"iptables\" } needs: install the package iptables, for instance with "+
+			"system { packages = [\"iptables\"] }, or choose another mode", name)
 	}
 }
 
@@ -373,24 +338,18 @@ func CompareMachines(list []MachineFacts) (errs, warnings map[string][]string) {
 		}
 		return k.Facts.Identity + strings.Join(k.Facts.Addresses, " ")
 	}, func(k MachineFacts, first string) {
-		errs[k.Address] = append(
-			errs[k.Address],
+		errs[k.Address] = append(errs[k.Address],
 			"is the same machine as "+first+", by its machine-id, its host keys and its addresses: one block is for "+
-				"one machine",
-		)
+				"one machine")
 	})
 	alike(func(k MachineFacts) string { return k.Facts.MachineID }, func(k MachineFacts, first string) {
-		warnings[k.Address] = append(
-			warnings[k.Address],
+		warnings[k.Address] = append(warnings[k.Address],
 			"has the same machine-id as "+first+", as copies of a disk have: rm /etc/machine-id && "+
-				"systemd-machine-id-setup, and restart it",
-		)
+				"systemd-machine-id-setup, and restart it")
 	})
 	alike(func(k MachineFacts) string { return k.Facts.Hostname }, func(k MachineFacts, first string) {
-		warnings[k.Address] = append(
-			warnings[k.Address],
-			"has the same host name as "+first+", "+k.Facts.Hostname+": logs cannot distinguish them",
-		)
+		warnings[k.Address] = append(warnings[k.Address],
+			"has the same host name as "+first+", "+k.Facts.Hostname+": logs cannot distinguish them")
 	})
 	smallest, least := 0, ""
 	for _, k := range list {
@@ -400,16 +359,9 @@ func CompareMachines(list []MachineFacts) (errs, warnings map[string][]string) {
 	}
 	for _, k := range list {
 		if mtu := k.Facts.MTU[k.IP]; mtu > smallest {
-			warnings[k.Address] = append(
-				warnings[k.Address],
-				fmt.Sprintf(
-					"its network takes packets of %d bytes, and that of %s of %d: large packets of pods between them "+
-						"are lost. Give both the same MTU",
-					mtu,
-					least,
-					smallest,
-				),
-			)
+			warnings[k.Address] = append(warnings[k.Address], fmt.Sprintf("its network takes packets of %d bytes, and "+
+				"that of %s of %d: large packets of pods between them are lost. Give both the same MTU", mtu, least,
+				smallest))
 		}
 	}
 	return errs, warnings

@@ -20,15 +20,8 @@ var restrictedFileLists = []restrictedFiles{
 	}},
 	{
 		Input.isControlPlane,
-		keyPairPaths(
-			"apiserver",
-			kubeletClient,
-			etcdClient,
-			"front-proxy-client",
-			"kube-scheduler",
-			"kube-controller-manager",
-			"metrics-server",
-		),
+		keyPairPaths("apiserver", kubeletClient, etcdClient, "front-proxy-client", "kube-scheduler",
+			"kube-controller-manager", "metrics-server"),
 	},
 	{Input.isControlPlane, kubeconfigPaths("admin", "super-admin", "scheduler", "controller-manager",
 		"metrics-server")},

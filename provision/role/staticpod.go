@@ -157,10 +157,8 @@ func mount(p *corev1.Pod, at string, typ corev1.HostPathType, readOnly bool) {
 			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &typ}},
 		},
 	)
-	p.Spec.Containers[0].VolumeMounts = append(
-		p.Spec.Containers[0].VolumeMounts,
-		corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly},
-	)
+	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly})
 }
 
 // imageReference returns the reference of an image that is built from the bundle's programs. It changes with the

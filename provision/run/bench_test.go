@@ -18,14 +18,8 @@ func BenchmarkMachines(b *testing.B) {
 	const machines = 1000
 	declared := []config.Machine{controlMachine}
 	for i := range machines - 1 {
-		declared = append(
-			declared,
-			machine(
-				fmt.Sprintf("n%d", i),
-				netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(),
-				config.RoleNode,
-			),
-		)
+		declared = append(declared, machine(fmt.Sprintf("n%d", i),
+			netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
 	}
 	for range b.N {
 		b.StopTimer()

@@ -162,14 +162,8 @@ func TestBrokenMachinesDoNotBlockTheOthers(t *testing.T) {
 		machines := amount.Scaled(1000, 7*20) // 1 in 20 is broken, so that each trouble occurs
 		declared := []config.Machine{controlMachine}
 		for i := range machines - 1 {
-			declared = append(
-				declared,
-				machine(
-					fmt.Sprintf("n%d", i),
-					netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(),
-					config.RoleNode,
-				),
-			)
+			declared = append(declared, machine(fmt.Sprintf("n%d", i),
+				netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
 		}
 		w := newWorld(t, declared...)
 		random := rand.New(rand.NewPCG(1, 20))
@@ -229,12 +223,8 @@ func TestBrokenMachinesDoNotBlockTheOthers(t *testing.T) {
 			}
 			if _, found := slices.BinarySearch(done, m.Address); found == slices.Contains(left, m.Address) ||
 				s.Machines[m.Address].HasJoined != found {
-				t.Errorf(
-					"%s is said to be done: %t, and joined in the state: %t",
-					m.Address,
-					found,
-					s.Machines[m.Address].HasJoined,
-				)
+				t.Errorf("%s is said to be done: %t, and joined in the state: %t", m.Address, found,
+					s.Machines[m.Address].HasJoined)
 			}
 		}
 		if len(failed)+len(done)+len(early) != machines {

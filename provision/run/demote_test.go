@@ -111,10 +111,8 @@ func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 			s := w.state()
 			for label, r := range issued {
 				_, still := s.Machines["machine.c"].Issued[label] // it may have been renewed
-				revoked := slices.ContainsFunc(
-					s.Revoked,
-					func(have certs.Revoked) bool { return have.Serial == r.Serial },
-				)
+				revoked := slices.ContainsFunc(s.Revoked,
+					func(have certs.Revoked) bool { return have.Serial == r.Serial })
 				if still == revoked {
 					t.Errorf("%s: still there %v, revoked %v", label, still, revoked)
 				}
@@ -133,10 +131,8 @@ func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 			if !again.IsEmpty() {
 				t.Errorf("a second apply would do %v", machineActions(again))
 			}
-			if !strings.Contains(
-				strings.Join(again.WaitingChanges, "\n"),
-				"clusterctl certs rotate cluster-ca etcd-ca front-proxy-ca service-account",
-			) {
+			if !strings.Contains(strings.Join(again.WaitingChanges, "\n"),
+				"clusterctl certs rotate cluster-ca etcd-ca front-proxy-ca service-account") {
 				t.Errorf("the plan does not report keys that are due for replacement: %q", again.WaitingChanges)
 			}
 		})
@@ -275,10 +271,8 @@ func TestExposedKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	if due := s.DueKeys(); len(due) != 3 {
 		t.Errorf("after the replacement of two, due are %+v", due)
 	}
-	if text := strings.Join(certificate.DueKeys(s), "\n"); !strings.Contains(
-		text,
-		"certs rotate etcd-ca front-proxy-ca service-account",
-	) ||
+	if text := strings.Join(certificate.DueKeys(s), "\n"); !strings.Contains(text,
+		"certs rotate etcd-ca front-proxy-ca service-account") ||
 		strings.Contains(text, "secretbox") {
 		t.Errorf("it says %q", text)
 	}

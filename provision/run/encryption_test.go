@@ -33,15 +33,8 @@ func (w *world) encrypted() string {
 func (w *world) encrypt(e config.Encryption) { w.engine.Config.Encryption = e }
 
 func TestEncryptionKeysAreRotatedWithoutARestart(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -97,12 +90,8 @@ func TestEncryptionKeysAreRotatedWithoutARestart(t *testing.T) {
 // While one API server has not yet loaded a new key from its file, no other encrypts with the key.
 // Proves S10.
 func TestKeysEncryptOnlyAfterAllServersHaveLoadedThem(t *testing.T) {
-	w := newWorld(
-		t,
-		controlMachine,
-		machine("second", "10.0.0.5", config.RoleControlPlane),
-		machine("third", "10.0.0.6", config.RoleControlPlane),
-	)
+	w := newWorld(t, controlMachine, machine("second", "10.0.0.5", config.RoleControlPlane),
+		machine("third", "10.0.0.6", config.RoleControlPlane))
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
 		h.Store = store

@@ -95,17 +95,13 @@ func TestOnlyTheRemovedMachineIsRemoved(t *testing.T) {
 	logged := w.logLengths()
 	w.declare(controlMachine, withAddress(machineB, "node[0]"), withAddress(nodeC, "node[1]"))
 	p := w.mustApply()
-	if left := w.hostsByIP[machineA.IP].Files(); slices.ContainsFunc(
-		left,
-		func(path string) bool { return !strings.HasPrefix(path, "/proc/") },
-	) {
+	if left := w.hostsByIP[machineA.IP].Files(); slices.ContainsFunc(left,
+		func(path string) bool { return !strings.HasPrefix(path, "/proc/") }) {
 		t.Errorf("the first was not cleaned: %v", left)
 	}
 	for _, ip := range []netip.Addr{machineB.IP, nodeC.IP} {
-		if log := w.hostsByIP[ip].Log[logged[ip]:]; slices.ContainsFunc(
-			log,
-			func(line string) bool { return strings.Contains(line, "kubelet") },
-		) {
+		if log := w.hostsByIP[ip].Log[logged[ip]:]; slices.ContainsFunc(log,
+			func(line string) bool { return strings.Contains(line, "kubelet") }) {
 			t.Errorf("the kubelet of %s was changed: %v", ip, log)
 		}
 	}
@@ -315,10 +311,8 @@ func TestReinstalledMachinesGetNewNodes(t *testing.T) {
 			fresh, w.hostsByIP[m.IP], w.hosts[m.Address] = again, again, again
 			w.clusterAPI.providerIDs[m.Name], w.clusterAPI.labelled, w.clusterAPI.operations = was[m.Name].ProviderID,
 				nil, nil
-			if note := plannedMachine(w.mustApply(), m.Address).Note; !strings.Contains(
-				note,
-				"it was reinstalled: the Node of the former machine is deleted, with its pods",
-			) {
+			if note := plannedMachine(w.mustApply(), m.Address).Note; !strings.Contains(note,
+				"it was reinstalled: the Node of the former machine is deleted, with its pods") {
 				t.Errorf("the plan says %q", note)
 			}
 			if want := []string{"forget former " + m.Name}; !slices.Equal(w.clusterAPI.operations, want) {

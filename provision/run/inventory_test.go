@@ -69,10 +69,8 @@ func TestTheInventoryListsAllMachinesThatStay(t *testing.T) {
 	apply("a", "control")
 	// A reinstalled machine gets another provider ID.
 	w.reinstall(machineA, "installed anew")
-	if list := apply("a", "control"); list["a"].ProviderID != inventory.ProviderID(
-		w.engine.Config.Name,
-		"installed anew",
-	) ||
+	if list := apply("a", "control"); list["a"].ProviderID != inventory.ProviderID(w.engine.Config.Name,
+		"installed anew") ||
 		!reflect.DeepEqual(list["control"], first["control"]) {
 		t.Errorf("after an installation it is %v", list)
 	}

@@ -38,11 +38,8 @@ type operator struct {
 }
 
 // killStride selects every n-th step that agents report. With 1, the test takes a minute of CPU time.
-var killStride = flag.Int(
-	"killed-stride",
-	8,
-	"operators are killed at each so many-th step that an agent has done, and at everything else",
-)
+var killStride = flag.Int("killed-stride", 8,
+	"operators are killed at each so many-th step that an agent has done, and at everything else")
 
 var errKilled = errors.New("killed")
 
@@ -206,15 +203,8 @@ func (m *killableCluster) DeleteFormerNode(ctx context.Context, node string, now
 // the work and leaves nothing to do. Authorities are never created a second time, and removed machines are gone.
 // Proves P02.
 func TestTheNextApplyCompletesAKilledRun(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	all := []config.Machine{controlMachine, second, third, machineA, machineB}
 	changed := func(list []config.Machine) (changed []config.Machine) {
 		for _, m := range list {

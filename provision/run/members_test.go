@@ -135,15 +135,8 @@ func TestLeftoversOfAnEarlierJoinDoNotBlockANewOne(t *testing.T) {
 // A member that lost its disk joins again, and does not begin a new etcd cluster.
 // Proves P07.
 func TestMembersThatLostTheirDataRejoin(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -169,15 +162,8 @@ func TestMembersThatLostTheirDataRejoin(t *testing.T) {
 // so the machine is cleaned and joins. A machine with another cluster's data is refused.
 // Proves P07.
 func TestFormerMembersCanReturn(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
@@ -209,15 +195,8 @@ func TestFormerMembersCanReturn(t *testing.T) {
 		t.Errorf("not empty afterwards: %+v", again.Machines)
 	}
 
-	fourth, fifth := machine(
-		"fourth",
-		"10.0.0.7",
-		config.RoleControlPlane,
-	), machine(
-		"fifth",
-		"10.0.0.8",
-		config.RoleControlPlane,
-	)
+	fourth, fifth := machine("fourth", "10.0.0.7", config.RoleControlPlane), machine("fifth", "10.0.0.8",
+		config.RoleControlPlane)
 	w.declare(controlMachine, second, third, fourth, fifth)
 	foreign := host.AppendEtcdData(nil, host.EtcdData{Cluster: 0xbad, Member: 1})
 	if err := w.hosts["machine.fourth"].WriteFile("/var/lib/etcd/member/wal/0.wal", bytes.NewReader(foreign), 0o600, 0,

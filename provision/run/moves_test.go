@@ -76,10 +76,8 @@ func TestMovesOntoAnotherMachineAreRefused(t *testing.T) {
 	w.mustApply()
 	w.engine.Config.Moved = []config.Moved{{From: "machine.a", To: "machine.b", Source: moveSource}}
 	if _, err := w.apply(); err == nil ||
-		!strings.Contains(
-			err.Error(),
-			"cluster.hcl:40: machine.a cannot be called machine.b: that is another machine, at 10.0.0.3",
-		) {
+		!strings.Contains(err.Error(),
+			"cluster.hcl:40: machine.a cannot be called machine.b: that is another machine, at 10.0.0.3") {
 		t.Error(err)
 	}
 }
@@ -148,19 +146,13 @@ func TestProtectedObjectsAreNotRemoved(t *testing.T) {
 		}
 	}
 	w.declare(controlMachine, machineA)
-	refused(
-		"removed",
-		"machine.b: it would be removed, and was applied with prevent_destroy",
-		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and was applied with prevent_destroy",
-	)
+	refused("removed", "machine.b: it would be removed, and was applied with prevent_destroy",
+		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and was applied with prevent_destroy")
 	w.declare(controlMachine, machineA, kept)
 	w.clusterAPI.objects = w.savedState().Objects
 	w.engine.Replaces = []string{"machine.b", "object.v1.ConfigMap.motd"}
-	refused(
-		"replaced",
-		"machine.b (cluster.hcl:7): it says prevent_destroy, and would be replaced",
-		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted",
-	)
+	refused("replaced", "machine.b (cluster.hcl:7): it says prevent_destroy, and would be replaced",
+		"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted")
 	w.engine.Replaces, w.engine.IsDestroy = nil, true
 	refused("destroyed", "machine.b (cluster.hcl:7): it says prevent_destroy", "object.v1.ConfigMap.motd")
 	w.checkUnchanged(before)
@@ -187,11 +179,8 @@ func TestDataLossNeedsTheNameOfTheObject(t *testing.T) {
 	before := w.logLengths()
 	_, err := w.apply()
 	if err == nil ||
-		!strings.Contains(
-			err.Error(),
-			"Namespace shop would be deleted, and everything in the namespace is deleted with it. If that is meant, "+
-				"say so: -allow-data-loss 'manifests.all[shop.yaml#1]'",
-		) {
+		!strings.Contains(err.Error(), "Namespace shop would be deleted, and everything in the namespace is deleted "+
+			"with it. If that is meant, say so: -allow-data-loss 'manifests.all[shop.yaml#1]'") {
 		t.Fatal(err)
 	}
 	w.checkUnchanged(before)

@@ -20,10 +20,8 @@ func TestPlansWithoutComparedObjectsAreIncomplete(t *testing.T) {
 		{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Address: "object.v1.ConfigMap.a"},
 		{APIVersion: "v1", Kind: "ConfigMap", Name: "b", Address: "object.v1.ConfigMap.b"},
 	}
-	if p := w.mustApply(); !strings.Contains(
-		p.Summary(),
-		"1 to create, 0 to change, 0 to remove; objects: 2 to create",
-	) {
+	if p := w.mustApply(); !strings.Contains(p.Summary(),
+		"1 to create, 0 to change, 0 to remove; objects: 2 to create") {
 		t.Errorf("a new cluster's plan says %q", p.Summary())
 	}
 	w.clusterAPI.planError = errors.New("Internal error occurred: failed calling webhook")

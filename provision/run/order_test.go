@@ -29,10 +29,8 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 	w.clusterAPI.planResult = []plan.Object{{Address: "object.x", Kind: "ConfigMap", Name: "x", Action: plan.Create}}
 	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True", "c": "True"}
 	w.setRelease("v1.0.0")
-	if p := w.mustApply(); !slices.Equal(
-		stageSummaries(p),
-		[]string{"Programs and images: 6 0 0 false", "All machines: 6 0 0 false", "Objects, as soon: 0 1 0 true"},
-	) {
+	if p := w.mustApply(); !slices.Equal(stageSummaries(p),
+		[]string{"Programs and images: 6 0 0 false", "All machines: 6 0 0 false", "Objects, as soon: 0 1 0 true"}) {
 		t.Errorf("of a new cluster: %q", stageSummaries(p))
 	}
 	w.setRelease("v2.0.0")
@@ -65,14 +63,8 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 		for _, address := range s.Machines {
 			begun := slices.Index(events, event{report.Begin, address})
 			if begun < done {
-				t.Errorf(
-					"%s of %q is begun at event %d, before the stage before it is over, at %d: %v",
-					address,
-					s.Title,
-					begun,
-					done,
-					events,
-				)
+				t.Errorf("%s of %q is begun at event %d, before the stage before it is over, at %d: %v", address,
+					s.Title, begun, done, events)
 			}
 			over = max(over, slices.Index(events, event{report.Done, address}))
 		}
@@ -92,17 +84,8 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 func stageSummaries(p *plan.Plan) (list []string) {
 	for _, s := range p.Stages {
 		words := strings.Fields(s.Title)
-		list = append(
-			list,
-			fmt.Sprintf(
-				"%s: %d %d %d %t",
-				strings.Join(words[:min(len(words), 3)], " "),
-				len(s.Machines),
-				s.Objects,
-				s.Parallelism,
-				s.InParallel,
-			),
-		)
+		list = append(list, fmt.Sprintf("%s: %d %d %d %t", strings.Join(words[:min(len(words), 3)], " "),
+			len(s.Machines), s.Objects, s.Parallelism, s.InParallel))
 	}
 	return list
 }

@@ -69,10 +69,8 @@ func (p *Prepared) canPlanObjects(err error) bool {
 	switch {
 	case errors.As(err, &refused) && p.situation.UpgradesAPIServer() && refused.HasOnlyUnknownKinds():
 		p.Plan.IsPending = true
-		p.Plan.Warnings = append(
-			p.Plan.Warnings,
-			"kinds that only the new release may know are declared, so objects are compared after the machines",
-		)
+		p.Plan.Warnings = append(p.Plan.Warnings,
+			"kinds that only the new release may know are declared, so objects are compared after the machines")
 		return false
 	case errors.As(err, &refused):
 		p.Refused = refused
@@ -80,13 +78,8 @@ func (p *Prepared) canPlanObjects(err error) bool {
 		// An unreachable API does not stop the plan: certificates must be renewed and daemons repaired in that case as
 		// well.
 		p.Plan.IsPending, p.Plan.CompareError = true, err.Error()
-		p.Plan.Warnings = append(
-			p.Plan.Warnings,
-			fmt.Sprintf(
-				"objects could not be compared with the cluster, so they are compared after the machines: %v",
-				err,
-			),
-		)
+		p.Plan.Warnings = append(p.Plan.Warnings, fmt.Sprintf(
+			"objects could not be compared with the cluster, so they are compared after the machines: %v", err))
 		return false
 	}
 	return true

@@ -49,21 +49,12 @@ func (e *Engine) draft() (*Prepared, error) {
 // checkState returns an error if no run with this configuration may begin with the state s.
 func (e *Engine) checkState(s *state.State) error {
 	if r := s.Restore; r != nil && !r.HasFirstMember && !e.IsDestroy {
-		return fmt.Errorf(
-			"a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot restore again, "+
-				"which starts it again",
-			r.Snapshot,
-			r.Began.UTC().Format(time.RFC3339),
-		)
+		return fmt.Errorf("a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot "+
+			"restore again, which starts it again", r.Snapshot, r.Began.UTC().Format(time.RFC3339))
 	}
 	if s.Cluster != e.Config.Name {
-		return fmt.Errorf(
-			"the state in %s is of cluster %q, the configuration is of %q: a cluster cannot be renamed; declare the "+
-				"new one in a folder of its own",
-			e.Store.Dir,
-			s.Cluster,
-			e.Config.Name,
-		)
+		return fmt.Errorf("the state in %s is of cluster %q, the configuration is of %q: a cluster cannot be renamed; "+
+			"declare the new one in a folder of its own", e.Store.Dir, s.Cluster, e.Config.Name)
 	}
 	if err := plan.CheckUnchangeable(e.Config, s.Fixed); err != nil && !e.IsDestroy {
 		return err

@@ -26,10 +26,8 @@ func TestProtectionHoldsBeforeItIsApplied(t *testing.T) {
 	refused := func(what string) {
 		t.Helper()
 		if _, err := w.apply(); err == nil ||
-			!strings.Contains(
-				err.Error(),
-				"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and its block says prevent_destroy",
-			) {
+			!strings.Contains(err.Error(),
+				"object.v1.ConfigMap.motd: ConfigMap x/motd would be deleted, and its block says prevent_destroy") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -59,11 +57,8 @@ func TestNamespacesOfProtectedObjectsStay(t *testing.T) {
 	w.engine.AllowedLosses = []string{shop.Address}
 	before := w.logLengths()
 	if _, err := w.apply(); err == nil ||
-		!strings.Contains(
-			err.Error(),
-			"object.v1.Namespace.shop: Namespace shop would be deleted, and with it PersistentVolumeClaim "+
-				"shop/orders (object.v1.PersistentVolumeClaim.orders)",
-		) {
+		!strings.Contains(err.Error(), "object.v1.Namespace.shop: Namespace shop would be deleted, and with it "+
+			"PersistentVolumeClaim shop/orders (object.v1.PersistentVolumeClaim.orders)") {
 		t.Error(err)
 	}
 	w.checkUnchanged(before)
@@ -72,15 +67,8 @@ func TestNamespacesOfProtectedObjectsStay(t *testing.T) {
 // destroy refuses to remove a part of a cluster that continues to exist. It neither removes machines in good order nor
 // removes objects by their blocks.
 func TestPartsOfALivingClusterAreNotDestroyed(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.8",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.9",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.8", config.RoleControlPlane), machine("third", "10.0.0.9",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third, machineA)
 	w.mustApply()
 	w.addObjects(

@@ -24,16 +24,8 @@ func (w *world) rebuildState() (*state.State, []string, error) {
 // servingPlane returns a control plane of three machines, of which one joined later, two nodes, a rotated key, and a
 // removed machine.
 func servingPlane(t *testing.T, form string) *world {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-		config.RoleNode,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane, config.RoleNode)
 	w := newWorld(t, controlMachine)
 	declare := func(list ...config.Machine) {
 		w.declare(list...)

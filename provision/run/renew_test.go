@@ -27,12 +27,8 @@ func (w *world) serialNumber(machine, file string) string {
 // Certificates are renewed when the user requests it: only those that are named.
 // Proves P04.
 func TestCertificatesAreRenewedOnRequest(t *testing.T) {
-	w := newWorld(
-		t,
-		controlMachine,
-		machine("second", "10.0.0.5", config.RoleControlPlane),
-		machine("third", "10.0.0.6", config.RoleControlPlane),
-	)
+	w := newWorld(t, controlMachine, machine("second", "10.0.0.5", config.RoleControlPlane),
+		machine("third", "10.0.0.6", config.RoleControlPlane))
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {
 		h.Store = store
@@ -73,10 +69,8 @@ func TestCertificatesAreRenewedOnRequest(t *testing.T) {
 	}
 	w.engine.Now = func() time.Time { return issued.Add(2 * time.Hour) }
 	w.engine.Renews, w.engine.RenewOn = []string{"all"}, []string{"machine.control"}
-	renewed(
-		"all on one machine",
-		map[string]bool{"machine.control apiserver.crt": true, "machine.control etcd/server.crt": true},
-	)
+	renewed("all on one machine",
+		map[string]bool{"machine.control apiserver.crt": true, "machine.control etcd/server.crt": true})
 	w.engine.Renews, w.engine.RenewOn = nil, nil
 	renewed("nothing", nil)
 	for _, c := range []struct{ name, on, want string }{{"apiserve", "", "there are admin.conf, apiserver, " +

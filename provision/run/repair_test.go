@@ -137,17 +137,8 @@ func (w *world) checkCertificates() {
 // the health of the others is considered.
 // Proves P05.
 func TestExpiredCertificatesAreReplacedBeforeHealthIsJudged(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-		config.RoleNode,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-		config.RoleNode,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane, config.RoleNode), machine("third",
+		"10.0.0.6", config.RoleControlPlane, config.RoleNode)
 	w := newWorld(t, controlMachine, second, third, machineA)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -177,10 +168,8 @@ func TestExpiredCertificatesAreReplacedBeforeHealthIsJudged(t *testing.T) {
 	}
 	mended := begun[:min(4, len(begun))]
 	slices.Sort(mended)
-	if !slices.Equal(
-		mended,
-		[]string{"machine.a mending", "machine.control mending", "machine.second mending", "machine.third mending"},
-	) {
+	if !slices.Equal(mended,
+		[]string{"machine.a mending", "machine.control mending", "machine.second mending", "machine.third mending"}) {
 		t.Errorf("begun %v: all are mended before one is changed", begun)
 	}
 	w.clusterAPI.planError, w.engine.Report = nil, nil
@@ -208,15 +197,8 @@ func TestASingleControlPlaneRecoversFromExpiredCertificates(t *testing.T) {
 // Units that have failed on two of three machines are started on both before a change of the third is considered.
 // Proves P05.
 func TestDeadUnitsAreStartedBeforeHealthIsJudged(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")
@@ -238,15 +220,8 @@ func TestDeadUnitsAreStartedBeforeHealthIsJudged(t *testing.T) {
 // suggest removing it.
 func TestFailedRepairsAreReportedWithTheirReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		second, third := machine(
-			"second",
-			"10.0.0.5",
-			config.RoleControlPlane,
-		), machine(
-			"third",
-			"10.0.0.6",
-			config.RoleControlPlane,
-		)
+		second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+			config.RoleControlPlane)
 		w := newWorld(t, controlMachine, second, third)
 		w.mustApply()
 		store := hostfake.NewEtcd("control", "second", "third")

@@ -33,10 +33,7 @@ func TestReplacedNodesAreCleanedAndRecreated(t *testing.T) {
 	}
 	p := w.mustApply()
 	if want := []string{"begin replacing", "begin removing", "begin draining", "note cleaned, to be made " +
-		"anew", "begin creating", "done ", "done replaced: cleaned, and created again"}; !slices.Equal(
-		said,
-		want,
-	) {
+		"anew", "begin creating", "done ", "done replaced: cleaned, and created again"}; !slices.Equal(said, want) {
 		t.Errorf("it says %q, want %q", said, want)
 	}
 	w.engine.Report = nil
@@ -59,15 +56,8 @@ func TestReplacedNodesAreCleanedAndRecreated(t *testing.T) {
 // A replaced control-plane machine leaves the etcd cluster and joins it again.
 // Proves P07.
 func TestReplacedControlPlaneMachinesRejoin(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")

@@ -22,12 +22,8 @@ import (
 // newThreeWorld returns a world with three control-plane machines, whose agents answer requests about etcd.
 func newThreeWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(
-		t,
-		machine("a", "10.0.0.1", config.RoleControlPlane),
-		machine("b", "10.0.0.2", config.RoleControlPlane),
-		machine("c", "10.0.0.3", config.RoleControlPlane),
-	)
+	w := newWorld(t, machine("a", "10.0.0.1", config.RoleControlPlane),
+		machine("b", "10.0.0.2", config.RoleControlPlane), machine("c", "10.0.0.3", config.RoleControlPlane))
 	members := hostfake.NewEtcd()
 	for _, h := range w.hosts {
 		h.Store = members
@@ -164,14 +160,8 @@ func TestTheStoreIsRestoredFromTheLastSnapshotAfterAllDisksAreLost(t *testing.T)
 	after := w.state()
 	if after.Token == before.Token || after.EtcdCluster != "c2" || !slices.Equal(after.FormerStores, []string{"c1"}) ||
 		after.Restore != nil {
-		t.Errorf(
-			"the store was %s and is %s, its token %s and %s; restoring: %+v",
-			after.FormerStores,
-			after.EtcdCluster,
-			before.Token,
-			after.Token,
-			after.Restore,
-		)
+		t.Errorf("the store was %s and is %s, its token %s and %s; restoring: %+v", after.FormerStores,
+			after.EtcdCluster, before.Token, after.Token, after.Restore)
 	}
 	order := w.hosts["machine.b"].Log
 	stop, laid := slices.Index(order, "stop kube-apiserver.service"), slices.Index(order, "store restore")
@@ -207,10 +197,8 @@ func TestTheStoreIsRestoredFromTheDataOfTheLastMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.checkServed("c")
-	kept := slices.ContainsFunc(
-		w.hosts["machine.c"].Files(),
-		func(f string) bool { return strings.HasPrefix(f, "/var/lib/etcd/former-") },
-	)
+	kept := slices.ContainsFunc(w.hosts["machine.c"].Files(),
+		func(f string) bool { return strings.HasPrefix(f, "/var/lib/etcd/former-") })
 	if !kept {
 		t.Error("the former data is not there any more")
 	}
@@ -384,10 +372,7 @@ func TestRestoresFromAFileStateItsAge(t *testing.T) {
 	asked := ""
 	stop := errors.New("no")
 	if err := w.restore(etcd.Restore{File: file, Digest: digest,
-		Approve: func(text string) error { asked = text; return stop }}); !errors.Is(
-		err,
-		stop,
-	) {
+		Approve: func(text string) error { asked = text; return stop }}); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(asked, file+", a file of 2026-03-04T05:06:07Z (") {

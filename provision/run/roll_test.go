@@ -158,15 +158,8 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 // The control-plane machines change one by one, and not at all if that would cost the majority.
 // Proves S12.
 func TestTheControlPlaneIsNotChangedIfItWouldLoseItsMajority(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third)
 	w.mustApply()
 	store := hostfake.NewEtcd("control", "second", "third")

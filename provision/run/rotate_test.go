@@ -41,13 +41,8 @@ type trusting struct {
 
 func newTrusting(t *testing.T) *trusting {
 	w := &trusting{
-		world: newWorld(
-			t,
-			controlMachine,
-			machine("second", "10.0.0.5", config.RoleControlPlane),
-			machine("third", "10.0.0.6", config.RoleControlPlane),
-			machineA,
-		),
+		world: newWorld(t, controlMachine, machine("second", "10.0.0.5", config.RoleControlPlane),
+			machine("third", "10.0.0.6", config.RoleControlPlane), machineA),
 		currentFiles: map[string]map[string]string{}, startedFiles: map[string]map[string]string{},
 		verified: map[string]error{}, parsed: map[string]*clientcmdapi.Config{},
 	}
@@ -132,18 +127,14 @@ func (w *trusting) checkMachine(changed, when string) {
 					continue // not on this machine
 				}
 				if err := w.verify(c.shown, c.trusted); err != nil {
-					w.problems = append(
-						w.problems,
-						fmt.Sprintf("%s: %s: %v", when, fmt.Sprintf(c.what, a.name, b.name), err),
-					)
+					w.problems = append(w.problems, fmt.Sprintf("%s: %s: %v", when, fmt.Sprintf(c.what, a.name, b.name),
+						err))
 				}
 			}
 			if signs, believed := a.files["sa.key"], b.files["sa.pub"]; signs != "" && believed != "" &&
 				w.verifyKeyPair(believed, signs) != nil {
-				w.problems = append(
-					w.problems,
-					fmt.Sprintf("%s: tokens of %s are not believed by %s", when, a.name, b.name),
-				)
+				w.problems = append(w.problems, fmt.Sprintf("%s: tokens of %s are not believed by %s", when, a.name,
+					b.name))
 			}
 		}
 	}

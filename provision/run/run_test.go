@@ -63,10 +63,7 @@ func TestEditedUnitFilesAreReportedAndRestored(t *testing.T) {
 		t.Error("the file was not put back")
 	}
 	if want := []string{"write " + path, "daemon-reload", "restart kubelet.service",
-		"write /var/lib/clusterctl/units/kubelet.service"}; !slices.Equal(
-		h.Log,
-		want,
-	) {
+		"write /var/lib/clusterctl/units/kubelet.service"}; !slices.Equal(h.Log, want) {
 		t.Errorf("did %v, want %v", h.Log, want)
 	}
 }
@@ -186,15 +183,8 @@ func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
 // A failed machine can be removed from the cluster without reaching it, including its etcd member.
 // Proves P07.
 func TestDeadControlPlaneMachinesAreRemoved(t *testing.T) {
-	second, third := machine(
-		"second",
-		"10.0.0.5",
-		config.RoleControlPlane,
-	), machine(
-		"third",
-		"10.0.0.6",
-		config.RoleControlPlane,
-	)
+	second, third := machine("second", "10.0.0.5", config.RoleControlPlane), machine("third", "10.0.0.6",
+		config.RoleControlPlane)
 	w := newWorld(t, controlMachine, second, third)
 	store := hostfake.NewEtcd("control", "second", "third")
 	for _, h := range w.hosts {

@@ -91,10 +91,7 @@ func TestSystemsAreUpgradedAndRebootedOneByOne(t *testing.T) {
 		diff = append(diff, c.Diff...)
 	}
 	if want := []string{"package nfs-common", "upgrade of 2 packages", "libc6: 2.36-9+deb12u4 → " +
-		"2.36-9+deb12u7", "linux-image: 6.1.90-1 → 6.1.100-1"}; !slices.Equal(
-		diff,
-		want,
-	) {
+		"2.36-9+deb12u7", "linux-image: 6.1.90-1 → 6.1.100-1"}; !slices.Equal(diff, want) {
 		t.Errorf("the plan has %q, want %q", diff, want)
 	}
 	w.mustApply()
@@ -171,10 +168,8 @@ func TestSystemUpgradesWaitForTheirWindow(t *testing.T) {
 	w.engine.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	p := w.mustApply()
 	if !p.IsEmpty() ||
-		!slices.Contains(
-			p.WaitingChanges,
-			"upgrades and reboots of machines are not looked at: their window opens Mon 2026-11-23 02:00 UTC.",
-		) {
+		!slices.Contains(p.WaitingChanges,
+			"upgrades and reboots of machines are not looked at: their window opens Mon 2026-11-23 02:00 UTC.") {
 		t.Errorf("with a closed window the plan is %+v, %q", p.Machines, p.WaitingChanges)
 	}
 	now = now.Add(2 * time.Hour)

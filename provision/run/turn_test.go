@@ -59,10 +59,8 @@ func TestConcurrentOperatorsAreNamedToEachOther(t *testing.T) {
 	did := len(w.hosts["machine.a"].Log)
 	err = mine.Apply(t.Context())
 	if err == nil ||
-		!strings.Contains(
-			err.Error(),
-			"another run, of root@second, has changed this machine since this one looked at it",
-		) {
+		!strings.Contains(err.Error(),
+			"another run, of root@second, has changed this machine since this one looked at it") {
 		t.Fatalf("the first operator is not told of the second: %v", err)
 	}
 	if now := w.hosts["machine.a"].Log; len(now) != did {

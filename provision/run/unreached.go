@@ -22,26 +22,15 @@ func (p *Prepared) Unreached() error {
 		}
 	}
 	if p.Plan.CompareError != "" {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"objects could not be compared with the cluster, so the plan is incomplete; apply repairs the "+
-					"machines first, and compares then: %s",
-				p.Plan.CompareError,
-			),
-		)
+		errs = append(errs, fmt.Errorf("objects could not be compared with the cluster, so the plan is incomplete; "+
+			"apply repairs the machines first, and compares then: %s", p.Plan.CompareError))
 	}
 	if len(p.Refused.List) > 0 {
 		errs = append(errs, p.Refused)
 	}
 	if len(p.Plan.Unreached()) > 0 {
-		errs = append(
-			errs,
-			errors.New(
-				"so the plan is not whole, and apply would refuse it: bring back what is not reached, or leave it "+
-					"out with -exclude, or nodes with -skip-unreachable",
-			),
-		)
+		errs = append(errs, errors.New("so the plan is not whole, and apply would refuse it: bring back what is not "+
+			"reached, or leave it out with -exclude, or nodes with -skip-unreachable"))
 	}
 	return errors.Join(errs...)
 }
@@ -66,10 +55,8 @@ func (s *skippedError) Error() string {
 func (s *skippedError) addTo(d *decide.Decision) {
 	slices.SortFunc(s.list, func(a, b decide.Skipped) int { return cmp.Compare(a.Machine.Address, b.Machine.Address) })
 	for _, one := range s.list {
-		d.Plan.Machines = append(
-			d.Plan.Machines,
-			plan.Machine{Address: one.Machine.Address, Action: plan.Skipped, Note: one.Reason.Error()},
-		)
+		d.Plan.Machines = append(d.Plan.Machines,
+			plan.Machine{Address: one.Machine.Address, Action: plan.Skipped, Note: one.Reason.Error()})
 	}
 	d.SkippedMachines = s.list
 }

@@ -117,12 +117,8 @@ func TestUpdatesNameBothReleasesAndRemoveTheFormerOne(t *testing.T) {
 	}
 	for address, h := range w.hosts {
 		if len(w.unitsRunning(address, v2)) == 0 || len(w.unitsRunning(address, v1)) > 0 {
-			t.Errorf(
-				"%s runs %v of the new and %v of the former release",
-				address,
-				w.unitsRunning(address, v2),
-				w.unitsRunning(address, v1),
-			)
+			t.Errorf("%s runs %v of the new and %v of the former release", address, w.unitsRunning(address, v2),
+				w.unitsRunning(address, v1))
 		}
 		for _, f := range h.Files() {
 			if strings.HasPrefix(f, v1) || strings.HasPrefix(f, host.SavedReleaseDir) {
@@ -202,10 +198,8 @@ func TestBrokenBuildsAreRolledBackAndStopTheRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer prepared.Close()
-			if last := plannedMachine(prepared.Plan, "machine.c1").LastFailure; !strings.Contains(
-				last,
-				"v2.0.0 was rolled back",
-			) ||
+			if last := plannedMachine(prepared.Plan, "machine.c1").LastFailure; !strings.Contains(last,
+				"v2.0.0 was rolled back") ||
 				!strings.Contains(last, c.want) {
 				t.Errorf("the next plan says of it: %q", last)
 			}
@@ -257,10 +251,7 @@ func TestKilledUpdatesContinueAndCanBeRolledBack(t *testing.T) {
 	killed := errors.New("killed")
 	c1 := w.hosts["machine.c1"]
 	c1.BeforeChange = func(what string) error {
-		if strings.Contains(
-			what,
-			"restart kube-controller-manager",
-		) { // the run's process and its agent have ended
+		if strings.Contains(what, "restart kube-controller-manager") { // the run's process and its agent have ended
 			return killed
 		}
 		return nil
@@ -286,20 +277,14 @@ func TestKilledUpdatesContinueAndCanBeRolledBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(w.unitsRunning("machine.c1", v2)) > 0 || len(w.unitsRunning("machine.c1", v1)) < 3 {
-		t.Errorf(
-			"c1 runs %v of the former release and %v of the new",
-			w.unitsRunning("machine.c1", v1),
-			w.unitsRunning("machine.c1", v2),
-		)
+		t.Errorf("c1 runs %v of the former release and %v of the new", w.unitsRunning("machine.c1", v1),
+			w.unitsRunning("machine.c1", v2))
 	}
 	w.crashDaemons(v2, func(context.Context, string, func()) error { return nil })
 	w.mustApply()
 	if len(w.unitsRunning("machine.c1", v1)) > 0 || len(w.unitsRunning("machine.c1", v2)) < 3 {
-		t.Errorf(
-			"c1 runs %v of the former release and %v of the new",
-			w.unitsRunning("machine.c1", v1),
-			w.unitsRunning("machine.c1", v2),
-		)
+		t.Errorf("c1 runs %v of the former release and %v of the new", w.unitsRunning("machine.c1", v1),
+			w.unitsRunning("machine.c1", v2))
 	}
 }
 

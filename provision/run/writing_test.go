@@ -16,14 +16,8 @@ func TestChangesOfManyMachinesAreWrittenTogether(t *testing.T) {
 	machines, most := amount.Scaled(400, 100), int64(30)
 	declared := []config.Machine{controlMachine}
 	for i := range machines {
-		declared = append(
-			declared,
-			machine(
-				fmt.Sprintf("n%d", i),
-				netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(),
-				config.RoleNode,
-			),
-		)
+		declared = append(declared, machine(fmt.Sprintf("n%d", i),
+			netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String(), config.RoleNode))
 	}
 	w := newWorld(t, declared...)
 	w.mustApply()

@@ -215,10 +215,8 @@ func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 // Revoke records that certificates are revoked.
 func (s *State) Revoke(list ...certs.Revoked) {
 	for _, r := range list {
-		if !slices.ContainsFunc(
-			s.Revoked,
-			func(have certs.Revoked) bool { return have.CA == r.CA && have.Serial == r.Serial },
-		) {
+		if !slices.ContainsFunc(s.Revoked,
+			func(have certs.Revoked) bool { return have.CA == r.CA && have.Serial == r.Serial }) {
 			s.Revoked = append(s.Revoked, r)
 		}
 	}
@@ -284,29 +282,17 @@ func (s Store) Read() (*State, error) {
 	}
 	var state State
 	if err := json.Unmarshal(text, &state); err != nil {
-		return nil, fmt.Errorf(
-			"read the state %s: %w. The last ten are in %s; with none, clusterctl state rebuild creates it again",
-			s.path(),
-			err,
-			filepath.Join(s.Dir, versionsFolder),
-		)
+		return nil, fmt.Errorf("read the state %s: %w. The last ten are in %s; with none, clusterctl state "+
+			"rebuild creates it again", s.path(), err, filepath.Join(s.Dir, versionsFolder))
 	}
 	if state.Version != formatVersion {
-		return nil, fmt.Errorf(
-			"the state %s has format %d, this clusterctl knows format %d",
-			s.path(),
-			state.Version,
-			formatVersion,
-		)
+		return nil, fmt.Errorf("the state %s has format %d, this clusterctl knows format %d", s.path(), state.Version,
+			formatVersion)
 	}
 	plain, err := s.Sealer.Open(state.Sealed)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"open the keys in %s: %w. Bring that key here; if it is lost, clusterctl state rebuild makes the state "+
-				"anew",
-			s.path(),
-			err,
-		)
+		return nil, fmt.Errorf("open the keys in %s: %w. Bring that key here; if it is lost, clusterctl state rebuild "+
+			"makes the state anew", s.path(), err)
 	}
 	if err := json.Unmarshal(plain, &state.Keys); err != nil {
 		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)

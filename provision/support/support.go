@@ -84,18 +84,8 @@ func Collect(ctx context.Context, h host.Host) []File {
 		}
 		c.addOutput(ctx, "units/"+u+".txt", "systemctl", "--no-pager", "--full", "-n", "0", "status", u+".service")
 		c.addOutput(ctx, "units/"+u+".service", "systemctl", "--no-pager", "cat", u+".service")
-		c.addOutput(
-			ctx,
-			"journal/"+u+".log",
-			"journalctl",
-			"--no-pager",
-			"-u",
-			u+".service",
-			"-n",
-			journalLines,
-			"-o",
-			"short-iso",
-		)
+		c.addOutput(ctx, "journal/"+u+".log", "journalctl", "--no-pager", "-u", u+".service", "-n", journalLines, "-o",
+			"short-iso")
 	}
 	c.addCertificates("/etc/kubernetes/pki")
 	c.addFolder("manifests", "/etc/kubernetes/manifests", 0)
@@ -220,16 +210,8 @@ func (c *collector) addCertificates(at string) {
 				fmt.Fprintf(&text, "%s\t%v\n", path.Join(dir, n), err)
 				continue
 			}
-			fmt.Fprintf(
-				&text,
-				"%s\t%s\t%s\t%x\t%s\t%s\n",
-				path.Join(dir, n),
-				cert.Subject,
-				cert.Issuer,
-				cert.SerialNumber,
-				cert.NotBefore.UTC().Format(time.RFC3339),
-				cert.NotAfter.UTC().Format(time.RFC3339),
-			)
+			fmt.Fprintf(&text, "%s\t%s\t%s\t%x\t%s\t%s\n", path.Join(dir, n), cert.Subject, cert.Issuer,
+				cert.SerialNumber, cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
 		}
 	}
 	c.add("certificates.txt", []byte(text.String()))

@@ -9,21 +9,11 @@ import (
 // The new users get the rights of the former ones, in bindings that an API server created and in no others.
 func TestNewUsersGetTheRightsOfTheFormerOnes(t *testing.T) {
 	user := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-dns"}
-	o := newItem(
-		"rbac.authorization.k8s.io/v1",
-		"RoleBinding",
-		"kube-system",
-		"system:kube-dns",
-		map[string]any{"subjects": []any{user}},
-	)
+	o := newItem("rbac.authorization.k8s.io/v1", "RoleBinding", "kube-system", "system:kube-dns",
+		map[string]any{"subjects": []any{user}})
 	o.SetLabels(map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"})
-	theirs := newItem(
-		"rbac.authorization.k8s.io/v1",
-		"ClusterRoleBinding",
-		"",
-		"system:kube-ingress",
-		map[string]any{"subjects": []any{user}},
-	)
+	theirs := newItem("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-ingress",
+		map[string]any{"subjects": []any{user}})
 	l, client := newFakeLive(o, theirs)
 	for range 2 {
 		if err := l.AdmitReplicas(t.Context()); err != nil {

@@ -292,12 +292,7 @@ func (l *Live) Apply(
 		}
 		to = parallelEnd(desired, from)
 		done, list, err := l.applyAll(ctx, desired[from:to], deadline, say)
-		applied, refused.List, again = append(
-			applied,
-			done...), append(
-			refused.List,
-			list...), append(
-			again,
+		applied, refused.List, again = append(applied, done...), append(refused.List, list...), append(again,
 			refusedObjects(desired[from:to], list)...)
 		if err != nil {
 			return kept(), err

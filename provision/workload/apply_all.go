@@ -209,11 +209,8 @@ func (l *Live) prune(ctx context.Context, o state.Object, there *listedObjects) 
 		return false, err
 	}
 	background, uid := metav1.DeletePropagationBackground, live.GetUID()
-	err = client.Delete(
-		ctx,
-		o.Name,
-		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}},
-	)
+	err = client.Delete(ctx, o.Name,
+		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("%s: remove %s %s: %w", o.Address, o.Kind, fullName(o.Namespace, o.Name), err)
 	}

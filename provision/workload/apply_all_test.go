@@ -30,10 +30,8 @@ func manyObjects(n int) (l *Live, c *config.Cluster, before []state.Object, aske
 		there = append(there, o)
 		d := newDeclared("object."+name, i, newItem("v1", "ConfigMap", "default", name, nil))
 		c.Objects = append(c.Objects, d)
-		before = append(
-			before,
-			state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: d.Address},
-		)
+		before = append(before,
+			state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: d.Address})
 	}
 	l, client := newFakeLive(there...)
 	client.PrependReactor(
@@ -131,11 +129,8 @@ func TestObjectsAppliedInParallelAreReportedInOrder(t *testing.T) {
 	l, c, before, asked := manyObjects(n)
 	c.Objects = c.Objects[:0]
 	for i := range n {
-		o := newDeclared(
-			fmt.Sprintf("object.n%03d", i),
-			i,
-			newItem("v1", "ConfigMap", "default", fmt.Sprintf("n%03d", i), nil),
-		)
+		o := newDeclared(fmt.Sprintf("object.n%03d", i), i, newItem("v1", "ConfigMap", "default",
+			fmt.Sprintf("n%03d", i), nil))
 		c.Objects = append(c.Objects, o)
 	}
 	var recorded []string

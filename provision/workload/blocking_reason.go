@@ -39,10 +39,8 @@ func (l *Live) blockingReason(ctx context.Context, live *unstructured.Unstructur
 	}
 	// Newest pods first, because the rollout waits for them.
 	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
-		return cmp.Or(
-			b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time),
-			cmp.Compare(a.GetName(), b.GetName()),
-		)
+		return cmp.Or(b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time),
+			cmp.Compare(a.GetName(), b.GetName()))
 	})
 	for _, item := range list.Items {
 		var pod corev1.Pod
@@ -70,9 +68,8 @@ func podProblem(pod *corev1.Pod) string {
 		case t != nil:
 			return fmt.Sprintf("has container %s in %s, it ended with %d", s.Name, w.Reason, t.ExitCode)
 		default:
-			return oneLine(
-				strings.TrimSuffix(fmt.Sprintf("has container %s in %s: %s", s.Name, w.Reason, w.Message), ": "),
-			)
+			return oneLine(strings.TrimSuffix(fmt.Sprintf("has container %s in %s: %s", s.Name, w.Reason, w.Message),
+				": "))
 		}
 	}
 	return ""

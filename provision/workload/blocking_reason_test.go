@@ -69,11 +69,8 @@ func TestWaitsReportWhyPodsAreBlocked(t *testing.T) {
 					}
 				}
 				var said []string
-				err := l.wait(
-					t.Context(),
-					[]Desired{{Address: "workload.web", Object: deployment}},
-					func(o plan.Object) { said = append(said, o.Note) },
-				)
+				err := l.wait(t.Context(), []Desired{{Address: "workload.web", Object: deployment}},
+					func(o plan.Object) { said = append(said, o.Note) })
 				want := "0 of 2 pods are available" + test.want
 				if err == nil || !strings.Contains(err.Error(), "does not become healthy: "+want+". See kubectl") {
 					t.Errorf("the wait ended with %v, want %q in it", err, want)

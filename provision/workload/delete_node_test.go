@@ -25,13 +25,8 @@ func TestNodesOfFormerMachinesAreDeletedAndReplacedInTheInventory(t *testing.T) 
 	}{"the former's": {"clusterctl://home/old", true}, "its own": {now.ProviderID, false},
 		"another cloud's": {"aws:///i-1", false}, "nobody's": {"", false}} {
 		node := newItem("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": c.has}})
-		newNode := newItem(
-			"v1",
-			"ConfigMap",
-			"kube-system",
-			inventory.Name,
-			map[string]any{"data": map[string]any{"n": "{}", "other": "{}"}},
-		)
+		newNode := newItem("v1", "ConfigMap", "kube-system", inventory.Name,
+			map[string]any{"data": map[string]any{"n": "{}", "other": "{}"}})
 		l, client := newFakeLive(node, newNode)
 		forgot, err := l.DeleteFormerNode(t.Context(), "n", now)
 		if err != nil || forgot != c.gone {

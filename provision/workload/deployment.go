@@ -101,10 +101,8 @@ func newContainer(c config.Container) (corev1.Container, error) {
 		out.Env = append(out.Env, corev1.EnvVar{Name: name, Value: c.Env[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Ports)) {
-		out.Ports = append(
-			out.Ports,
-			corev1.ContainerPort{Name: name, ContainerPort: int32(c.Ports[name]), Protocol: corev1.ProtocolTCP},
-		)
+		out.Ports = append(out.Ports,
+			corev1.ContainerPort{Name: name, ContainerPort: int32(c.Ports[name]), Protocol: corev1.ProtocolTCP})
 	}
 	for _, path := range slices.Sorted(maps.Keys(c.Mounts)) {
 		out.VolumeMounts = append(out.VolumeMounts, corev1.VolumeMount{Name: c.Mounts[path], MountPath: path})

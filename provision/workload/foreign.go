@@ -21,12 +21,8 @@ var clusterManagers = []string{"kube-apiserver", "kube-controller-manager", "kub
 type foreignError struct{ address, manager string }
 
 func (e foreignError) Error() string {
-	return fmt.Sprintf(
-		"it is there already, made by %s, and was not applied from here. To take it over, write import { to = %s }; "+
-			"otherwise give yours another name",
-		e.manager,
-		quoteAddress(e.address),
-	)
+	return fmt.Sprintf("it is there already, made by %s, and was not applied from here. To take it over, write import "+
+		"{ to = %s }; otherwise give yours another name", e.manager, quoteAddress(e.address))
 }
 
 // plainAddress matches an address that needs no quotes in a configuration.
@@ -49,10 +45,8 @@ func markAdoptable(desired []Desired, c *config.Cluster, before []state.Object) 
 	for i, d := range desired {
 		desired[i].CanAdopt = d.IsNeverPruned || d.Source == (config.Source{}) || d.Object.GetKind() == "Node" ||
 			applied[d.reference().Identity()] ||
-			slices.ContainsFunc(
-				c.Imports,
-				func(m config.Import) bool { return config.Includes(m.To, d.Address) || m.To == d.Block },
-			)
+			slices.ContainsFunc(c.Imports,
+				func(m config.Import) bool { return config.Includes(m.To, d.Address) || m.To == d.Block })
 	}
 }
 

@@ -40,10 +40,8 @@ func gatewayAPI(c *config.Cluster) (list []any, err error) {
 	if cfg.GatewayAddresses == daemons.OfLoadBalancer {
 		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ingressUsers}}
 		if c.HasFormerUsers { // until DropFormerRights deletes the bindings
-			subjects = append(
-				subjects,
-				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ingressUsers},
-			)
+			subjects = append(subjects,
+				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ingressUsers})
 		}
 		list = append(list, &rbacv1.ClusterRoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
@@ -73,10 +71,8 @@ func gatewayAPI(c *config.Cluster) (list []any, err error) {
 func gatewayDefinitions() (list []*apiextensionsv1.CustomResourceDefinition, err error) {
 	packed, err := gatewayArchive.ReadFile("definitions/gateway-api.yaml.gz")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New(
-			"gateway_api: this program was built without the definitions of Gateway API, which `make build` puts " +
-				"into it",
-		)
+		return nil, errors.New("gateway_api: this program was built without the definitions of Gateway API, which " +
+			"`make build` puts into it")
 	}
 	if err != nil {
 		return nil, err

@@ -35,15 +35,8 @@ func TestFormerIngressProxiesKeepTheirRightsUntilTheirUpdate(t *testing.T) {
 	if len(during) != 2 || during[1].(map[string]any)["kind"] != rbacv1.UserKind || len(after) != 1 {
 		t.Fatalf("bound are %v while machines are updated, and %v afterwards", during, after)
 	}
-	l, client := newFakeLive(
-		newItem(
-			"rbac.authorization.k8s.io/v1",
-			"ClusterRoleBinding",
-			"",
-			gatewayAddresses,
-			map[string]any{"subjects": during},
-		),
-	)
+	l, client := newFakeLive(newItem("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", gatewayAddresses,
+		map[string]any{"subjects": during}))
 	for range 2 {
 		if err := l.DropFormerRights(t.Context()); err != nil {
 			t.Fatal(err)

@@ -17,9 +17,8 @@ import (
 
 // Without a majority of etcd nothing can be listed. This is reported once.
 func TestUnlistedKindsAreNamedOnce(t *testing.T) {
-	l, client := newFakeLive(
-		newItem("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}),
-	)
+	l, client := newFakeLive(newItem("v1", "Node", "", "n",
+		map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}))
 	known := support.NewRedactor([]string{"hunter2hunter2"})
 	files, problems := l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, known)
 	if len(problems) != 0 ||
@@ -51,10 +50,8 @@ func TestListFailuresAreGroupedByReason(t *testing.T) {
 	var failed []error
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		kinds = append(kinds, schema.GroupVersionResource{Group: "x.io", Version: "v1", Resource: name})
-		failed = append(
-			failed,
-			&url.Error{Op: "Get", URL: "https://127.0.0.1/" + name, Err: errors.New("connection refused")},
-		)
+		failed = append(failed,
+			&url.Error{Op: "Get", URL: "https://127.0.0.1/" + name, Err: errors.New("connection refused")})
 	}
 	failed[0] = nil
 	failed[1] = errors.New("odd (get b.x.io)")

@@ -55,10 +55,8 @@ func newFakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 	}
 	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
 	m.Add(webhooks.GroupVersion().WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
-	m.Add(
-		schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-		meta.RESTScopeRoot,
-	)
+	m.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		meta.RESTScopeRoot)
 	return &Live{dynamic: client, mapper: m}, client
 }
 
@@ -153,13 +151,8 @@ func TestPlansNameAllRefusedObjects(t *testing.T) {
 		}
 		return true, newItem("v1", "ConfigMap", a.GetNamespace(), p.Name, nil), nil
 	})
-	crd := newItem(
-		"apiextensions.k8s.io/v1",
-		"CustomResourceDefinition",
-		"",
-		"gadgets.x.io",
-		map[string]any{"spec": map[string]any{"group": "x.io", "names": map[string]any{"kind": "Gadget"}}},
-	)
+	crd := newItem("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.x.io",
+		map[string]any{"spec": map[string]any{"group": "x.io", "names": map[string]any{"kind": "Gadget"}}})
 	c := &config.Cluster{Name: "home", Objects: []config.Object{
 		newDeclared("object.good", 1, newItem("v1", "ConfigMap", "default", "good", nil)),
 		newDeclared("object.crd", 2, crd),
@@ -209,37 +202,22 @@ func TestForeignObjectsAreAdoptedOnlyIfDeclared(t *testing.T) {
 		)
 		return o
 	}
-	l, client := newFakeLive(
-		by("theirs", "helm", ""),
-		by("status", "kubelet", "status"),
-		by("cluster", "kube-controller-manager", ""),
-		by("before", "kubectl-create", ""),
-		newOwnObject("v1", "ConfigMap", "default", "ours"),
-	)
+	l, client := newFakeLive(by("theirs", "helm", ""), by("status", "kubelet", "status"),
+		by("cluster", "kube-controller-manager", ""), by("before", "kubectl-create", ""),
+		newOwnObject("v1", "ConfigMap", "default", "ours"))
 	var written []string
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)
 		if len(p.PatchOptions.DryRun) == 0 && a.GetNamespace() == "default" {
 			written = append(written, p.Name)
 		}
-		return true, newItem(
-			"v1",
-			"ConfigMap",
-			a.GetNamespace(),
-			p.Name,
-			map[string]any{"data": map[string]any{"is": "ours"}},
-		), nil
+		return true, newItem("v1", "ConfigMap", a.GetNamespace(), p.Name,
+			map[string]any{"data": map[string]any{"is": "ours"}}), nil
 	})
 	c := &config.Cluster{Name: "home"}
 	for i, name := range []string{"theirs", "status", "cluster", "before", "ours"} {
-		c.Objects = append(
-			c.Objects,
-			newDeclared(
-				"object.v1.ConfigMap."+name,
-				i+1,
-				newItem("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "ours"}}),
-			),
-		)
+		c.Objects = append(c.Objects, newDeclared("object.v1.ConfigMap."+name, i+1, newItem("v1", "ConfigMap",
+			"default", name, map[string]any{"data": map[string]any{"is": "ours"}})))
 	}
 	before := []state.Object{
 		{
@@ -350,12 +328,8 @@ func TestObjectsBlockedByAWebhookAreNamedAndTheOthersApplied(t *testing.T) {
 			t.Errorf("the plan says %q", text)
 		}
 		var events []string
-		applied, err := l.Apply(
-			t.Context(),
-			c,
-			before,
-			func(o plan.Object) { events = append(events, o.Name+" "+o.Action) },
-		)
+		applied, err := l.Apply(t.Context(), c, before,
+			func(o plan.Object) { events = append(events, o.Name+" "+o.Action) })
 		if !errors.As(err, &refused) || len(refused.List) != 1 {
 			t.Errorf("applying: %v", err)
 		}
@@ -366,9 +340,7 @@ func TestObjectsBlockedByAWebhookAreNamedAndTheOthersApplied(t *testing.T) {
 		if !slices.Contains(events, "default/hooked refused") || !slices.Contains(events, "default/old remove") {
 			t.Errorf("said was %v", events)
 		}
-		if len(
-			applied,
-		) != 4 { // with the DNS service; the state also has refused objects, which may exist from before
+		if len(applied) != 4 { // with the DNS service; the state also has refused objects, which may exist from before
 			t.Errorf("applied are %v", applied)
 		}
 	})
@@ -448,11 +420,8 @@ func TestObjectsBeingDeletedAreRecreated(t *testing.T) {
 			p := a.(clienttesting.PatchActionImpl)
 			_, err := client.Tracker().Get(spaces, "", "shop")
 			if p.Name == "in" && err == nil {
-				full := apierrors.NewForbidden(
-					a.GetResource().GroupResource(),
-					p.Name,
-					errors.New("unable to create new content in namespace shop because it is being terminated"),
-				)
+				full := apierrors.NewForbidden(a.GetResource().GroupResource(), p.Name, errors.New(
+					"unable to create new content in namespace shop because it is being terminated"))
 				full.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 				return true, nil, full
 			}

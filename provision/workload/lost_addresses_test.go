@@ -33,12 +33,8 @@ func TestThePlanSaysWhichServicesLoseTheirAddresses(t *testing.T) {
 			},
 		)
 	}
-	l, client := newFakeLive(
-		there,
-		balanced("web", "10.0.0.19"),
-		balanced("api", "10.0.0.11"),
-		balanced("theirs", "192.0.2.1"),
-	)
+	l, client := newFakeLive(there, balanced("web", "10.0.0.19"), balanced("api", "10.0.0.11"),
+		balanced("theirs", "192.0.2.1"))
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)
 		applied := &unstructured.Unstructured{}

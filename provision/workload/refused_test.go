@@ -70,11 +70,8 @@ func TestObjectsRefusedAtFirstAreAppliedAgain(t *testing.T) {
 		c.Objects = c.Objects[1:2]
 		c.Objects[0].Block = "object.early"
 		delete(there, "early")
-		c.Objects = append(
-			c.Objects,
-			newDeclared("object.d", 4, newItem("v1", "Pod", "default", "d", nil)),
-			newDeclared("object.after", 5, newItem("v1", "ConfigMap", "default", "after", nil)),
-		)
+		c.Objects = append(c.Objects, newDeclared("object.d", 4, newItem("v1", "Pod", "default", "d", nil)),
+			newDeclared("object.after", 5, newItem("v1", "ConfigMap", "default", "after", nil)))
 		c.Objects[1].Block, c.Objects[2].Block, c.Objects[2].DependsOn = "object.d", "object.after", []string{
 			"object.early",
 		}

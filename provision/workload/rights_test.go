@@ -16,19 +16,11 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 		o.SetLabels(map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"})
 		return o
 	}
-	l, client := newFakeLive(
-		made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "",
-			"system:replica:kube-ingress"),
-		newItem("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "system:kube-dns", nil),
-		made("RoleBinding", "kube-system", "system:kube-network"),
-	)
-	registered := newItem(
-		"apiregistration.k8s.io/v1",
-		"APIService",
-		"",
-		metricsService,
-		map[string]any{"spec": map[string]any{"caBundle": "Y2E="}},
-	)
+	l, client := newFakeLive(made("ClusterRoleBinding", "", "system:kube-ingress"), made("ClusterRoleBinding", "",
+		"system:replica:kube-ingress"), newItem("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "",
+		"system:kube-dns", nil), made("RoleBinding", "kube-system", "system:kube-network"))
+	registered := newItem("apiregistration.k8s.io/v1", "APIService", "", metricsService,
+		map[string]any{"spec": map[string]any{"caBundle": "Y2E="}})
 	registered.SetLabels(map[string]string{"app.kubernetes.io/managed-by": metricsServer})
 	if err := client.Tracker().Add(registered); err != nil {
 		t.Fatal(err)

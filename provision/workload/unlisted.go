@@ -35,16 +35,8 @@ func describeUnlisted(kinds []schema.GroupVersionResource, failed []error) (prob
 		if more := len(of) - maxNamedKinds; more > 0 {
 			some += fmt.Sprintf(" and %d more", more)
 		}
-		problems = append(
-			problems,
-			fmt.Sprintf(
-				"objects of %d of %d kinds are missing or not all there (%s): %s",
-				len(of),
-				len(kinds),
-				some,
-				texts[reason],
-			),
-		)
+		problems = append(problems, fmt.Sprintf("objects of %d of %d kinds are missing or not all there (%s): %s",
+			len(of), len(kinds), some, texts[reason]))
 	}
 	return problems
 }

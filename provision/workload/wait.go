@@ -63,13 +63,8 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 				heard = time.Now()
 			}
 			if time.Since(heard) > silenceTimeout {
-				return fmt.Errorf(
-					"%s: whether %s %s is healthy is not known, since the API does not answer: %w",
-					d.Address,
-					kind,
-					o.Name,
-					err,
-				)
+				return fmt.Errorf("%s: whether %s %s is healthy is not known, since the API does not answer: %w",
+					d.Address, kind, o.Name, err)
 			}
 			if missing == "" {
 				break
@@ -81,14 +76,8 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf(
-					"%s: %s %s does not become healthy: %s. See kubectl describe, and kubectl get events, in its "+
-						"namespace",
-					d.Address,
-					kind,
-					o.Name,
-					missing,
-				)
+				return fmt.Errorf("%s: %s %s does not become healthy: %s. See kubectl describe, and kubectl get "+
+					"events, in its namespace", d.Address, kind, o.Name, missing)
 			case <-tick.C:
 			}
 		}
@@ -105,28 +94,12 @@ func DescribeUnhealthy(live *unstructured.Unstructured) string {
 	if number("status", "observedGeneration") < live.GetGeneration() {
 		return "not yet seen by its controller"
 	}
-	want, updated, available := number(
-		"spec",
-		"replicas",
-	), number(
-		"status",
-		"updatedReplicas",
-	), number(
-		"status",
-		"availableReplicas",
-	)
+	want, updated, available := number("spec", "replicas"), number("status", "updatedReplicas"), number("status",
+		"availableReplicas")
 	switch live.GetKind() {
 	case "DaemonSet":
-		want, updated, available = number(
-			"status",
-			"desiredNumberScheduled",
-		), number(
-			"status",
-			"updatedNumberScheduled",
-		), number(
-			"status",
-			"numberAvailable",
-		)
+		want, updated, available = number("status", "desiredNumberScheduled"), number("status",
+			"updatedNumberScheduled"), number("status", "numberAvailable")
 	default:
 		if _, set, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !set {
 			want = 1

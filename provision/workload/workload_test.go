@@ -161,10 +161,8 @@ func TestDiffNamesFieldsAndHidesSecrets(t *testing.T) {
 	if got := Diff(before, after); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	got := Diff(
-		newObject("Secret", map[string]any{"data": map[string]any{"password": "b2xk"}}),
-		newObject("Secret", map[string]any{"data": map[string]any{"password": "bmV3"}}),
-	)
+	got := Diff(newObject("Secret", map[string]any{"data": map[string]any{"password": "b2xk"}}), newObject("Secret",
+		map[string]any{"data": map[string]any{"password": "bmV3"}}))
 	if !slices.Equal(got, []string{"data.password: (sensitive)"}) {
 		t.Errorf("a secret is shown: %q", got)
 	}

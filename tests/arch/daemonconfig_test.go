@@ -87,21 +87,13 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 					fields++
 					setting := strings.Contains(field.Tag.Value, ` setting:"`)
 					if setting && !slices.Contains(blockConfigurations, spec.Name.Name) {
-						t.Errorf(
-							"%s.%s is a setting, and no block of hcl/block/settings.go has those of %s",
-							spec.Name.Name,
-							name.Name,
-							spec.Name.Name,
-						)
+						t.Errorf("%s.%s is a setting, and no block of hcl/block/settings.go has those of %s",
+							spec.Name.Name, name.Name, spec.Name.Name)
 					}
 					if !read[name.Name] &&
 						(setting || !refused[name.Name] && !strings.Contains(field.Tag.Value, ` refused:"`)) {
-						t.Errorf(
-							"nothing in %s reads %s.%s: carry it out, refuse it at the start, or remove it",
-							strings.Join(where, " and "),
-							spec.Name.Name,
-							name.Name,
-						)
+						t.Errorf("nothing in %s reads %s.%s: carry it out, refuse it at the start, or remove it",
+							strings.Join(where, " and "), spec.Name.Name, name.Name)
 					}
 				}
 			}

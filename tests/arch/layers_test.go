@@ -127,11 +127,8 @@ func TestProvisioningAndDaemonsDoNotImportEachOther(t *testing.T) {
 				if other != "daemons/config" && other != "daemons/config/store" &&
 					other != "daemons/config/inventory" && other != "daemons/config/gitsource" &&
 					other != "daemons/version" {
-					t.Errorf(
-						"%s imports %s: provision knows the daemons by their configuration alone",
-						p.ImportPath,
-						other,
-					)
+					t.Errorf("%s imports %s: provision knows the daemons by their configuration alone", p.ImportPath,
+						other)
 				}
 			case strings.HasPrefix(p.ImportPath, "daemons/") &&
 				(strings.HasPrefix(other, "provision/") || strings.HasPrefix(other, "hcl/")):

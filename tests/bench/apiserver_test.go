@@ -33,10 +33,8 @@ func newPod(i int) *corev1.Pod {
 	limits := corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf(
-				"web-6f7d8c9b5-%05d",
-				i,
-			), Namespace: fmt.Sprintf("team-%d", i%50), UID: "0d309a4e-77d6-4db0-9b47-3cb92adb515c",
+			Name: fmt.Sprintf("web-6f7d8c9b5-%05d",
+				i), Namespace: fmt.Sprintf("team-%d", i%50), UID: "0d309a4e-77d6-4db0-9b47-3cb92adb515c",
 			Labels: map[string]string{
 				"app":               "web",
 				"pod-template-hash": "6f7d8c9b5",
@@ -53,10 +51,8 @@ func newPod(i int) *corev1.Pod {
 			},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: fmt.Sprintf(
-				"node-%d",
-				i%1000,
-			), ServiceAccountName: "default", SchedulerName: "default-scheduler", RestartPolicy: "Always",
+			NodeName: fmt.Sprintf("node-%d",
+				i%1000), ServiceAccountName: "default", SchedulerName: "default-scheduler", RestartPolicy: "Always",
 			Containers: []corev1.Container{{
 				Name: "web", Image: "registry.example.com/shop/web:v1.2.3", ImagePullPolicy: "IfNotPresent",
 				Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
@@ -214,11 +210,8 @@ func BenchmarkWritePod(b *testing.B) {
 	b.Run("patch status", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			r := httptest.NewRequest(
-				"PATCH",
-				"/api/v1/namespaces/team-7/pods/web-6f7d8c9b5-00007/status",
-				strings.NewReader(fmt.Sprintf(`{"status":{"message":"m%d"}}`, i)),
-			)
+			r := httptest.NewRequest("PATCH", "/api/v1/namespaces/team-7/pods/web-6f7d8c9b5-00007/status",
+				strings.NewReader(fmt.Sprintf(`{"status":{"message":"m%d"}}`, i)))
 			r.Header.Set("Content-Type", "application/merge-patch+json")
 			w := &discardWriter{header: http.Header{}, code: 200}
 			if server.ServeHTTP(w, r); w.code != 200 {

@@ -28,11 +28,8 @@ import (
 // has the node's identity then. With a token of another kind, or a revoked one, it gets nothing.
 // Proves S21.
 func TestKubeletsJoinWithTokens(t *testing.T) {
-	live, err := workload.Connect(
-		[]string{strings.TrimPrefix(restConfig.Host, "https://")},
-		restConfig.CAData,
-		certs.Pair{Cert: restConfig.CertData, Key: restConfig.KeyData},
-	)
+	live, err := workload.Connect([]string{strings.TrimPrefix(restConfig.Host, "https://")}, restConfig.CAData,
+		certs.Pair{Cert: restConfig.CertData, Key: restConfig.KeyData})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +58,8 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 	}
 	dir := t.TempDir()
 	cfg := daemonsconfig.DefaultKubelet()
-	cfg.HostnameOverride, cfg.Kubeconfig, cfg.BootstrapKubeconfig = "joined", filepath.Join(
-		dir,
-		"kubelet.conf",
-	), filepath.Join(
-		dir,
-		"bootstrap.conf",
-	)
+	cfg.HostnameOverride, cfg.Kubeconfig, cfg.BootstrapKubeconfig = "joined", filepath.Join(dir,
+		"kubelet.conf"), filepath.Join(dir, "bootstrap.conf")
 	log := slog.New(slog.DiscardHandler)
 	with := func(token workload.Token) {
 		t.Helper()
@@ -119,9 +111,7 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 	if pair, err := certificate.Request(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
 		t.Errorf("renew it with itself: %v", err)
 	}
-	requests := must[*certificatesv1.CertificateSigningRequestList](
-		t,
-	)(
+	requests := must[*certificatesv1.CertificateSigningRequestList](t)(
 		sharedClient.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}),
 	)
 	approved := 0
@@ -171,9 +161,7 @@ func requestServingCertificate(t *testing.T, node kubernetes.Interface, dir stri
 							Reason: "Looked",
 						},
 					)
-					must[*certificatesv1.CertificateSigningRequest](
-						t,
-					)(
+					must[*certificatesv1.CertificateSigningRequest](t)(
 						sharedClient.CertificatesV1().
 							CertificateSigningRequests().
 							UpdateApproval(ctx, r.Name, &r, metav1.UpdateOptions{}),

@@ -85,11 +85,8 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 		web.CloseClientConnections()
 		web.Close()
 	})
-	w.waitFor(
-		t,
-		"the API server",
-		func(context.Context) (bool, any) { err := env.Health.Err(true); return err == nil, err },
-	)
+	w.waitFor(t, "the API server",
+		func(context.Context) (bool, any) { err := env.Health.Err(true); return err == nil, err })
 	cluster := clientcmdapi.NewConfig()
 	cluster.Clusters["c"] = &clientcmdapi.Cluster{Server: web.URL, InsecureSkipTLSVerify: true}
 	cluster.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
@@ -135,8 +132,7 @@ func (w *world) runControllers(t *testing.T, between time.Duration, without ...s
 	cfg := config.DefaultControllerManager()
 	cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = w.kubeconfig, 0, false
 	cfg.UseServiceAccountCredentials = false // this API server does not authenticate users
-	cfg.Controllers = append(
-		[]string{"*", "-certificate", "-serviceaccount-token"},
+	cfg.Controllers = append([]string{"*", "-certificate", "-serviceaccount-token"},
 		without...) // they have no signing keys here
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -123,20 +123,8 @@ func programDir(t *testing.T) string {
 		return built
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(
-		t.Context(),
-		"go",
-		"build",
-		"-tags",
-		"grpcnotrace",
-		"-trimpath",
-		"-ldflags",
-		"-s -w",
-		"-o",
-		dir+"/",
-		"./cmd/clusterctl",
-		"./cmd/etcd",
-	)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w",
+		"-o", dir+"/", "./cmd/clusterctl", "./cmd/etcd")
 	cmd.Dir = "../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -259,22 +247,15 @@ func (w *world) startRest() {
 func (w *world) startKubelet(change func(*config.Kubelet, *config.KubeletFile)) {
 	w.t.Helper()
 	cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
-	cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir, cfg.NodeIP = filepath.Join(
-		w.dir,
-		"node.conf",
-	), nodeName, filepath.Join(
-		w.dir,
-		"kubelet",
-	), []string{
+	cfg.Kubeconfig, cfg.HostnameOverride, cfg.RootDir, cfg.NodeIP = filepath.Join(w.dir,
+		"node.conf"), nodeName, filepath.Join(w.dir, "kubelet"), []string{
 		"127.0.0.1",
 	}
 	file.Address, file.Port, file.HealthzPort, file.StaticPodPath, file.ResolverConfig = "127.0.0.1", w.port, 0, "", ""
 	file.Authentication.X509.ClientCAFile = w.path("ca.crt")
 	change(&cfg, &file)
-	w.stopKubelet = w.background(
-		"kubelet",
-		func(ctx context.Context, env run.Env) error { return kubelet.RunWith(ctx, cfg, file, env, w.options) },
-	)
+	w.stopKubelet = w.background("kubelet",
+		func(ctx context.Context, env run.Env) error { return kubelet.RunWith(ctx, cfg, file, env, w.options) })
 }
 
 // background runs a daemon in this process until the returned function is called.
@@ -300,13 +281,8 @@ func (w *world) background(name string, do func(context.Context, run.Env) error)
 func (w *world) startDNS() {
 	w.t.Helper()
 	cfg := config.DefaultDNS()
-	w.dns, w.metrics = net.JoinHostPort(
-		"127.0.0.1",
-		strconv.Itoa(w.freePort()),
-	), net.JoinHostPort(
-		"127.0.0.1",
-		strconv.Itoa(w.freePort()),
-	)
+	w.dns, w.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(w.freePort())), net.JoinHostPort("127.0.0.1",
+		strconv.Itoa(w.freePort()))
 	cfg.Kubeconfig, cfg.BindAddress, cfg.HealthAddress, cfg.NodeName, cfg.ServiceName = w.plane.Kubeconfig(), w.dns,
 		w.metrics, nodeName, ""
 	cfg.AllowedClients, cfg.Upstream = []string{
@@ -314,9 +290,8 @@ func (w *world) startDNS() {
 	}, []string{
 		net.JoinHostPort("127.0.0.1", strconv.Itoa(w.freePort())),
 	}
-	w.t.Cleanup(
-		w.background("kube-dns", func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }),
-	)
+	w.t.Cleanup(w.background("kube-dns",
+		func(ctx context.Context, env run.Env) error { return dns.Run(ctx, cfg, env) }))
 }
 
 // startWebhook starts a webhook that allows all writes of ConfigMaps.

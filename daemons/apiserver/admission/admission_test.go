@@ -376,11 +376,8 @@ func TestNewPodsGetDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.Spec.Volumes) != 0 || len(p.Spec.ImagePullSecrets) != 1 {
-		t.Errorf(
-			"an account without automount gave volumes %v, pull secrets %v",
-			p.Spec.Volumes,
-			p.Spec.ImagePullSecrets,
-		)
+		t.Errorf("an account without automount gave volumes %v, pull secrets %v", p.Spec.Volumes,
+			p.Spec.ImagePullSecrets)
 	}
 
 	p = newPod(nil)

@@ -107,8 +107,7 @@ func TestPodsUseOnlyMountableSecrets(t *testing.T) {
 		"a registry's secret": {func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "other"}} }, `imagePullSecret "other"` + because + "imagePullSecret"},
 		"another account": {func(p *corev1.Pod) {
 			p.Spec.ServiceAccountName = "quiet"
-			p.Spec.Volumes = volume(
-				"theirs")
+			p.Spec.Volumes = volume("theirs")
 		}, ""},
 	} {
 		p := newPod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "strict"; c.change(p) })

@@ -86,10 +86,8 @@ func (certificateSubjectRestriction) Validate(_ context.Context, a *api.Admissio
 	}
 	if c.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName &&
 		requestsOrganization(c.Spec.Request, api.GroupMasters) {
-		return forbidden(
-			a,
-			fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName, api.GroupMasters),
-		)
+		return forbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", c.Spec.SignerName,
+			api.GroupMasters))
 	}
 	return nil
 }
@@ -125,10 +123,8 @@ func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) err
 				certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest").GroupKind(),
 				a.Name,
 				field.ErrorList{
-					field.Forbidden(
-						field.NewPath("status", "conditions"),
-						fmt.Sprintf("updates may not add a condition of type %q", t),
-					)},
+					field.Forbidden(field.NewPath("status", "conditions"),
+						fmt.Sprintf("updates may not add a condition of type %q", t))},
 			)
 		}
 	}

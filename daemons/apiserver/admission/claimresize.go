@@ -37,11 +37,6 @@ func (p *claimResize) Validate(_ context.Context, a *api.Admission) error {
 			return nil
 		}
 	}
-	return forbidden(
-		a,
-		errors.New(
-			"only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "+
-				"support resize",
-		),
-	)
+	return forbidden(a, errors.New("only dynamically provisioned pvc can be resized and the storageclass that "+
+		"provisions the pvc must support resize"))
 }

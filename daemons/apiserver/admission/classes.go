@@ -55,21 +55,16 @@ func (p *runtimeClass) Admit(_ context.Context, a *api.Admission) error {
 	if !ok || pod.Spec.RuntimeClassName == nil {
 		return nil
 	}
-	obj, found := p.objects.Get(
-		resourceName{Group: nodev1.GroupName, Resource: "runtimeclasses"},
-		"",
-		*pod.Spec.RuntimeClassName,
-	)
+	obj, found := p.objects.Get(resourceName{Group: nodev1.GroupName, Resource: "runtimeclasses"}, "",
+		*pod.Spec.RuntimeClassName)
 	if !found {
 		return forbidden(a, fmt.Errorf("pod rejected: RuntimeClass %q not found", *pod.Spec.RuntimeClassName))
 	}
 	class := obj.(*nodev1.RuntimeClass)
 	if class.Overhead != nil {
 		if pod.Spec.Overhead != nil && !equality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead) {
-			return forbidden(
-				a,
-				fmt.Errorf("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
-			)
+			return forbidden(a, fmt.Errorf(
+				"pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"))
 		}
 		pod.Spec.Overhead = class.Overhead.PodFixed.DeepCopy()
 	}
@@ -78,16 +73,9 @@ func (p *runtimeClass) Admit(_ context.Context, a *api.Admission) error {
 	}
 	for key, v := range class.Scheduling.NodeSelector {
 		if have, ok := pod.Spec.NodeSelector[key]; ok && have != v {
-			return forbidden(
-				a,
-				fmt.Errorf(
-					"conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s",
-					key,
-					v,
-					key,
-					have,
-				),
-			)
+			return forbidden(a, fmt.Errorf(
+				"conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, v, key,
+				have))
 		}
 		if pod.Spec.NodeSelector == nil {
 			pod.Spec.NodeSelector = map[string]string{}

@@ -52,11 +52,8 @@ func decodePodSecurity(file string) (*securityconfig.PodSecurityConfiguration, e
 		case slices.Contains(seen, p.Name):
 			return nil, fmt.Errorf("it configures %s twice", p.Name)
 		case p.Name != podSecurityName:
-			return nil, fmt.Errorf(
-				"it configures %q: the one plugin that takes a configuration is %s",
-				p.Name,
-				podSecurityName,
-			)
+			return nil, fmt.Errorf("it configures %q: the one plugin that takes a configuration is %s", p.Name,
+				podSecurityName)
 		case p.Configuration != nil:
 			inner = p.Configuration.Raw
 		case p.Path != "":

@@ -46,13 +46,9 @@ func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
 		}
 	}
 	return apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, field.ErrorList{
-		field.Forbidden(
-			at,
-			fmt.Sprintf(
-				"admin access to devices requires the `%s: true` label on the containing namespace",
-				resourcev1.DRAAdminNamespaceLabelKey,
-			),
-		)})
+		field.Forbidden(at, fmt.Sprintf(
+			"admin access to devices requires the `%s: true` label on the containing namespace",
+			resourcev1.DRAAdminNamespaceLabelKey))})
 }
 
 // adminAccessField returns the field with which a claim requests administrative access; nil if there is none.
@@ -71,8 +67,6 @@ func firstAdminResult(r *resourcev1.AllocationResult) int {
 	if r == nil {
 		return -1
 	}
-	return slices.IndexFunc(
-		r.Devices.Results,
-		func(d resourcev1.DeviceRequestAllocationResult) bool { return d.AdminAccess != nil && *d.AdminAccess },
-	)
+	return slices.IndexFunc(r.Devices.Results,
+		func(d resourcev1.DeviceRequestAllocationResult) bool { return d.AdminAccess != nil && *d.AdminAccess })
 }

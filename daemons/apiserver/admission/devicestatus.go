@@ -33,14 +33,8 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 	if !equality.Semantic.DeepEqual(claim.Status.Allocation, old.Status.Allocation) ||
 		!equality.Semantic.DeepEqual(claim.Status.ReservedFor, old.Status.ReservedFor) {
 		if !p.isAllowed(ctx, a, verb, resourcev1.SubresourceBinding, a.Name) {
-			return forbidden(
-				a,
-				fmt.Errorf(
-					"changing status.allocation or status.reservedFor requires %s permission on resourceclaims/%s",
-					verb,
-					resourcev1.SubresourceBinding,
-				),
-			)
+			return forbidden(a, fmt.Errorf("changing status.allocation or status.reservedFor requires %s "+
+				"permission on resourceclaims/%s", verb, resourcev1.SubresourceBinding))
 		}
 	}
 	for _, driver := range changedDrivers(claim, old) {
@@ -50,19 +44,10 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 			continue
 		}
 		if !p.isAllowed(ctx, a, resourcev1.VerbPrefixArbitraryNode+verb, resourcev1.SubresourceDriver, driver) {
-			return forbidden(
-				a,
-				fmt.Errorf(
-					"changing status.devices of driver %s requires %s%s permission on resourceclaims/%s, or %s%s "+
-						"permission on the node that the claim is allocated to",
-					driver,
-					resourcev1.VerbPrefixArbitraryNode,
-					verb,
-					resourcev1.SubresourceDriver,
-					resourcev1.VerbPrefixAssociatedNode,
-					verb,
-				),
-			)
+			return forbidden(a, fmt.Errorf("changing status.devices of driver %s requires %s%s permission on "+
+				"resourceclaims/%s, or %s%s permission on the node that the claim is allocated to", driver,
+				resourcev1.VerbPrefixArbitraryNode, verb, resourcev1.SubresourceDriver,
+				resourcev1.VerbPrefixAssociatedNode, verb))
 		}
 	}
 	return nil

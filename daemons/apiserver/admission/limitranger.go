@@ -134,21 +134,11 @@ func checkClaim(limit corev1.LimitRangeItem, requests corev1.ResourceList) []err
 		top := limit.Max[name]
 		switch request, ok := requests[name]; {
 		case !ok:
-			errs = append(
-				errs,
-				fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, noun, top.String()),
-			)
+			errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", name, noun,
+				top.String()))
 		case request.Cmp(top) > 0:
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"maximum %s usage per %s is %s, but request is %s",
-					name,
-					noun,
-					top.String(),
-					request.String(),
-				),
-			)
+			errs = append(errs, fmt.Errorf("maximum %s usage per %s is %s, but request is %s", name, noun, top.String(),
+				request.String()))
 		}
 	}
 	return errs
@@ -162,15 +152,8 @@ func checkPodBounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
 			errs = append(errs, checkBounds(string(limit.Type), limit, c.Resources.Requests, c.Resources.Limits)...)
 		}
 	case corev1.LimitTypePod:
-		errs = checkBounds(
-			string(limit.Type),
-			limit,
-			resourcehelper.PodRequests(
-				pod,
-				resourcehelper.PodResourcesOptions{},
-			),
-			resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}),
-		)
+		errs = checkBounds(string(limit.Type), limit, resourcehelper.PodRequests(pod,
+			resourcehelper.PodResourcesOptions{}), resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}))
 	}
 	return errs
 }
@@ -210,30 +193,17 @@ func checkBounds(noun string, limit corev1.LimitRangeItem, requests, limits core
 		request, most := requests[name], limits[name]
 		switch {
 		case request.IsZero():
-			refuse(
-				"%s max limit to request ratio per %s is %s, but no request is specified or request is 0",
-				name,
-				noun,
-				ratio.String(),
-			)
+			refuse("%s max limit to request ratio per %s is %s, but no request is specified or request is 0", name,
+				noun, ratio.String())
 		case most.IsZero():
-			refuse(
-				"%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0",
-				name,
-				noun,
-				ratio.String(),
-			)
+			refuse("%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0", name, noun,
+				ratio.String())
 		default:
 			if got := float64(most.MilliValue()) / float64(request.MilliValue()); got > float64(
 				ratio.MilliValue(),
 			)/1000 {
-				refuse(
-					"%s max limit to request ratio per %s is %s, but provided ratio is %f",
-					name,
-					noun,
-					ratio.String(),
-					got,
-				)
+				refuse("%s max limit to request ratio per %s is %s, but provided ratio is %f", name, noun,
+					ratio.String(), got)
 			}
 		}
 	}

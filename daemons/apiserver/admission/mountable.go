@@ -34,27 +34,14 @@ func (p *serviceAccount) checkMountable(a *api.Admission, pod *corev1.Pod) error
 	uses := func(what, container string, env []corev1.EnvVar, from []corev1.EnvFromSource) error {
 		for _, e := range env {
 			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && !named(e.ValueFrom.SecretKeyRef.Name) {
-				return fmt.Errorf(
-					"%s %s with envVar %s referencing secret.secretName=%q "+because,
-					what,
-					container,
-					e.Name,
-					e.ValueFrom.SecretKeyRef.Name,
-					account.Name,
-					"secret",
-				)
+				return fmt.Errorf("%s %s with envVar %s referencing secret.secretName=%q "+because, what, container,
+					e.Name, e.ValueFrom.SecretKeyRef.Name, account.Name, "secret")
 			}
 		}
 		for _, f := range from {
 			if f.SecretRef != nil && !named(f.SecretRef.Name) {
-				return fmt.Errorf(
-					"%s %s with envFrom referencing secret.secretName=%q "+because,
-					what,
-					container,
-					f.SecretRef.Name,
-					account.Name,
-					"secret",
-				)
+				return fmt.Errorf("%s %s with envFrom referencing secret.secretName=%q "+because, what, container,
+					f.SecretRef.Name, account.Name, "secret")
 			}
 		}
 		return nil
@@ -75,10 +62,8 @@ func (p *serviceAccount) checkMountable(a *api.Admission, pod *corev1.Pod) error
 		}
 	}
 	for _, s := range pod.Spec.ImagePullSecrets {
-		if !slices.ContainsFunc(
-			account.ImagePullSecrets,
-			func(r corev1.LocalObjectReference) bool { return r.Name == s.Name },
-		) {
+		if !slices.ContainsFunc(account.ImagePullSecrets,
+			func(r corev1.LocalObjectReference) bool { return r.Name == s.Name }) {
 			return fmt.Errorf("imagePullSecret %q "+because, s.Name, account.Name, "imagePullSecret")
 		}
 	}

@@ -88,11 +88,8 @@ func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error 
 	if ns := obj.(*corev1.Namespace); ns.Status.Phase != corev1.NamespaceTerminating && ns.DeletionTimestamp == nil {
 		return nil
 	}
-	err := apierrors.NewForbidden(
-		a.Resource.GroupResource(),
-		a.Name,
-		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace),
-	)
+	err := apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf(
+		"unable to create new content in namespace %s because it is being terminated", a.Namespace))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being "+
 			"terminated", a.Namespace), Field: "metadata.namespace",

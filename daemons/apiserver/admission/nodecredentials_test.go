@@ -72,21 +72,16 @@ func TestNodesRequestCertificatesOnlyForThemselves(t *testing.T) {
 			"CN=system:node:n1"},
 		{"example.com/own", "anything", ""},
 	} {
-		der, err := x509.CreateCertificateRequest(
-			rand.Reader,
+		der, err := x509.CreateCertificateRequest(rand.Reader,
 			&x509.CertificateRequest{Subject: pkix.Name{CommonName: test.name, Organization: []string{"system:nodes"}}},
-			key,
-		)
+			key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName: test.signer, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
-		err = runPlugins(
-			t,
-			storedObjects(),
-			newWrite(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests", "", "c", csr, nil),
-		)
+		err = runPlugins(t, storedObjects(), newWrite(node1, "CREATE", "certificates.k8s.io:certificatesigningrequests",
+			"", "c", csr, nil))
 		if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("%s for %s: %v, want %q", test.signer, test.name, err, test.refused)
 		}

@@ -43,10 +43,8 @@ func (p *nodeRestriction) checkClaim(node string, a *api.Admission) error {
 		return c
 	}
 	if !equality.Semantic.DeepEqual(rest(was), rest(is)) {
-		return fmt.Errorf(
-			"node %q is not allowed to update fields other than status.capacity and status.conditions",
-			node,
-		)
+		return fmt.Errorf("node %q is not allowed to update fields other than status.capacity and status.conditions",
+			node)
 	}
 	return nil
 }
@@ -91,67 +89,41 @@ func (p *nodeRestriction) checkPodRequest(ctx context.Context, node string, a *a
 	}
 	key := a.Namespace + "/" + r.Spec.PodName
 	if string(r.Spec.NodeName) != node {
-		return refuse(
-			"PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q",
-			r.Spec.NodeName,
-			node,
-		)
+		return refuse("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", r.Spec.NodeName,
+			node)
 	}
 	obj, ok := p.objects.Get(nodesGR, "", node)
 	if !ok {
 		return again("while retrieving node %q named in the PodCertificateRequest: node %q not found", node, node)
 	}
 	if is := obj.(*corev1.Node).UID; is != r.Spec.NodeUID {
-		return again(
-			"PodCertificateRequest for pod %q names node UID %q, inconsistent with the running node (%q)",
-			key,
-			r.Spec.NodeUID,
-			is,
-		)
+		return again("PodCertificateRequest for pod %q names node UID %q, inconsistent with the running node (%q)", key,
+			r.Spec.NodeUID, is)
 	}
 	if obj, ok = p.objects.Get(podsGR, a.Namespace, r.Spec.PodName); !ok {
-		return again(
-			"while retrieving pod %q named in the PodCertificateRequest: pod %q not found",
-			key,
-			r.Spec.PodName,
-		)
+		return again("while retrieving pod %q named in the PodCertificateRequest: pod %q not found", key,
+			r.Spec.PodName)
 	}
 	pod := obj.(*corev1.Pod)
 	switch {
 	case pod.UID != r.Spec.PodUID:
-		return again(
-			"PodCertificateRequest for pod %q contains pod UID %q which differs from running pod %q",
-			key,
-			r.Spec.PodUID,
-			pod.UID,
-		)
+		return again("PodCertificateRequest for pod %q contains pod UID %q which differs from running pod %q", key,
+			r.Spec.PodUID, pod.UID)
 	case isMirrorPod(pod):
 		return refuse("pod %q is a mirror pod", key)
 	case pod.Spec.NodeName != node:
 		return refuse("pod %q is not running on node %q named in the PodCertificateRequest", key, node)
 	case pod.Spec.ServiceAccountName != r.Spec.ServiceAccountName:
-		return refuse(
-			"PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
-			key,
-			r.Spec.ServiceAccountName,
-			pod.Spec.ServiceAccountName,
-		)
+		return refuse("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from "+
+			"running pod (%q)", key, r.Spec.ServiceAccountName, pod.Spec.ServiceAccountName)
 	}
 	if obj, ok = p.objects.Get(serviceAccountsGR, a.Namespace, r.Spec.ServiceAccountName); !ok {
-		return again(
-			"while retrieving service account %q named in the PodCertificateRequest: service account %q not found",
-			a.Namespace+"/"+r.Spec.ServiceAccountName,
-			r.Spec.ServiceAccountName,
-		)
+		return again("while retrieving service account %q named in the PodCertificateRequest: service account "+
+			"%q not found", a.Namespace+"/"+r.Spec.ServiceAccountName, r.Spec.ServiceAccountName)
 	}
 	if is := obj.(*corev1.ServiceAccount).UID; is != r.Spec.ServiceAccountUID {
-		return again(
-			"PodCertificateRequest for pod %q names service account UID %q, which differs from the running service "+
-				"account (%q)",
-			key,
-			r.Spec.ServiceAccountUID,
-			is,
-		)
+		return again("PodCertificateRequest for pod %q names service account UID %q, which differs from the running "+
+			"service account (%q)", key, r.Spec.ServiceAccountUID, is)
 	}
 	if !namesSigner(pod, r.Spec.SignerName) && !p.canSign(ctx, a, r) {
 		return refuse("no podCertificate volume of pod %q is for signer %q", key, r.Spec.SignerName)

@@ -19,11 +19,8 @@ func (p *nodeRestriction) checkMirrorPod(ctx context.Context, node string, a *ap
 	}
 	switch {
 	case !isMirrorPod(pod):
-		return fmt.Errorf(
-			"pod does not have %q annotation, node %q can only create mirror pods",
-			corev1.MirrorPodAnnotationKey,
-			node,
-		)
+		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods",
+			corev1.MirrorPodAnnotationKey, node)
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)
 	}

@@ -206,11 +206,8 @@ func (p *nodeRestriction) checkToken(ctx context.Context, node string, a *api.Ad
 	}
 	switch pod := obj.(*corev1.Pod); {
 	case pod.UID != to.UID:
-		return fmt.Errorf(
-			"the UID in the bound object reference (%s) does not match the UID in record. The object might have been "+
-				"deleted and then recreated",
-			to.UID,
-		)
+		return fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object "+
+			"might have been deleted and then recreated", to.UID)
 	case pod.Spec.NodeName != node:
 		return fmt.Errorf("node requested token bound to a pod scheduled on a different node")
 	default:

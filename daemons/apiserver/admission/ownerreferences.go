@@ -71,13 +71,8 @@ func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error 
 			return forbidden(a, fmt.Errorf("cannot set blockOwnerDeletion in this case: %w", err))
 		}
 		if !p.isAllowed(ctx, a.User, right) {
-			return forbidden(
-				a,
-				errors.New(
-					"cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set "+
-						"finalizers on",
-				),
-			)
+			return forbidden(a, errors.New(
+				"cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"))
 		}
 	}
 	return nil

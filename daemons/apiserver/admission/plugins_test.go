@@ -57,10 +57,8 @@ func TestAnIngressGetsTheNewestDefaultClass(t *testing.T) {
 func TestClaimsGrowOnlyIfTheClassAllows(t *testing.T) {
 	yes := true
 	p := &claimResize{
-		apifake.New(
-			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, AllowVolumeExpansion: &yes},
-			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}},
-		),
+		apifake.New(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, AllowVolumeExpansion: &yes},
+			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}}),
 	}
 	claim := func(class, size string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}

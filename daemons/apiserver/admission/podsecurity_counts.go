@@ -31,27 +31,15 @@ func newSecurityCounts(register prometheus.Registerer) (*securityCounts, error) 
 	}
 	c := &securityCounts{
 		newestVersion: known,
-		evaluations: count(
-			"pod_security_evaluations_total",
-			"Policies evaluated, besides for requests that are ignored or exempt.",
-			"decision",
-			"policy_level",
-			"policy_version",
-			"mode",
-		),
+		evaluations: count("pod_security_evaluations_total",
+			"Policies evaluated, besides for requests that are ignored or exempt.", "decision", "policy_level",
+			"policy_version", "mode"),
 		exemptions: count("pod_security_exemptions_total", "Requests that are exempt, besides those that are ignored."),
-		errors: count(
-			"pod_security_errors_total",
-			"Errors that kept policies from being evaluated as usual; where they are not fatal the restricted level "+
-				"may have held.",
-			"fatal",
-		),
+		errors: count("pod_security_errors_total", "Errors that kept policies from being evaluated as usual; where "+
+			"they are not fatal the restricted level may have held.", "fatal"),
 	}
-	return c, errors.Join(
-		register.Register(c.evaluations),
-		register.Register(c.exemptions),
-		register.Register(c.errors),
-	)
+	return c, errors.Join(register.Register(c.evaluations), register.Register(c.exemptions),
+		register.Register(c.errors))
 }
 
 // countEvaluation counts a decision (allow or deny) in a mode (enforce, audit or warn).

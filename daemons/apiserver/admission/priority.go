@@ -26,11 +26,8 @@ func SystemPriorityClasses() []runtime.Object {
 		}
 	}
 	return []runtime.Object{
-		class(
-			"system-cluster-critical",
-			"Used for system critical pods that must run in the cluster, but can be moved to another node if "+
-				"necessary.",
-		),
+		class("system-cluster-critical", "Used for system critical pods that must run in the cluster, but can be "+
+			"moved to another node if necessary."),
 		class("system-node-critical", "Used for system critical pods that must not be moved from their current node."),
 	}
 }
@@ -59,26 +56,12 @@ func (p *priorityPlugin) Admit(_ context.Context, a *api.Admission) error {
 		value = number
 	}
 	if set := pod.Spec.Priority; set != nil && *set != value {
-		return forbidden(
-			a,
-			fmt.Errorf(
-				"the integer value of priority (%d) must not be provided in pod spec; priority admission controller "+
-					"computed %d from the given PriorityClass name",
-				*set,
-				value,
-			),
-		)
+		return forbidden(a, fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority "+
+			"admission controller computed %d from the given PriorityClass name", *set, value))
 	}
 	if set := pod.Spec.PreemptionPolicy; set != nil && *set != policy {
-		return forbidden(
-			a,
-			fmt.Errorf(
-				"the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission "+
-					"controller computed %s from the given PriorityClass name",
-				*set,
-				policy,
-			),
-		)
+		return forbidden(a, fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
+			"priority admission controller computed %s from the given PriorityClass name", *set, policy))
 	}
 	pod.Spec.PriorityClassName, pod.Spec.Priority, pod.Spec.PreemptionPolicy = name, &value, &policy
 	return nil
@@ -112,10 +95,8 @@ func (p *priorityPlugin) Validate(_ context.Context, a *api.Admission) error {
 		return nil
 	}
 	if other, found := p.classOf(""); found && other.Name != class.Name {
-		return forbidden(
-			a,
-			fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", other.Name),
-		)
+		return forbidden(a, fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist",
+			other.Name))
 	}
 	return nil
 }

@@ -41,10 +41,8 @@ func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 	for _, x := range p.affectedQuotas(a, now) {
 		if pod, ok := a.Object.(*corev1.Pod); ok && x.entersScope {
 			if missing := quota.MissingResources(x.quota, pod); len(missing) > 0 {
-				return forbidden(
-					a,
-					fmt.Errorf("failed quota: %s: must specify %s", x.quota.Name, strings.Join(missing, "; ")),
-				)
+				return forbidden(a, fmt.Errorf("failed quota: %s: must specify %s", x.quota.Name,
+					strings.Join(missing, "; ")))
 			}
 		}
 		if len(x.added) == 0 {

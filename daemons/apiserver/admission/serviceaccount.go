@@ -48,15 +48,8 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 	}
 	obj, ok := waitForObject(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, patience)
 	if !ok {
-		return forbidden(
-			a,
-			fmt.Errorf(
-				"error looking up service account %s/%s: serviceaccount %q not found",
-				a.Namespace,
-				pod.Spec.ServiceAccountName,
-				pod.Spec.ServiceAccountName,
-			),
-		)
+		return forbidden(a, fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found",
+			a.Namespace, pod.Spec.ServiceAccountName, pod.Spec.ServiceAccountName))
 	}
 	account := obj.(*corev1.ServiceAccount)
 	if wantsToken(pod, account) {
@@ -136,20 +129,16 @@ func mountToken(pod *corev1.Pod) {
 			if mountsAt(&list[i], tokenMountPath) {
 				continue
 			}
-			list[i].VolumeMounts = append(
-				list[i].VolumeMounts,
-				corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMountPath},
-			)
+			list[i].VolumeMounts = append(list[i].VolumeMounts,
+				corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMountPath})
 			mounted = true
 		}
 	}
 	mount(pod.Spec.InitContainers)
 	mount(pod.Spec.Containers)
 	if fresh && mounted {
-		pod.Spec.Volumes = append(
-			pod.Spec.Volumes,
-			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenFiles()}},
-		)
+		pod.Spec.Volumes = append(pod.Spec.Volumes,
+			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenFiles()}})
 	}
 }
 

@@ -62,9 +62,7 @@ func (taintNodes) Admit(_ context.Context, a *api.Admission) error {
 			return nil
 		}
 	}
-	node.Spec.Taints = append(
-		node.Spec.Taints,
-		corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule},
-	)
+	node.Spec.Taints = append(node.Spec.Taints,
+		corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
 	return nil
 }

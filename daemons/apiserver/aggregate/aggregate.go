@@ -91,9 +91,6 @@ func New(c Config, s Server) *Aggregator {
 // Metrics returns the metrics of aggregated servers.
 func (s *Aggregator) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{s.unavailable, unavailableCollector{s, prometheus.NewDesc(
-		"aggregator_unavailable_apiservice",
-		"1 while the server of an APIService is unavailable.",
-		[]string{"name"},
-		nil,
-	)}}
+		"aggregator_unavailable_apiservice", "1 while the server of an APIService is unavailable.", []string{"name"},
+		nil)}}
 }

@@ -181,10 +181,8 @@ func (s *Aggregator) writeAvailable(
 	r *apiregistrationv1.APIService,
 	c apiregistrationv1.APIServiceCondition,
 ) error {
-	i := slices.IndexFunc(
-		r.Status.Conditions,
-		func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type },
-	)
+	i := slices.IndexFunc(r.Status.Conditions,
+		func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
 	c.LastTransitionTime = metav1.NewTime(s.config.Now().UTC().Truncate(time.Second))
 	if i >= 0 {
 		have := r.Status.Conditions[i]
@@ -234,10 +232,8 @@ func setAvailableCondition(
 			return nil, apierrors.NewNotFound(apiServicesGVR.GroupResource(), r.Name)
 		}
 		next := now.DeepCopy()
-		next.Status.Conditions = slices.DeleteFunc(
-			next.Status.Conditions,
-			func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type },
-		)
+		next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions,
+			func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
 		next.Status.Conditions = append(next.Status.Conditions, c)
 		return next, nil
 	}

@@ -128,13 +128,8 @@ func (s *Aggregator) registerAPIServices(ctx context.Context, was registeredRevi
 		remnants = s.staleAPIServices(wanted)
 	}
 	for _, r := range remnants {
-		_, err := s.config.Writes.Remove(
-			ctx,
-			s.server.Target(apiServicesGVR).Served,
-			"",
-			r.Name,
-			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}},
-		)
+		_, err := s.config.Writes.Remove(ctx, s.server.Target(apiServicesGVR).Served, "", r.Name,
+			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return was, fmt.Errorf("delete the API service %s: %w", r.Name, err)
 		}

@@ -162,21 +162,13 @@ func (a *Services) chooseFamilies(svc *corev1.Service) ([]corev1.IPFamily, error
 		want = want[:1]
 	}
 	if policy == corev1.IPFamilyPolicyRequireDualStack && len(want) < 2 {
-		return nil, invalidError(
-			svc,
-			field.Invalid(
-				field.NewPath("spec", "ipFamilyPolicy"),
-				policy,
-				"this cluster is not configured for dual-stack services",
-			),
-		)
+		return nil, invalidError(svc, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), policy,
+			"this cluster is not configured for dual-stack services"))
 	}
 	for _, f := range want {
 		if !slices.Contains(order, f) {
-			return nil, invalidError(
-				svc,
-				field.Invalid(field.NewPath("spec", "ipFamilies"), f, "not configured on this cluster"),
-			)
+			return nil, invalidError(svc, field.Invalid(field.NewPath("spec", "ipFamilies"), f,
+				"not configured on this cluster"))
 		}
 	}
 	svc.Spec.IPFamilies, svc.Spec.IPFamilyPolicy = want, &policy
@@ -277,10 +269,8 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 func (a *Services) checkRequested(svc *corev1.Service, text string, ranges []addressRange) (string,
 	addressRange, error) {
 	refuse := func(value any, format string, args ...any) (string, addressRange, error) {
-		return "", addressRange{}, invalidError(
-			svc,
-			field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), value, fmt.Sprintf(format, args...)),
-		)
+		return "", addressRange{}, invalidError(svc, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), value,
+			fmt.Sprintf(format, args...)))
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -288,13 +278,9 @@ func (a *Services) checkRequested(svc *corev1.Service, text string, ranges []add
 	}
 	in := slices.IndexFunc(ranges, func(r addressRange) bool { return r.network.Contains(addr) })
 	if in < 0 {
-		return refuse(
-			svc.Spec.ClusterIPs,
+		return refuse(svc.Spec.ClusterIPs,
 			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s",
-			text,
-			text,
-			joinRanges(ranges),
-		)
+			text, text, joinRanges(ranges))
 	}
 	taken, err := a.isClaimedByOther(addr.String(), svc)
 	if err != nil {

@@ -69,7 +69,8 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	take := func(want *int32, path *field.Path, may bool) error {
 		switch {
 		case *want != 0 && (int(*want) < a.firstPort || int(*want) > a.lastPort):
-			why := fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", a.firstPort,
+			why := fmt.Sprintf("provided port is not in the valid range. The range of valid ports is "+
+				"%d-%d", a.firstPort,
 				a.lastPort)
 			return invalidError(svc, field.Invalid(path, *want, why))
 		case *want != 0 && used[*want] != "":
@@ -155,7 +156,6 @@ func (a *Services) freePort(used map[int32]string, mine, had map[int32]bool) (in
 			return port, nil
 		}
 	}
-	return 0, apierrors.NewInternalError(
-		fmt.Errorf("failed to allocate a nodePort: range %d-%d is full", a.firstPort, a.lastPort),
-	)
+	return 0, apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: range %d-%d is full", a.firstPort,
+		a.lastPort))
 }

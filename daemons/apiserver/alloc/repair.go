@@ -99,11 +99,8 @@ func (a *Services) restoreClaim(
 			return Problem{
 				svc,
 				"ClusterIPAlreadyAllocated",
-				fmt.Sprintf(
-					"Cluster IP [%s]: %s was assigned to multiple services; please recreate service",
-					familyOf(addr),
-					ip,
-				),
+				fmt.Sprintf("Cluster IP [%s]: %s was assigned to multiple services; please recreate service",
+					familyOf(addr), ip),
 			}, err
 		}
 		return Problem{}, err
@@ -146,10 +143,8 @@ func (a *Services) releaseOrphan(ctx context.Context, s store.Store, e *cache.En
 		service.Revision = have.Revision
 	}
 	own := a.addressKey(e.Key)
-	_, err = s.Commit(
-		ctx,
-		store.Txn{Guards: []store.Guard{service, {Key: own, Revision: e.Revision}}, Deletes: []string{own}},
-	)
+	_, err = s.Commit(ctx,
+		store.Txn{Guards: []store.Guard{service, {Key: own, Revision: e.Revision}}, Deletes: []string{own}})
 	if err != nil {
 		return fmt.Errorf("give back the address %s of %s, which is gone: %w", e.Key, key, err)
 	}

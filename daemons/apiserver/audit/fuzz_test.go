@@ -11,19 +11,10 @@ import (
 // FuzzPolicy parses policies, and evaluates the valid ones.
 func FuzzPolicy(f *testing.F) {
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
-	f.Add(
-		[]byte(
-			head+"omitStages: [RequestReceived]\nrules:\n- {level: RequestResponse, users: [ann], verbs: [get], "+
-				"resources: [{group: '', resources: ['pods/*', '*/status'], resourceNames: [a]}], namespaces: "+
-				"[shop]}\n- {level: None, nonResourceURLs: ['/healthz*', '*']}\n- {level: Metadata, userGroups: "+
-				"[devs], omitManagedFields: true}\n",
-		),
-		"ann",
-		"get",
-		"pods",
-		"log",
-		"/healthz",
-	)
+	f.Add([]byte(head+"omitStages: [RequestReceived]\nrules:\n- {level: RequestResponse, users: [ann], verbs: [get], "+
+		"resources: [{group: '', resources: ['pods/*', '*/status'], resourceNames: [a]}], namespaces: "+
+		"[shop]}\n- {level: None, nonResourceURLs: ['/healthz*', '*']}\n- {level: Metadata, userGroups: "+
+		"[devs], omitManagedFields: true}\n"), "ann", "get", "pods", "log", "/healthz")
 	f.Add([]byte(head+"rules: [{level: Request, omitStages: [Panic]}]"), "", "list", "secrets", "", "/")
 	f.Fuzz(func(t *testing.T, text []byte, user, verb, resource, subresource, path string) {
 		p, err := ParsePolicy(text)

@@ -120,12 +120,8 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		return nil, err
 	}
 	if in.Kind != "Policy" || in.APIVersion != auditv1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf(
-			"it is a %s of %s, and not a Policy of %s",
-			in.Kind,
-			in.APIVersion,
-			auditv1.SchemeGroupVersion,
-		)
+		return nil, fmt.Errorf("it is a %s of %s, and not a Policy of %s", in.Kind, in.APIVersion,
+			auditv1.SchemeGroupVersion)
 	}
 	if len(in.Rules) == 0 {
 		return nil, errors.New("rules are missing")

@@ -97,9 +97,5 @@ func (h *webhook) post(ctx context.Context, text []byte) (again bool, err error)
 		return false, nil
 	}
 	return answer.StatusCode == http.StatusTooManyRequests ||
-			answer.StatusCode >= 500, fmt.Errorf(
-			"send audit events to %s: it answers %s",
-			to.url,
-			answer.Status,
-		)
+		answer.StatusCode >= 500, fmt.Errorf("send audit events to %s: it answers %s", to.url, answer.Status)
 }

@@ -120,10 +120,8 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 			return err
 		}
 		a.Webhook = file
-		a.bearer.verifiers = append(
-			a.bearer.verifiers,
-			&webhook{server: file, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now},
-		)
+		a.bearer.verifiers = append(a.bearer.verifiers,
+			&webhook{server: file, audiences: audiences, ttl: cfg.AuthenticationTokenWebhookCacheTTL, now: now})
 	}
 	if len(a.bearer.verifiers) > 0 {
 		a.chain = append(a.chain, a.bearer)

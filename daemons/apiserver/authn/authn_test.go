@@ -236,10 +236,8 @@ func TestTokensDependOnTheirBoundObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u.Name != "system:serviceaccount:shop:web" || u.UID != "sa-1" ||
-		!slices.Equal(
-			u.Groups,
-			[]string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"},
-		) {
+		!slices.Equal(u.Groups,
+			[]string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
 		t.Errorf("%+v", u)
 	}
 	for key, want := range map[string]string{extraPodName: "p", extraPodUID: "pod-1", extraNodeName: "n1",

@@ -68,12 +68,8 @@ func (b *bootstrap) verify(_ context.Context, token string, wanted []string) (ap
 		}
 		if !bootstrapGroups().MatchString(g) {
 			return api.User{}, nil, fmt.Errorf(
-				"%w: the bootstrap token %s names the group %q, which does not begin with %q",
-				errInvalidToken,
-				id,
-				g,
-				bootstrapGroup+":",
-			)
+				"%w: the bootstrap token %s names the group %q, which does not begin with %q", errInvalidToken, id, g,
+				bootstrapGroup+":")
 		}
 		groups = append(groups, g)
 	}

@@ -122,13 +122,8 @@ func (p *authorityFile) identify(chain []*x509.Certificate) (verification, error
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return verification{}, fmt.Errorf(
-			"verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w",
-			leaf.SerialNumber,
-			leaf.SubjectKeyId,
-			leaf.AuthorityKeyId,
-			err,
-		)
+		return verification{}, fmt.Errorf("verifying certificate SN=%d, SKID=%X, AKID=%X failed: %w", leaf.SerialNumber,
+			leaf.SubjectKeyId, leaf.AuthorityKeyId, err)
 	}
 	until = leaf.NotAfter
 	for _, c := range chains[0] {

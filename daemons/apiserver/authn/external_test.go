@@ -65,10 +65,8 @@ func (p *testIssuer) rotate(id string) {
 
 func (p *testIssuer) token(claims map[string]any) string {
 	p.t.Helper()
-	signer, err := jose.NewSigner(
-		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: p.id}},
-		nil,
-	)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: p.id}},
+		nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -346,17 +344,9 @@ func TestWebhookResultsAreCached(t *testing.T) {
 	}))
 	defer server.Close()
 	w := newTestServer(t)
-	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(
-		t.TempDir(),
-		"hook.conf",
-		[]byte(
-			fmt.Sprintf(
-				"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
-					"context: {cluster: a}}]\ncurrent-context: a\n",
-				server.URL,
-			),
-		),
-	)
+	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(t.TempDir(), "hook.conf", []byte(fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, context: "+
+			"{cluster: a}}]\ncurrent-context: a\n", server.URL)))
 	w.build()
 	for range 3 {
 		if user, ok, err := w.authn.Authenticate(bearerRequest("good")); !ok || user.Name != "ann" ||
@@ -390,10 +380,8 @@ func TestWebhookResultsAreCached(t *testing.T) {
 func TestWebSocketProtocolsCarryTokens(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/exec", nil)
 	r.Header.Set("Upgrade", "websocket")
-	r.Header.Set(
-		"Sec-WebSocket-Protocol",
-		"v5.channel.k8s.io, "+socketToken+base64.RawURLEncoding.EncodeToString([]byte("token")),
-	)
+	r.Header.Set("Sec-WebSocket-Protocol",
+		"v5.channel.k8s.io, "+socketToken+base64.RawURLEncoding.EncodeToString([]byte("token")))
 	if token, _ := bearerToken(r); token != "token" || r.Header.Get("Sec-WebSocket-Protocol") != "v5.channel.k8s.io" {
 		t.Errorf("%q, and left is %q", token, r.Header.Get("Sec-WebSocket-Protocol"))
 	}

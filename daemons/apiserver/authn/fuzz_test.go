@@ -51,10 +51,8 @@ func FuzzToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	signer, err := jose.NewSigner(
-		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}},
-		nil,
-	)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}},
+		nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -73,10 +71,7 @@ func FuzzToken(f *testing.F) {
 	cfg := config.DefaultAPIServer()
 	cfg.ServiceAccountKeyFiles, cfg.ServiceAccountSigningKeyFile = []string{
 		file("sa.pub", public),
-	}, file(
-		"sa.key",
-		private,
-	)
+	}, file("sa.key", private)
 	cfg.AuthenticationConfig = file("authentication.yaml", []byte(fuzzAuthentication))
 	now := time.Now()
 	a, err := New(cfg, apifake.New(), func() time.Time { return now }, slog.New(slog.DiscardHandler))

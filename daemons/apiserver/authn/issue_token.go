@@ -47,26 +47,17 @@ func (t *Tokens) Issue(
 	kind := schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}
 	if req.Name != "" && req.Name != name {
 		return nil, api.Invalid(kind, name, field.ErrorList{
-			field.Invalid(
-				field.NewPath("metadata", "name"),
-				req.Name,
-				"must match the service account name if specified",
-			)})
+			field.Invalid(field.NewPath("metadata", "name"), req.Name,
+				"must match the service account name if specified")})
 	}
 	account, found := t.findAccount(namespace, name)
 	if !found {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
 	}
 	if req.UID != "" && req.UID != account.UID {
-		return nil, apierrors.NewConflict(
-			schema.GroupResource{Group: kind.Group, Resource: kind.Kind},
-			name,
-			fmt.Errorf(
-				"the UID in the token request (%s) does not match the UID of the service account (%s)",
-				req.UID,
-				account.UID,
-			),
-		)
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID,
+				account.UID))
 	}
 	out := req.DeepCopy()
 	if out.Spec.ExpirationSeconds == nil {
@@ -130,12 +121,8 @@ func (t *Tokens) bind(k *kubernetesClaims, to *authenticationv1.BoundObjectRefer
 	}
 	resource := map[string]string{"Pod": "pods", "Secret": "secrets", "Node": "nodes"}[to.Kind]
 	if resource == "" || to.APIVersion != "v1" && to.APIVersion != "" {
-		return apierrors.NewBadRequest(
-			fmt.Sprintf(
-				"cannot bind token to object of type %s",
-				schema.FromAPIVersionAndKind(to.APIVersion, to.Kind).String(),
-			),
-		)
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token to object of type %s",
+			schema.FromAPIVersionAndKind(to.APIVersion, to.Kind).String()))
 	}
 	namespace := k.Namespace
 	if to.Kind == "Node" {
@@ -169,15 +156,9 @@ func (t *Tokens) bind(k *kubernetesClaims, to *authenticationv1.BoundObjectRefer
 		k.Node = &bound
 	}
 	if to.UID != "" && string(to.UID) != bound.UID {
-		return apierrors.NewConflict(
-			schema.GroupResource{Resource: to.Kind},
-			to.Name,
-			fmt.Errorf(
-				"the UID in the bound object reference (%s) does not match the UID in record. The object might have "+
-					"been deleted and then recreated",
-				to.UID,
-			),
-		)
+		return apierrors.NewConflict(schema.GroupResource{Resource: to.Kind}, to.Name, fmt.Errorf(
+			"the UID in the bound object reference (%s) does not match the UID in record. The object might have been "+
+				"deleted and then recreated", to.UID))
 	}
 	return nil
 }

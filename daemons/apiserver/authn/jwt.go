@@ -37,10 +37,8 @@ func newExternalIssuer(
 		return nil, fmt.Errorf("issuer %s: %w", cfg.Issuer.URL, err)
 	}
 	if cfg.Issuer.EgressSelectorType != "" {
-		return nil, fmt.Errorf(
-			"issuer %s: there are no egress selectors here: leave egressSelectorType out",
-			cfg.Issuer.URL,
-		)
+		return nil, fmt.Errorf("issuer %s: there are no egress selectors here: leave egressSelectorType out",
+			cfg.Issuer.URL)
 	}
 	i, err := newIssuer(cfg.Issuer.URL, cfg.Issuer.DiscoveryURL, cfg.Issuer.CertificateAuthority, now)
 	if err != nil {
@@ -80,12 +78,8 @@ func (e *externalIssuer) verify(ctx context.Context, token string, wanted []stri
 		return api.User{}, nil, fmt.Errorf("%w: %w", errInvalidToken, errExpired)
 	}
 	if !slices.ContainsFunc(e.cfg.Issuer.Audiences, says.Audience.Contains) {
-		return api.User{}, nil, fmt.Errorf(
-			"%w: expected audience in %q got %q",
-			errInvalidToken,
-			e.cfg.Issuer.Audiences,
-			[]string(says.Audience),
-		)
+		return api.User{}, nil, fmt.Errorf("%w: expected audience in %q got %q", errInvalidToken,
+			e.cfg.Issuer.Audiences, []string(says.Audience))
 	}
 	claims := map[string]any{}
 	if err := json.Unmarshal(raw, &claims); err != nil {

@@ -39,16 +39,9 @@ func (t *Tokens) verifySecretToken(token string, c *claims, wanted []string) (ap
 	case secret.Labels[invalidSinceLabel] != "":
 		t.uses.invalid.Inc()
 		t.uses.record(secret, t.now())
-		return api.User{}, nil, fmt.Errorf(
-			"%w: the token in secret %s/%s for service account %s/%s has been marked invalid: remove the label %s to "+
-				"let it be used again",
-			errInvalidToken,
-			l.Namespace,
-			l.Secret,
-			l.Namespace,
-			l.AccountName,
-			invalidSinceLabel,
-		)
+		return api.User{}, nil, fmt.Errorf("%w: the token in secret %s/%s for service account %s/%s has been marked "+
+			"invalid: remove the label %s to let it be used again", errInvalidToken, l.Namespace, l.Secret, l.Namespace,
+			l.AccountName, invalidSinceLabel)
 	}
 	if obj, ok := t.objects.Get(schema.GroupResource{Resource: "serviceaccounts"}, l.Namespace, l.AccountName); ok {
 		if account, is := obj.(*corev1.ServiceAccount); is {

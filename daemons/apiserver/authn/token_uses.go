@@ -89,12 +89,8 @@ func (u *tokenUses) count(account *corev1.ServiceAccount, secret string) {
 
 // RegisterMetrics registers the metrics of uses of tokens in Secrets.
 func (t *Tokens) RegisterMetrics(to prometheus.Registerer) error {
-	return errors.Join(
-		to.Register(t.uses.all),
-		to.Register(t.uses.auto),
-		to.Register(t.uses.manual),
-		to.Register(t.uses.invalid),
-	)
+	return errors.Join(to.Register(t.uses.all), to.Register(t.uses.auto), to.Register(t.uses.manual),
+		to.Register(t.uses.invalid))
 }
 
 // RecordUses calls label with the day on which the token of a Secret was used, until ctx ends.

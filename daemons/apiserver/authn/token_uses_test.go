@@ -93,10 +93,8 @@ func TestSecretTokenUsesAreRecorded(t *testing.T) {
 		{"legacy_manual_token_uses_total", "Uses of those whose Secret it does not list.", "4"},
 		{"legacy_tokens_total", "Uses of service accounts' tokens that lie in Secrets.", "5"},
 	} {
-		want.WriteString(
-			"# HELP serviceaccount_" + c.name + " " + c.help + "\n# TYPE serviceaccount_" + c.name +
-				" counter\nserviceaccount_" + c.name + " " + c.n + "\n",
-		)
+		want.WriteString("# HELP serviceaccount_" + c.name + " " + c.help + "\n# TYPE serviceaccount_" + c.name +
+			" counter\nserviceaccount_" + c.name + " " + c.n + "\n")
 	}
 	if err := testutil.GatherAndCompare(counts, strings.NewReader(want.String())); err != nil {
 		t.Error(err)

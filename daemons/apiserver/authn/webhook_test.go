@@ -28,11 +28,8 @@ func TestWebhookFollowsItsKubeconfig(t *testing.T) {
 			_ = json.NewEncoder(rw).Encode(review)
 		}))
 		t.Cleanup(server.Close)
-		return fmt.Sprintf(
-			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
-				"context: {cluster: a}}]\ncurrent-context: a\n",
-			server.URL,
-		)
+		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: "+
+			"[{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL)
 	}
 	w := newTestServer(t)
 	w.cfg.AuthenticationTokenWebhookConfigFile = w.file(t.TempDir(), "hook.conf", []byte(knows("ann")))

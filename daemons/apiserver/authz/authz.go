@@ -39,11 +39,8 @@ func newMode(name string, objects api.Objects) (api.Authorizer, error) {
 	case "AlwaysDeny":
 		return fixedDecision(api.Deny), nil
 	}
-	return nil, fmt.Errorf(
-		"authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny; webhooks are named by "+
-			"--authorization-config",
-		name,
-	)
+	return nil, fmt.Errorf("authorization mode %q is not one of Node, RBAC, AlwaysAllow, AlwaysDeny; webhooks are "+
+		"named by --authorization-config", name)
 }
 
 // Chain calls authorizers in order until one has an opinion.

@@ -260,10 +260,8 @@ func addReferencedObjects(o *apifake.Objects) {
 		return &corev1.SecretReference{Namespace: ns, Name: name}
 	}
 	o.Put(volume("pv1", "data", &corev1.CSIPersistentVolumeSource{
-		NodeStageSecretRef: in(
-			"vault",
-			"stage",
-		), NodePublishSecretRef: in("", "publish"), ControllerPublishSecretRef: in("vault", "attach")}))
+		NodeStageSecretRef: in("vault",
+			"stage"), NodePublishSecretRef: in("", "publish"), ControllerPublishSecretRef: in("vault", "attach")}))
 	o.Put(volume("pv3", "elsewhere", &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: in("vault", "foreign")}))
 	for name, node := range map[string]string{"mine": ours, "theirs": theirs} {
 		o.Put(

@@ -46,10 +46,8 @@ func Defaults() []runtime.Object {
 	bound("system:cluster-trust-bundle-discovery", groupSubject("system:serviceaccounts"))
 	bound("system:monitoring", groupSubject("system:monitoring"))
 	bound("system:kube-scheduler", userSubject("system:kube-scheduler"))
-	out = append(
-		out,
-		clusterBinding("system:volume-scheduler", "system:volume-scheduler", userSubject("system:kube-scheduler")),
-	)
+	out = append(out, clusterBinding("system:volume-scheduler", "system:volume-scheduler",
+		userSubject("system:kube-scheduler")))
 	bound("system:kube-controller-manager", userSubject("system:kube-controller-manager"))
 	bound("system:node-proxier", userSubject("system:kube-proxy"))
 	for _, daemon := range replica.All() {
@@ -62,16 +60,8 @@ func Defaults() []runtime.Object {
 	for _, c := range controllerRoles() {
 		role := newClusterRole("system:controller:"+c.name, c.rules...)
 		// The controllers may run under accounts of their own, or all as one user.
-		out = append(
-			out,
-			&role,
-			clusterBinding(
-				role.Name,
-				role.Name,
-				accountSubject("kube-system", c.name),
-				userSubject("system:kube-controller-manager"),
-			),
-		)
+		out = append(out, &role, clusterBinding(role.Name, role.Name, accountSubject("kube-system", c.name),
+			userSubject("system:kube-controller-manager")))
 	}
 	return append(out, namespacedDefaults()...)
 }
@@ -99,13 +89,8 @@ func namespacedDefaults() []runtime.Object {
 		)
 	}
 	authentication := withNames(newRule("", "configmaps", readVerbs), "extension-apiserver-authentication")
-	add(
-		"kube-system",
-		"extension-apiserver-authentication-reader",
-		[]rbacv1.PolicyRule{authentication},
-		userSubject("system:kube-controller-manager"),
-		userSubject("system:kube-scheduler"),
-	)
+	add("kube-system", "extension-apiserver-authentication-reader", []rbacv1.PolicyRule{authentication},
+		userSubject("system:kube-controller-manager"), userSubject("system:kube-scheduler"))
 	for _, leader := range []string{"kube-controller-manager", "kube-scheduler"} {
 		add("kube-system", "system::leader-locking-"+leader, []rbacv1.PolicyRule{
 			newRule("coordination.k8s.io", "leases", "create"),
@@ -120,28 +105,16 @@ func namespacedDefaults() []runtime.Object {
 		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", readVerbs), config.PoolsName, inventory.Name)},
 		groupSubject(replica.Group(replica.Network)))
 	// The load balancer pools.
-	add(
-		"kube-system",
-		"system:controller:service-controller",
+	add("kube-system", "system:controller:service-controller",
 		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", readVerbs), config.PoolsName)},
-		accountSubject("kube-system", "service-controller"),
-		userSubject("system:kube-controller-manager"),
-	)
+		accountSubject("kube-system", "service-controller"), userSubject("system:kube-controller-manager"))
 	// The inventory of machines.
-	add(
-		"kube-system",
-		"system:controller:cloud-node-controller",
+	add("kube-system", "system:controller:cloud-node-controller",
 		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", readVerbs), inventory.Name)},
-		accountSubject("kube-system", "cloud-node-controller"),
-		userSubject("system:kube-controller-manager"),
-	)
-	add(
-		"kube-system",
-		"system:controller:certificate-controller",
+		accountSubject("kube-system", "cloud-node-controller"), userSubject("system:kube-controller-manager"))
+	add("kube-system", "system:controller:certificate-controller",
 		[]rbacv1.PolicyRule{withNames(newRule("", "configmaps", "get"), inventory.Name)},
-		accountSubject("kube-system", "certificate-controller"),
-		userSubject("system:kube-controller-manager"),
-	)
+		accountSubject("kube-system", "certificate-controller"), userSubject("system:kube-controller-manager"))
 	// The metrics servers maintain their own Service.
 	add("kube-system", "system:replica:metrics-server",
 		[]rbacv1.PolicyRule{withNames(newRule("", "services", "get create patch"), "metrics-server")},
@@ -156,20 +129,11 @@ func namespacedDefaults() []runtime.Object {
 		newRule("coordination.k8s.io", "leases", "create"),
 		withNames(newRule("coordination.k8s.io", "leases", "get update"), "kube-address"),
 	}, userSubject("system:kube-address"))
-	add(
-		"kube-system",
-		"system:controller:bootstrap-signer",
-		[]rbacv1.PolicyRule{newRule("", "secrets", readVerbs)},
-		accountSubject("kube-system", "bootstrap-signer"),
-		userSubject("system:kube-controller-manager"),
-	)
-	add(
-		"kube-system",
-		"system:controller:token-cleaner",
+	add("kube-system", "system:controller:bootstrap-signer", []rbacv1.PolicyRule{newRule("", "secrets", readVerbs)},
+		accountSubject("kube-system", "bootstrap-signer"), userSubject("system:kube-controller-manager"))
+	add("kube-system", "system:controller:token-cleaner",
 		append([]rbacv1.PolicyRule{newRule("", "secrets", "delete get list watch")}, eventRules()...),
-		accountSubject("kube-system", "token-cleaner"),
-		userSubject("system:kube-controller-manager"),
-	)
+		accountSubject("kube-system", "token-cleaner"), userSubject("system:kube-controller-manager"))
 	add("kube-public", "system:controller:bootstrap-signer", append([]rbacv1.PolicyRule{
 		newRule("", "configmaps", readVerbs), withNames(newRule("", "configmaps", "update"), "cluster-info"),
 	}, eventRules()...), accountSubject("kube-system", "bootstrap-signer"),

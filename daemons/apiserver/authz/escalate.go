@@ -98,11 +98,8 @@ func (e *Escalation) checkClusterRole(ctx context.Context, a *api.Admission, r *
 	}
 	// The aggregated role may grant any rule of roles that are labelled later.
 	if e.checkCovered(a, r.Name, clusterAdminRules) != nil {
-		return apierrors.NewForbidden(
-			groupResource(a),
-			r.Name,
-			errors.New("must have cluster-admin privileges to use the aggregationRule"),
-		)
+		return apierrors.NewForbidden(groupResource(a), r.Name, errors.New(
+			"must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
 }
@@ -167,12 +164,9 @@ func (e *Escalation) checkCovered(a *api.Admission, name string, rules []rbacv1.
 	} else if len(missing) >= maxMissing {
 		text += "\n..."
 	}
-	return apierrors.NewForbidden(
-		groupResource(a),
-		name,
-		fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-			a.User.Name, a.User.Groups, text),
-	)
+	return apierrors.NewForbidden(groupResource(a), name, fmt.Errorf(
+		"user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s", a.User.Name,
+		a.User.Groups, text))
 }
 
 // maxRefusal is the maximum length, in bytes, of the missing permissions in an error.

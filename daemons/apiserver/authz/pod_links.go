@@ -118,11 +118,8 @@ func PodReferences(pod *corev1.Pod) iter.Seq2[string, string] {
 			}
 		}
 		for i := range pod.Spec.EphemeralContainers {
-			if !environmentReferences(
-				pod.Spec.EphemeralContainers[i].Env,
-				pod.Spec.EphemeralContainers[i].EnvFrom,
-				yield,
-			) {
+			if !environmentReferences(pod.Spec.EphemeralContainers[i].Env, pod.Spec.EphemeralContainers[i].EnvFrom,
+				yield) {
 				return
 			}
 		}

@@ -21,10 +21,8 @@ const (
 )
 
 // errTooComplex is returned for rules that cannot be compared within maxSteps.
-var errTooComplex = errors.New(
-	"the rules have too many combinations to be compared with the permissions of the user; " +
-		"grant them in several roles, or with fewer resources and verbs in a rule",
-)
+var errTooComplex = errors.New("the rules have too many combinations to be compared with the permissions of the " +
+	"user; grant them in several roles, or with fewer resources and verbs in a rule")
 
 // ruleSet is a set of held rules, by their index.
 type ruleSet []uint64

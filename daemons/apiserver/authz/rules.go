@@ -15,10 +15,8 @@ func grantsRequest(rule *rbacv1.PolicyRule, r *api.Request) bool {
 		return false
 	}
 	if !r.Resource {
-		return slices.ContainsFunc(
-			rule.NonResourceURLs,
-			func(pattern string) bool { return matchesPath(pattern, r.Path) },
-		)
+		return slices.ContainsFunc(rule.NonResourceURLs,
+			func(pattern string) bool { return matchesPath(pattern, r.Path) })
 	}
 	return contains(rule.APIGroups, r.Group) && matchesResource(rule.Resources, r) &&
 		(len(rule.ResourceNames) == 0 || r.Name != "" && slices.Contains(rule.ResourceNames, r.Name))

@@ -49,11 +49,8 @@ func newWebhook(
 ) (*webhook, error) {
 	if c.ConnectionInfo.Type != apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile ||
 		c.ConnectionInfo.KubeConfigFile == nil {
-		return nil, fmt.Errorf(
-			"authorizer %s: connectionInfo must be of type %s",
-			name,
-			apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile,
-		)
+		return nil, fmt.Errorf("authorizer %s: connectionInfo must be of type %s", name,
+			apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile)
 	}
 	path := *c.ConnectionInfo.KubeConfigFile
 	text, err := other(path)

@@ -52,15 +52,8 @@ func TestWebhooksDecideMatchingRequests(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(review)
 	}))
 	defer server.Close()
-	kubeconfig := writeFile(
-		t,
-		"hook.conf",
-		fmt.Sprintf(
-			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
-				"context: {cluster: a}}]\ncurrent-context: a\n",
-			server.URL,
-		),
-	)
+	kubeconfig := writeFile(t, "hook.conf", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: "+
+		"{server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL))
 	now := time.Now()
 	may, err := OpenConfigured(writeFile(t, "authorization.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
@@ -149,10 +142,8 @@ func TestWebhooksReceiveSelectors(t *testing.T) {
 		{"list", "=,", "((", `{"verb":"list"}`},
 		{"list", "", "", `{"verb":"list"}`},
 	} {
-		got := reviewOf(
-			api.User{Name: "ann"},
-			api.Request{Resource: true, Verb: c.verb, FieldSelector: c.fields, LabelSelector: c.labels},
-		)
+		got := reviewOf(api.User{Name: "ann"},
+			api.Request{Resource: true, Verb: c.verb, FieldSelector: c.fields, LabelSelector: c.labels})
 		text, err := json.Marshal(got.Spec.ResourceAttributes)
 		var is, want any
 		if err != nil || json.Unmarshal(text, &is) != nil || json.Unmarshal([]byte(c.want), &want) != nil ||
@@ -189,11 +180,8 @@ func TestAuthorizerKubeconfigsAreReloaded(t *testing.T) {
 					Allowed: true, Reason: reason}})
 		}))
 		t.Cleanup(server.Close)
-		return fmt.Sprintf(
-			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: [{name: a, "+
-				"context: {cluster: a}}]\ncurrent-context: a\n",
-			server.URL,
-		)
+		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: "+
+			"[{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL)
 	}
 	kubeconfig := writeFile(t, "hook.conf", says("one"))
 	may, err := OpenConfigured(writeFile(t, "authorization.yaml", `

@@ -104,11 +104,8 @@ func (r *Connector) Call(ctx context.Context, w Webhook, within time.Duration, i
 		return fmt.Errorf("the answer is larger than %d bytes", maxResponse)
 	}
 	if len(body) == 0 {
-		return fmt.Errorf(
-			"0-length response with status code: %d and content type: %s",
-			answer.StatusCode,
-			answer.Header.Get("Content-Type"),
-		)
+		return fmt.Errorf("0-length response with status code: %d and content type: %s", answer.StatusCode,
+			answer.Header.Get("Content-Type"))
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
@@ -130,13 +127,6 @@ func responseError(answer *http.Response, body []byte) error {
 	case kind == "" || strings.HasPrefix(kind, "text/"):
 		text = strings.TrimSpace(string(body[:min(len(body), most)]))
 	}
-	return apierrors.NewGenericServerResponse(
-		answer.StatusCode,
-		http.MethodPost,
-		schema.GroupResource{},
-		"",
-		text,
-		0,
-		true,
-	)
+	return apierrors.NewGenericServerResponse(answer.StatusCode, http.MethodPost, schema.GroupResource{}, "", text, 0,
+		true)
 }

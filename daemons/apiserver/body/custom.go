@@ -61,10 +61,8 @@ func checkDeclaredKind(q *request.Request, data []byte, gvk schema.GroupVersionK
 		wrong = append(wrong, field.Invalid(field.NewPath("kind"), kind, "must be "+gvk.Kind))
 	}
 	if is != gvk.GroupVersion() {
-		wrong = append(
-			wrong,
-			field.Invalid(field.NewPath("apiVersion"), version, "must be "+gvk.GroupVersion().String()),
-		)
+		wrong = append(wrong, field.Invalid(field.NewPath("apiVersion"), version,
+			"must be "+gvk.GroupVersion().String()))
 	}
 	return request.InvalidError(is.WithKind(kind).GroupKind(), u.GetName(), wrong)
 }

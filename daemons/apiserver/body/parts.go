@@ -29,9 +29,8 @@ func NewBudget() *flow.Budget { return flow.NewBudget(maxBodyParts, reservedBody
 func ReserveParts(q *request.Request, parts int) error {
 	switch {
 	case parts > maxBodyParts:
-		return apierrors.NewRequestEntityTooLargeError(
-			fmt.Sprintf("the body has %d objects and lists, and may have %d", parts, maxBodyParts),
-		)
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d objects and lists, and may have %d",
+			parts, maxBodyParts))
 	case parts <= freeBodyParts || q.Answer.BodyBudget == nil || q.Answer.HoldsBodyBudget:
 		return nil
 	}

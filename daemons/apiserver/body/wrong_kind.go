@@ -56,13 +56,8 @@ func (u *Error) Error() string {
 	case begin[0] == '{':
 		text = string(begin)
 	}
-	return fmt.Sprintf(
-		"the object provided is unrecognized (must be of type %s): %v (%s%s)",
-		u.expected,
-		u.Cause,
-		text,
-		more,
-	)
+	return fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s%s)", u.expected, u.Cause, text,
+		more)
 }
 
 // Status implements APIStatus.
@@ -131,13 +126,8 @@ func wrongKind(is, want schema.GroupVersionKind) error {
 		return &Error{
 			actual:   is,
 			expected: want.Kind,
-			Cause: fmt.Errorf(
-				"converting (%s.%s) to (%s.%s): unknown conversion",
-				is.Version,
-				is.Kind,
-				internalVersion(want.Group),
-				want.Kind,
-			),
+			Cause: fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", is.Version, is.Kind,
+				internalVersion(want.Group), want.Kind),
 		}
 	}
 	return &Error{
@@ -148,13 +138,9 @@ func wrongKind(is, want schema.GroupVersionKind) error {
 }
 
 func wrongVersion(is, want schema.GroupVersionKind) error {
-	return apierrors.NewBadRequest(
-		fmt.Sprintf(
-			"the API version in the data (%s) does not match the expected API version (%s)",
-			is.GroupVersion(),
-			want.GroupVersion(),
-		),
-	)
+	return apierrors.NewBadRequest(fmt.Sprintf(
+		"the API version in the data (%s) does not match the expected API version (%s)", is.GroupVersion(),
+		want.GroupVersion()))
 }
 
 // internalVersion returns upstream's name of a group's internal version.

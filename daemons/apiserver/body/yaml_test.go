@@ -16,12 +16,8 @@ func TestExpandedYAMLIsLimited(t *testing.T) {
 	long := strings.Repeat("a", 100_000)
 	laughs := `l0: &l0 "` + long + `"` + "\n"
 	for i := range 5 {
-		laughs += fmt.Sprintf(
-			"l%d: &l%d [%s]\n",
-			i+1,
-			i+1,
-			strings.Join(strings.Split(strings.Repeat(fmt.Sprintf("*l%d ", i), 8), " ")[:8], ", "),
-		)
+		laughs += fmt.Sprintf("l%d: &l%d [%s]\n", i+1, i+1,
+			strings.Join(strings.Split(strings.Repeat(fmt.Sprintf("*l%d ", i), 8), " ")[:8], ", "))
 	}
 	for name, text := range map[string]string{
 		"a text":  `x: &a "` + long + `"` + "\ny: [" + strings.TrimSuffix(strings.Repeat("*a,", 900), ",") + "]",

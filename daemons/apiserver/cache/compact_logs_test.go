@@ -33,16 +33,8 @@ func logContent(r *Resource) []string {
 		for _, entry := range []*Entry{e.Prev, e.Entry} {
 			if entry != nil {
 				node, _ := entry.Field("spec.nodeName")
-				line += fmt.Sprintf(
-					" %s|%s|%s|%s|%d|%s|%s",
-					entry.Key,
-					entry.Namespace,
-					entry.Name,
-					node,
-					entry.Size(),
-					entry.AppendJSON(nil),
-					entry.AppendMetadata(nil),
-				)
+				line += fmt.Sprintf(" %s|%s|%s|%s|%d|%s|%s", entry.Key, entry.Namespace, entry.Name, node, entry.Size(),
+					entry.AppendJSON(nil), entry.AppendMetadata(nil))
 			}
 		}
 		if e.Entry == nil {

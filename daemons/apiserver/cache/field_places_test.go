@@ -36,10 +36,8 @@ func TestFieldPlacesEqualDecodedFields(t *testing.T) {
 				t,
 				"node",
 			), RestartPolicy: corev1.RestartPolicy(text.Draw(t, "restart")), SchedulerName: text.Draw(t, "scheduler"),
-			ServiceAccountName: text.Draw(
-				t,
-				"account",
-			), HostNetwork: rapid.Bool().Draw(t, "host"), Hostname: "spec.nodeName",
+			ServiceAccountName: text.Draw(t,
+				"account"), HostNetwork: rapid.Bool().Draw(t, "host"), Hostname: "spec.nodeName",
 			NodeSelector: map[string]string{
 				"nodeName": "other",
 			}, Containers: []corev1.Container{{Name: "phase", Command: []string{"[", "}"}}},

@@ -12,10 +12,8 @@ import (
 )
 
 // errHistoryChanged reports that the store's history differs from the followed one, because the store was restored.
-var errHistoryChanged = fmt.Errorf(
-	"%w: it has gone back to an earlier revision, as when it is restored",
-	store.ErrUnavailable,
-)
+var errHistoryChanged = fmt.Errorf("%w: it has gone back to an earlier revision, as when it is restored",
+	store.ErrUnavailable)
 
 // checkHistory checks whether the store's revision is lower than the reached one. If the store does not answer, it
 // returns nil.

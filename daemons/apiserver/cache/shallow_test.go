@@ -87,15 +87,8 @@ func TestShallowReadEqualsDecoding(t *testing.T) {
 			if !maps.Equal(over.Labels, deep.Labels) || !slices.Equal(over.values, deep.values) ||
 				over.versionOffset != deep.versionOffset ||
 				over.kind != deep.kind {
-				t.Errorf(
-					"%s, full %v: looked over %v %v, decoded %v %v",
-					k.GR(),
-					full,
-					over.Labels,
-					over.values,
-					deep.Labels,
-					deep.values,
-				)
+				t.Errorf("%s, full %v: looked over %v %v, decoded %v %v", k.GR(), full, over.Labels, over.values,
+					deep.Labels, deep.values)
 			}
 			a, errA := over.Object()
 			b, errB := deep.Object()

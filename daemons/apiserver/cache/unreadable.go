@@ -140,12 +140,8 @@ func (r *Resource) decodeError(key string, revision int64, err error) error {
 // logUnreadable logs a permanent read error. Temporary ones are only counted, because they may concern all objects.
 func (r *Resource) logUnreadable(err error) {
 	if why := (*store.Unreadable)(nil); errors.As(err, &why) && !why.Temporary {
-		r.logger.Error(
-			"a stored object cannot be read: restore it or its key, or delete it with "+
-				"ignoreStoreReadErrorWithClusterBreakingPotential",
-			"err",
-			err,
-		)
+		r.logger.Error("a stored object cannot be read: restore it or its key, or delete it with "+
+			"ignoreStoreReadErrorWithClusterBreakingPotential", "err", err)
 	}
 }
 

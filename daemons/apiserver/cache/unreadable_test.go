@@ -18,13 +18,8 @@ func TestUnreadableObjectsAreReportedUntilReadable(t *testing.T) {
 	}
 	r := newResource(secrets, &budget{})
 	entry := func(key string, revision int64) *Entry {
-		e, err := NewEntry(
-			secrets,
-			key,
-			[]byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"a","name":"b"}}`),
-			revision,
-			nil,
-		)
+		e, err := NewEntry(secrets, key,
+			[]byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"a","name":"b"}}`), revision, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

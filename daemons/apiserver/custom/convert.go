@@ -109,13 +109,8 @@ func (c *webhookConverter) convertBatch(
 	case r == nil:
 		return nil, errors.New("no response provided")
 	case c.version == "v1" && (answer.APIVersion != sent.APIVersion || answer.Kind != sent.Kind):
-		return nil, fmt.Errorf(
-			"expected %s, Kind=%s, got %s, Kind=%s",
-			sent.APIVersion,
-			sent.Kind,
-			answer.APIVersion,
-			answer.Kind,
-		)
+		return nil, fmt.Errorf("expected %s, Kind=%s, got %s, Kind=%s", sent.APIVersion, sent.Kind, answer.APIVersion,
+			answer.Kind)
 	case c.version == "v1" && r.UID != sent.Request.UID:
 		return nil, fmt.Errorf("expected response.uid=%q, got %q", sent.Request.UID, r.UID)
 	case r.Result.Status != metav1.StatusSuccess && r.Result.Message == "":

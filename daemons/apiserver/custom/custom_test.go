@@ -119,10 +119,8 @@ func TestProtectedGroupsNeedApproval(t *testing.T) {
 		if annotation != "" {
 			d.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: annotation}
 		}
-		status, reason, message := conditionOf(
-			NewStatus(d, nil, time.Now()),
-			apiextensionsv1.KubernetesAPIApprovalPolicyConformant,
-		)
+		status, reason, message := conditionOf(NewStatus(d, nil, time.Now()),
+			apiextensionsv1.KubernetesAPIApprovalPolicyConformant)
 		if status != want[0] || reason != want[1] || message == "" {
 			t.Errorf("%q: %s %s %q, want %v", annotation, status, reason, message, want)
 		}
@@ -194,10 +192,8 @@ func TestIncompleteConversionsAreRejected(t *testing.T) {
 				Result: metav1.Status{Status: metav1.StatusSuccess},
 			}
 			for _, o := range objects {
-				answer.Response.ConvertedObjects = append(
-					answer.Response.ConvertedObjects,
-					runtime.RawExtension{Raw: o},
-				)
+				answer.Response.ConvertedObjects = append(answer.Response.ConvertedObjects,
+					runtime.RawExtension{Raw: o})
 			}
 			return nil
 		}

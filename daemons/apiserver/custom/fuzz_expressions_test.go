@@ -49,11 +49,8 @@ func FuzzRule(f *testing.F) {
 		"self.list.exists_one(x, x.b == self.text)", "duration(self.text) < " +
 			"duration('1h')", "semver(self.text).major() > 1",
 	} {
-		f.Add(
-			rule,
-			[]byte(`{"a":3,"list":[{"b":"c"}],"text":"1","any":{"a":[1]}}`),
-			[]byte(`{"a":2,"text":"https://a/b"}`),
-		)
+		f.Add(rule, []byte(`{"a":3,"list":[{"b":"c"}],"text":"1","any":{"a":[1]}}`),
+			[]byte(`{"a":2,"text":"https://a/b"}`))
 	}
 	const head = `{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},"versions":[{"name":"v1","served":true,"storage":true,` +
 		`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":RULE}],"properties":{"a":{"type":"integer"},"text":{"type":"string","maxLength":100},"list":{"type":"array","maxItems":10,"items":{"type":"object","properties":{"b":{"type":"string","maxLength":10}}}},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}}]}}`

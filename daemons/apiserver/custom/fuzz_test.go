@@ -20,10 +20,8 @@ func FuzzDefinition(f *testing.F) {
 		),
 		[]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"a":3,"b":4}}`),
 	)
-	f.Add(
-		[]byte(head+`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`),
-		[]byte(`{"x":[1,{"y":null}]}`),
-	)
+	f.Add([]byte(head+`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`),
+		[]byte(`{"x":[1,{"y":null}]}`))
 	var definitions *kinds.Kind
 	for _, k := range kinds.All() {
 		if k.GVK.Kind == "CustomResourceDefinition" {

@@ -208,14 +208,8 @@ func finalizerWarnings(obj runtime.Object) []string {
 			continue
 		}
 		if !strings.Contains(f, "/") {
-			out = append(
-				out,
-				fmt.Sprintf(
-					"metadata.finalizers: %q: prefer a domain-qualified finalizer name including a path (/) to avoid "+
-						"accidental conflicts with other finalizer writers",
-					f,
-				),
-			)
+			out = append(out, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name "+
+				"including a path (/) to avoid accidental conflicts with other finalizer writers", f))
 		}
 	}
 	return out

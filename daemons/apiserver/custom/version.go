@@ -83,10 +83,8 @@ func newDefinitionVersion(
 
 // coerceAndPrune coerces and prunes an object that a client sent. It returns the unknown fields.
 func (v *definitionVersion) coerceAndPrune(u *unstructured.Unstructured) (unknown []string, err error) {
-	m, found, odd, err := objectmeta.GetObjectMetaWithOptions(
-		u.Object,
-		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true},
-	)
+	m, found, odd, err := objectmeta.GetObjectMetaWithOptions(u.Object,
+		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
 		return nil, err
 	}
@@ -95,26 +93,15 @@ func (v *definitionVersion) coerceAndPrune(u *unstructured.Unstructured) (unknow
 			return nil, err
 		}
 	}
-	wrong, inner := objectmeta.CoerceWithOptions(
-		nil,
-		u.Object,
-		v.structural,
-		false,
-		objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true},
-	)
+	wrong, inner := objectmeta.CoerceWithOptions(nil, u.Object, v.structural, false,
+		objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
 	if wrong != nil {
 		return nil, wrong
 	}
 	unknown = append(odd, inner...)
 	if !v.preservesUnknown {
-		unknown = append(
-			unknown,
-			pruning.PruneWithOptions(
-				u.Object,
-				v.structural,
-				true,
-				structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true},
-			)...)
+		unknown = append(unknown, pruning.PruneWithOptions(u.Object, v.structural, true,
+			structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	}
 	v.setDefaults(u)
 	return unknown, nil
@@ -219,15 +206,8 @@ func (v *definitionVersion) validate(obj, old runtime.Object, statusOnly bool) f
 		return errs
 	}
 	if blocksRules(errs) {
-		return append(
-			errs,
-			field.Invalid(
-				nil,
-				nil,
-				"some validation rules were not checked because the object was invalid; correct the existing errors "+
-					"to complete validation",
-			),
-		)
+		return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was "+
+			"invalid; correct the existing errors to complete validation"))
 	}
 	broken, _ := rules.Validate(ctx, nil, v.structural, u.Object, before, celconfig.RuntimeCELCostBudget, celOptions...)
 	return append(errs, broken...)

@@ -38,11 +38,8 @@ func TestReusedDocumentsEqualNewOnes(t *testing.T) {
 	list := kinds.All()
 	var was *Handler
 	for i := range 5 {
-		list = append(
-			list,
-			testKind(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)),
-			testKind(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)),
-		)
+		list = append(list, testKind(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)),
+			testKind(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)))
 		grown, fresh := New(was, list, others...), New(nil, list, others...)
 		for path, d := range fresh.documents {
 			if string(grown.documents[path].data) != string(d.data) || grown.documents[path].tag != d.tag {

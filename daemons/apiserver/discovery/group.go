@@ -99,10 +99,8 @@ func (v *version) add(gvk schema.GroupVersionKind, resource string, k *kinds.Kin
 			}
 		}
 		v.plain = append(v.plain, shown)
-		whole.Subresources = append(
-			whole.Subresources,
-			apidiscovery.APISubresourceDiscovery{Subresource: name, ResponseKind: &kind, Verbs: sub.verbs},
-		)
+		whole.Subresources = append(whole.Subresources,
+			apidiscovery.APISubresourceDiscovery{Subresource: name, ResponseKind: &kind, Verbs: sub.verbs})
 	}
 	v.aggregated = append(v.aggregated, whole)
 }
@@ -125,10 +123,8 @@ func (g *group) aggregated() apidiscovery.APIGroupDiscovery {
 		if v.isStale {
 			fresh = apidiscovery.DiscoveryFreshnessStale
 		}
-		out.Versions = append(
-			out.Versions,
-			apidiscovery.APIVersionDiscovery{Version: v.name, Resources: v.aggregated, Freshness: fresh},
-		)
+		out.Versions = append(out.Versions,
+			apidiscovery.APIVersionDiscovery{Version: v.name, Resources: v.aggregated, Freshness: fresh})
 	}
 	return out
 }

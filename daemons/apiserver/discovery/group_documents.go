@@ -90,10 +90,8 @@ func (m groupMembers) group(name string) *group {
 		)
 	}
 	if sorted {
-		slices.SortFunc(
-			g.versions,
-			func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) },
-		)
+		slices.SortFunc(g.versions,
+			func(a, b *version) int { return apiversion.CompareKubeAwareVersionStrings(b.name, a.name) })
 	}
 	return g
 }

@@ -312,10 +312,8 @@ func (s *Definitions) deleteInstances(
 				return nil, apierrors.NewNotFound(DefinitionsGVR.GroupResource(), d.Name)
 			}
 			next := now.DeepCopy()
-			next.Finalizers = slices.DeleteFunc(
-				next.Finalizers,
-				func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer },
-			)
+			next.Finalizers = slices.DeleteFunc(next.Finalizers,
+				func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })
 			return next, nil
 		})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -162,17 +162,9 @@ func (c *Controller) dumpRequests(r *http.Request) [][]any {
 					"<none>",
 				}
 				if q := w.request; details && q.Resource {
-					row = append(
-						row,
-						cleanCell(w.user),
-						q.Verb,
-						cleanCell(q.Path),
-						cleanCell(q.Namespace),
-						cleanCell(q.Name),
-						q.GroupVersion().String(),
-						cleanCell(q.GroupVersionResource.Resource),
-						cleanCell(q.Subresource),
-					)
+					row = append(row, cleanCell(w.user), q.Verb, cleanCell(q.Path), cleanCell(q.Namespace),
+						cleanCell(q.Name), q.GroupVersion().String(), cleanCell(q.GroupVersionResource.Resource),
+						cleanCell(q.Subresource))
 				} else if details {
 					row = append(row, cleanCell(w.user), q.Verb, cleanCell(q.Path), "", "", "", "", "")
 				}

@@ -418,12 +418,8 @@ func TestConfigurationChangesWhileRequestsRun(t *testing.T) {
 
 // Concurrent requests never take more seats than there are, and no seat is lost.
 func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
-	c := newTestController(
-		t,
-		customLevels(limitedLevel("a", 20, 50, nil, queuingConfig(8, 2, 1000)),
-			limitedLevel("b", 10, 20, nil, queuingConfig(8, 2, 1000))),
-		20,
-	)
+	c := newTestController(t, customLevels(limitedLevel("a", 20, 50, nil, queuingConfig(8, 2, 1000)),
+		limitedLevel("b", 10, 20, nil, queuingConfig(8, 2, 1000))), 20)
 	var wg sync.WaitGroup
 	var used, most atomic.Int64
 	for i := range 16 {
@@ -452,13 +448,8 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 		least += l.minSeats
 	}
 	if c.reserved != least || c.waiting != 0 || most.Load() > 20+int64(len(c.levelsByName)) {
-		t.Errorf(
-			"%d seats of 20 were taken; %d reserved, want %d; %d waiting",
-			most.Load(),
-			c.reserved,
-			least,
-			c.waiting,
-		)
+		t.Errorf("%d seats of 20 were taken; %d reserved, want %d; %d waiting", most.Load(), c.reserved, least,
+			c.waiting)
 	}
 }
 

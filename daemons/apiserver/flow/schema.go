@@ -70,10 +70,8 @@ func newSchema(o *flowcontrolv1.FlowSchema, l *level, t *requestCounters) *Schem
 			case subject.ServiceAccount != nil && subject.ServiceAccount.Name == "*":
 				own.prefixes = append(own.prefixes, "system:serviceaccount:"+subject.ServiceAccount.Namespace+":")
 			case subject.ServiceAccount != nil:
-				own.users = append(
-					own.users,
-					"system:serviceaccount:"+subject.ServiceAccount.Namespace+":"+subject.ServiceAccount.Name,
-				)
+				own.users = append(own.users,
+					"system:serviceaccount:"+subject.ServiceAccount.Namespace+":"+subject.ServiceAccount.Name)
 			}
 		}
 		s.rules = append(s.rules, own)

@@ -141,8 +141,7 @@ func (c *Conn) exchangePrefaces() error {
 		return err
 	}
 	c.mu.Lock()
-	c.output.settings(
-		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
+	c.output.settings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: windowSize},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.maxHeaders})
 	c.mu.Unlock()

@@ -120,15 +120,8 @@ func (c *Conn) serveOrBegin(st *stream) error {
 func (c *Conn) serveFast(st *stream) (taken bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.Log.Error(
-				"a request could not be answered promptly",
-				"path",
-				st.req.URL.Path,
-				"reason",
-				p,
-				"stack",
-				string(debug.Stack()),
-			)
+			c.s.Log.Error("a request could not be answered promptly", "path", st.req.URL.Path, "reason", p, "stack",
+				string(debug.Stack()))
 			taken = false
 		}
 	}()

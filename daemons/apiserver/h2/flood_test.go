@@ -45,8 +45,7 @@ func TestFrameFloodsEndTheConnection(t *testing.T) {
 	}
 	post := block(":method", "POST", ":scheme", "https", ":authority", "x", ":path", "/")
 	open := frameOf(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, post...)
-	closed := append(
-		frameOf(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, post...),
+	closed := append(frameOf(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, post...),
 		frameOf(http2.FrameRSTStream, 0, 1, 0, 0, 0, 8)...)
 	unfinished := frameOf(http2.FrameHeaders, 0, 1, post...)
 	setting := func(id http2.SettingID, value uint32) []byte {
@@ -258,12 +257,8 @@ func TestFirstRequestOfAnIdentifiedClientMayBeLarge(t *testing.T) {
 	for _, name := range []string{"me", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		request, err := http.NewRequestWithContext(
-			ctx,
-			http.MethodPost,
-			"https://"+address,
-			bytes.NewReader(make([]byte, length)),
-		)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address,
+			bytes.NewReader(make([]byte, length)))
 		if err != nil {
 			t.Fatal(err)
 		}

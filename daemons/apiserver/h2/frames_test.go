@@ -58,8 +58,7 @@ func (c *rawClient) begin(id uint32, method string, end bool, more ...string) {
 
 func (c *rawClient) tryBegin(id uint32, method string, end bool, more ...string) error {
 	c.block.Reset()
-	fields := append(
-		[]string{":method", method, ":scheme", "https", ":authority", "x", ":path", fmt.Sprint("/", id)},
+	fields := append([]string{":method", method, ":scheme", "https", ":authority", "x", ":path", fmt.Sprint("/", id)},
 		more...)
 	for i := 0; i < len(fields); i += 2 {
 		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {

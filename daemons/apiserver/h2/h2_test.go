@@ -54,11 +54,8 @@ func serveOn(
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.Cert)
-	server = run.NewServer(
-		h,
-		&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13},
-		slog.New(slog.DiscardHandler),
-	)
+	server = run.NewServer(h, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13},
+		slog.New(slog.DiscardHandler))
 	server.MaxHeaderBytes = 16 << 10
 	for _, f := range set {
 		f(server)
@@ -195,11 +192,8 @@ func TestResponsesEqualHandlerOutput(t *testing.T) {
 		t.Errorf("an answer without a type: %v, %v", answer, err)
 	}
 
-	r, err := http.NewRequest(
-		http.MethodPost,
-		"https://"+address+"/trailers",
-		io.MultiReader(strings.NewReader("body")),
-	)
+	r, err := http.NewRequest(http.MethodPost, "https://"+address+"/trailers",
+		io.MultiReader(strings.NewReader("body")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,10 +234,8 @@ func TestExpectContinueIsAnswered(t *testing.T) {
 	transport := newClient(t, config).Transport.(*http.Transport)
 	transport.ExpectContinueTimeout = time.Hour
 	answered := false
-	ctx := httptrace.WithClientTrace(
-		context.Background(),
-		&httptrace.ClientTrace{Got100Continue: func() { answered = true }},
-	)
+	ctx := httptrace.WithClientTrace(context.Background(),
+		&httptrace.ClientTrace{Got100Continue: func() { answered = true }})
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address, strings.NewReader("body"))
 	if err != nil {
 		t.Fatal(err)
@@ -349,11 +341,8 @@ func TestShutdownFinishesOpenRequests(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	address, config, _ := serve(
-		t,
-		&h2.Server{IdleTimeout: 20 * time.Millisecond},
-		func(http.ResponseWriter, *http.Request) {},
-	)
+	address, config, _ := serve(t, &h2.Server{IdleTimeout: 20 * time.Millisecond},
+		func(http.ResponseWriter, *http.Request) {})
 	c := dialRaw(t, address, config)
 	c.readUntil("goodbye", func(f any) bool { return c.isGoAway(f, 0) })
 }

@@ -117,17 +117,8 @@ func (c *Conn) callHandler(st *stream) (well bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler { //nolint:errorlint // it is a value, as net/http has it
-				c.s.Log.Error(
-					"a request's handler panicked",
-					"method",
-					st.req.Method,
-					"path",
-					st.req.URL.Path,
-					"reason",
-					p,
-					"stack",
-					string(debug.Stack()),
-				)
+				c.s.Log.Error("a request's handler panicked", "method", st.req.Method, "path", st.req.URL.Path,
+					"reason", p, "stack", string(debug.Stack()))
 			}
 			_ = c.refuse(st.id, http2.ErrCodeInternal) // only fails if the connection has ended
 		}

@@ -29,10 +29,8 @@ func Apply(patch Patch, document []byte) ([]byte, error) {
 		// The library would panic on a missing value when it compares the whole document.
 		if _, given := op["value"]; !given && op.Kind() == "test" {
 			if path, err := op.Path(); err == nil && path == "" {
-				return nil, fmt.Errorf(
-					"testing the whole document failed: the operation has no value: %w",
-					library.ErrTestFailed,
-				)
+				return nil, fmt.Errorf("testing the whole document failed: the operation has no value: %w",
+					library.ErrTestFailed)
 			}
 		}
 	}

@@ -56,19 +56,8 @@ func Versioned(ctx context.Context, a *api.Admission, v api.Version) (*admission
 	if old != nil {
 		seen.VersionedOldObject.Set(old)
 	}
-	seen.Attributes = admission.NewAttributesRecord(
-		object,
-		old,
-		chosen.Kind,
-		namespace,
-		a.Name,
-		chosen.Resource,
-		a.Subresource,
-		admission.Operation(a.Operation),
-		options,
-		a.DryRun,
-		userInfo(a.User),
-	)
+	seen.Attributes = admission.NewAttributesRecord(object, old, chosen.Kind, namespace, a.Name, chosen.Resource,
+		a.Subresource, admission.Operation(a.Operation), options, a.DryRun, userInfo(a.User))
 	return seen, nil
 }
 
@@ -89,19 +78,10 @@ func ConditionsHold(
 	if conditions == nil {
 		return true, nil
 	}
-	request := plugincel.CreateAdmissionRequest(
-		seen.Attributes,
-		metav1.GroupVersionResource(v.Resource),
-		metav1.GroupVersionKind(v.Kind),
-	)
-	results, _, err := conditions.ForInput(
-		ctx,
-		seen,
-		request,
-		bindings,
-		namespace,
-		celconfig.RuntimeCELCostBudgetMatchConditions,
-	)
+	request := plugincel.CreateAdmissionRequest(seen.Attributes, metav1.GroupVersionResource(v.Resource),
+		metav1.GroupVersionKind(v.Kind))
+	results, _, err := conditions.ForInput(ctx, seen, request, bindings, namespace,
+		celconfig.RuntimeCELCostBudgetMatchConditions)
 	if err != nil {
 		return false, fmt.Errorf("evaluate the match conditions: %w", err)
 	}
@@ -114,14 +94,8 @@ func ConditionsHold(
 		case r.EvalResult.Value() == false:
 			return false, nil
 		case r.EvalResult.Value() != true:
-			failed = append(
-				failed,
-				fmt.Errorf(
-					"the match condition %q came to %v",
-					r.ExpressionAccessor.GetExpression(),
-					r.EvalResult.Value(),
-				),
-			)
+			failed = append(failed, fmt.Errorf("the match condition %q came to %v",
+				r.ExpressionAccessor.GetExpression(), r.EvalResult.Value()))
 		}
 	}
 	return len(failed) == 0, errors.Join(failed...)
@@ -173,10 +147,8 @@ func (w serverAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes
 	r.Group, r.GroupVersionResource.Version, r.GroupVersionResource.Resource = a.GetAPIGroup(), a.GetAPIVersion(),
 		a.GetResource()
 	if chosen, err := a.GetFieldSelector(); err == nil {
-		r.FieldSelector = join(
-			chosen,
-			func(q fields.Requirement) string { return q.Field + string(q.Operator) + q.Value },
-		)
+		r.FieldSelector = join(chosen,
+			func(q fields.Requirement) string { return q.Field + string(q.Operator) + q.Value })
 	}
 	if chosen, err := a.GetLabelSelector(); err == nil {
 		r.LabelSelector = join(chosen, func(q labels.Requirement) string { return q.String() })

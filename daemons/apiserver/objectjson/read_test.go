@@ -120,12 +120,8 @@ func FuzzRead(f *testing.F) {
 	all := kinds.All()
 	for i, k := range all {
 		obj := k.New()
-		newFiller(
-			[]byte(
-				"some bytes that say what an object of every kind is filled with, and that are long enough for most " +
-					"of them",
-			),
-		).Fill(obj)
+		newFiller([]byte("some bytes that say what an object of every kind is filled with, and that are long enough " +
+			"for most of them")).Fill(obj)
 		if text, err := json.Marshal(obj); err == nil {
 			f.Add(uint8(i), text)
 		}

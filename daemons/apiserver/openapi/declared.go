@@ -60,9 +60,8 @@ func (s *schemaSet) declare(r servedResource) error {
 		}
 	}
 	whole := func() jsonObject {
-		return heads(
-			refer(reflect.TypeFor[metav1.ObjectMeta](), metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"]),
-		)
+		return heads(refer(reflect.TypeFor[metav1.ObjectMeta](),
+			metav1.PartialObjectMetadata{}.SwaggerDoc()["metadata"]))
 	}
 	if properties, ok := own["properties"].(map[string]any); ok {
 		for _, inner := range properties {
@@ -73,9 +72,8 @@ func (s *schemaSet) declare(r servedResource) error {
 	own[gvkExtension] = []jsonObject{gvk(r.gvk)}
 	name := schemaName(r)
 	s.all[name] = own
-	list := heads(
-		refer(reflect.TypeFor[metav1.ListMeta](), metav1.PartialObjectMetadataList{}.SwaggerDoc()["metadata"]),
-	)
+	list := heads(refer(reflect.TypeFor[metav1.ListMeta](),
+		metav1.PartialObjectMetadataList{}.SwaggerDoc()["metadata"]))
 	list["items"] = jsonObject{
 		"type":        "array",
 		"items":       jsonObject{"$ref": s.prefix + name},

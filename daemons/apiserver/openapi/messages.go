@@ -141,10 +141,8 @@ func parameterEncoder(schema encoder) encoder {
 		return m.encode
 	}
 	places := map[any]memberEncoder{
-		"header": messageField(
-			1,
-			plain(false),
-		), "formData": messageField(2, plain(true)), "query": messageField(3, plain(true)),
+		"header": messageField(1,
+			plain(false)), "formData": messageField(2, plain(true)), "query": messageField(3, plain(true)),
 		"path": messageField(4, plain(false)),
 	}
 	return func(b []byte, v any) []byte {

@@ -100,19 +100,8 @@ func declaredKind(group, kind, field string) *kinds.Kind {
 // scratch.
 func TestOnlyDocumentsOfChangedDefinitionsAreRemade(t *testing.T) {
 	always := New(kinds.All())
-	a, b, c := declaredKind(
-		"a.example.com",
-		"A",
-		"x",
-	), declaredKind(
-		"b.example.com",
-		"B",
-		"x",
-	), declaredKind(
-		"a.example.com",
-		"C",
-		"x",
-	)
+	a, b, c := declaredKind("a.example.com", "A", "x"), declaredKind("b.example.com", "B", "x"), declaredKind(
+		"a.example.com", "C", "x")
 	changed := declaredKind("a.example.com", "A", "y")
 	var was *Handler
 	for i, list := range [][]*kinds.Kind{{a}, {a, b}, {a, b, c}, {changed, b, c}, {changed, c}} {
@@ -129,11 +118,8 @@ func TestOnlyDocumentsOfChangedDefinitionsAreRemade(t *testing.T) {
 			"/openapi/v3/apis/apps/v1"} {
 			got := fetch(t, now, path, "application/json").Body.String()
 			own := made
-			if fresh := fetch(t, always.With(nil, list), path, "application/json").Body.String(); !sameJSON(
-				t,
-				got,
-				fresh,
-			) {
+			if fresh := fetch(t, always.With(nil, list), path, "application/json").Body.String(); !sameJSON(t, got,
+				fresh) {
 				t.Errorf("%d: %s is\n%.300s\nand from nothing\n%.300s", i, path, got, fresh)
 			}
 			made = own

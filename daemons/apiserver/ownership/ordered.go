@@ -30,11 +30,8 @@ func (c orderedConverter) ObjectToTyped(obj runtime.Object,
 	if err != nil || !c.ordersAll && !hasLargeMaps(obj) {
 		return t, err
 	}
-	return merging.AsTypedUnvalidated(
-		orderedValue{t.AsValue()},
-		t.Schema(),
-		t.TypeRef(),
-	), nil // it has been validated already
+	return merging.AsTypedUnvalidated(orderedValue{t.AsValue()}, t.Schema(),
+		t.TypeRef()), nil // it has been validated already
 }
 
 // hasLargeMaps reports whether an object contains a large map at any depth.

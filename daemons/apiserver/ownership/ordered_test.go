@@ -64,13 +64,8 @@ func TestLargeMapsAreVisitedInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !got.Added.Equals(want.Added) || !got.Modified.Equals(want.Modified) || !got.Removed.Equals(want.Removed) {
-			t.Errorf(
-				"%s: %d added, %d modified, %d removed; without the order it is something else",
-				name,
-				got.Added.Size(),
-				got.Modified.Size(),
-				got.Removed.Size(),
-			)
+			t.Errorf("%s: %d added, %d modified, %d removed; without the order it is something else", name,
+				got.Added.Size(), got.Modified.Size(), got.Removed.Size())
 		}
 	}
 	got, err := next.ToFieldSet()

@@ -82,10 +82,8 @@ func drawPod(t *rapid.T) *corev1.Pod {
 		p.Spec.Containers = append(p.Spec.Containers, c)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "tolerations") {
-		p.Spec.Tolerations = append(
-			p.Spec.Tolerations,
-			corev1.Toleration{Key: few("k", 1), Value: few("v", 1), Operator: "Equal"},
-		)
+		p.Spec.Tolerations = append(p.Spec.Tolerations,
+			corev1.Toleration{Key: few("k", 1), Value: few("v", 1), Operator: "Equal"})
 	}
 	if some("selector") {
 		p.Spec.NodeSelector = map[string]string{few("s", 1): few("v", 1)}

@@ -8,18 +8,11 @@ import (
 
 // FuzzPolicyExpression compiles policies with arbitrary expressions. An invalid expression must break only its policy.
 func FuzzPolicyExpression(f *testing.F) {
-	f.Add(
-		"object.spec.replicas <= params.max",
-		"variables.a + 1 > 0",
-		"'text ' + string(object.metadata.name)",
-		"Object{metadata: Object.metadata{labels: {'a': 'b'}}}",
-	)
-	f.Add(
-		"authorizer.group('').resource('pods').check('get').allowed()",
-		"object.spec.template.spec.containers.map(c, c.name)",
-		"request.userInfo.username",
-		"[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'c'}]",
-	)
+	f.Add("object.spec.replicas <= params.max", "variables.a + 1 > 0", "'text ' + string(object.metadata.name)",
+		"Object{metadata: Object.metadata{labels: {'a': 'b'}}}")
+	f.Add("authorizer.group('').resource('pods').check('get').allowed()",
+		"object.spec.template.spec.containers.map(c, c.name)", "request.userInfo.username",
+		"[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'c'}]")
 	f.Fuzz(func(t *testing.T, expression, variable, message, change string) {
 		r := newRule(
 			&admissionregistrationv1.ValidatingAdmissionPolicy{

@@ -44,10 +44,8 @@ func (r *rule) compileMutating(spec *admissionregistrationv1.MutatingAdmissionPo
 	for _, one := range spec.Mutations {
 		switch {
 		case one.JSONPatch != nil:
-			m.patches = append(
-				m.patches,
-				patch.NewJSONPatcher(scope.Mutation(&patch.JSONPatchCondition{Expression: one.JSONPatch.Expression})),
-			)
+			m.patches = append(m.patches,
+				patch.NewJSONPatcher(scope.Mutation(&patch.JSONPatchCondition{Expression: one.JSONPatch.Expression})))
 		case one.ApplyConfiguration != nil:
 			m.patches = append(
 				m.patches,

@@ -307,8 +307,7 @@ func (s *set) parametersFor(
 	case namespaced:
 		if namespace = a.Namespace; namespace == "" {
 			return nil, errors.New(
-				"cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
-			)
+				"cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
 		}
 	}
 	var found []runtime.Object
@@ -335,14 +334,8 @@ func (s *set) parametersFor(
 
 // conditionsHold reports whether the match conditions hold.
 func (s *set) conditionsHold(ctx context.Context, c matchedWrite) (bool, error) {
-	return match.ConditionsHold(
-		ctx,
-		c.conditions,
-		c.attributes,
-		c.version,
-		s.variablesOf(c),
-		plugincel.CreateNamespaceObject(c.namespace),
-	)
+	return match.ConditionsHold(ctx, c.conditions, c.attributes, c.version, s.variablesOf(c),
+		plugincel.CreateNamespaceObject(c.namespace))
 }
 
 func (s *set) variablesOf(c matchedWrite) plugincel.OptionalVariableBindings {

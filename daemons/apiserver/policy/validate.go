@@ -50,21 +50,11 @@ func (r *rule) compileValidating(spec *admissionregistrationv1.ValidatingAdmissi
 		messages = append(messages, &expression.Text{Expression: one.MessageExpression, Types: expression.String})
 	}
 	for _, one := range spec.AuditAnnotations {
-		values = append(
-			values,
-			&expression.Text{Name: one.Key, Expression: one.ValueExpression, Types: expression.StringOrNull},
-		)
+		values = append(values,
+			&expression.Text{Name: one.Key, Expression: one.ValueExpression, Types: expression.StringOrNull})
 	}
-	v.expressions, v.messages, v.annotations = scope.Evaluator(
-		rules,
-		true,
-	), scope.Evaluator(
-		messages,
-		false,
-	), scope.Evaluator(
-		values,
-		false,
-	)
+	v.expressions, v.messages, v.annotations = scope.Evaluator(rules, true), scope.Evaluator(messages,
+		false), scope.Evaluator(values, false)
 	r.validating = v
 	return nil
 }
@@ -170,11 +160,8 @@ func (p *Validating) evaluate(
 		return nil
 	}
 	v, bindings := c.validating, p.variablesOf(c)
-	request := plugincel.CreateAdmissionRequest(
-		c.attributes.Attributes,
-		metav1.GroupVersionResource(c.version.Resource),
-		metav1.GroupVersionKind(c.version.Kind),
-	)
+	request := plugincel.CreateAdmissionRequest(c.attributes.Attributes,
+		metav1.GroupVersionResource(c.version.Resource), metav1.GroupVersionKind(c.version.Kind))
 	ns := plugincel.CreateNamespaceObject(c.namespace)
 	results, budget, err := v.expressions.ForInput(ctx, c.attributes, request, bindings, ns,
 		celconfig.RuntimeCELCostBudget)

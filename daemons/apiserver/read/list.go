@@ -152,8 +152,7 @@ func (s *Reads) snapshot(
 		}
 		if version != "" && version != "0" {
 			return nil, 0, continueToken{}, apierrors.NewBadRequest(
-				"specifying resource version is not allowed when using continue",
-			)
+				"specifying resource version is not allowed when using continue")
 		}
 		if t.Revision == inconsistentRevision {
 			reached, err := s.WaitForVersion(ctx, "")

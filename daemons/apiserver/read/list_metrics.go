@@ -85,38 +85,22 @@ func newResourceDesc(name, help string, more ...string) *prometheus.Desc {
 }
 
 var (
-	consistentDesc = newResourceDesc(
-		"watch_cache_consistent_read_total",
-		"Lists of what there was when they were asked for.",
-		"success",
-		"fallback",
-	)
+	consistentDesc = newResourceDesc("watch_cache_consistent_read_total",
+		"Lists of what there was when they were asked for.", "success", "fallback")
 	initialDesc = newResourceDesc("init_events_total", "Events that watches began with.")
-	stuckDesc   = newResourceDesc(
-		"terminated_watchers_total",
-		"Watches that were ended since their clients took nothing.",
-	)
+	stuckDesc   = newResourceDesc("terminated_watchers_total",
+		"Watches that were ended since their clients took nothing.")
 
 	cacheListsDesc   = newResourceDesc("cache_list_total", "Lists.", "index")
-	cacheFetchedDesc = newResourceDesc(
-		"cache_list_fetched_objects_total",
-		"Objects that were looked at for lists.",
-		"index",
-	)
+	cacheFetchedDesc = newResourceDesc("cache_list_fetched_objects_total", "Objects that were looked at for lists.",
+		"index")
 	cacheReturnedDesc = newResourceDesc("cache_list_returned_objects_total", "Objects that lists had.")
 
 	storageListsDesc   = newResourceDesc("storage_list_total", "Lists.", "storage", "index")
-	storageFetchedDesc = newResourceDesc(
-		"storage_list_fetched_objects_total",
-		"Objects that were looked at for lists.",
-		"storage",
-		"index",
-	)
-	storageEvaluatedDesc = newResourceDesc(
-		"storage_list_evaluated_objects_total",
-		"Objects that were compared with selectors for lists.",
-		"storage",
-	)
+	storageFetchedDesc = newResourceDesc("storage_list_fetched_objects_total", "Objects that were looked at for lists.",
+		"storage", "index")
+	storageEvaluatedDesc = newResourceDesc("storage_list_evaluated_objects_total",
+		"Objects that were compared with selectors for lists.", "storage")
 	storageReturnedDesc = newResourceDesc("storage_list_returned_objects_total", "Objects that lists had.", "storage")
 )
 
@@ -163,10 +147,8 @@ var (
 	receivedDesc   = newResourceDesc("watch_cache_events_received_total", "Changes that the store has reported.")
 	dispatchedDesc = newResourceDesc("watch_cache_events_dispatched_total", "Changes that watches could hear of.")
 	loadedDesc     = newResourceDesc("watch_cache_initializations_total", "How often a kind was loaded from the store.")
-	versionDesc    = newResourceDesc(
-		"watch_cache_resource_version",
-		"The version of a kind's last change, of which the last 15 digits.",
-	)
+	versionDesc    = newResourceDesc("watch_cache_resource_version",
+		"The version of a kind's last change, of which the last 15 digits.")
 )
 
 // maxReportedVersion limits resource versions to numbers that a float represents exactly, as upstream does.

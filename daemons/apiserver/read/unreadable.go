@@ -41,10 +41,8 @@ func (sel *Selection) checkReadable(q *request.Request) error {
 	}
 	slices.SortFunc(causes, func(a, b metav1.StatusCause) int { return strings.Compare(a.Field, b.Field) })
 	if len(all) > maxListedUnreadable {
-		causes = append(
-			causes,
-			metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "too many errors, the list is truncated"},
-		)
+		causes = append(causes,
+			metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: "too many errors, the list is truncated"})
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError,
@@ -64,9 +62,8 @@ func (sel *Selection) watchError(q *request.Request, e *cache.Event) error {
 		return nil
 	}
 	if q.Cache.ReadError(e.Prev.Key) == nil {
-		return apierrors.NewResourceExpired(
-			fmt.Sprintf("at resource version %d an object could not be read: list again", e.Revision),
-		)
+		return apierrors.NewResourceExpired(fmt.Sprintf(
+			"at resource version %d an object could not be read: list again", e.Revision))
 	}
 	return apierrors.NewInternalError(e.Err)
 }

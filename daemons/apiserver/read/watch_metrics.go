@@ -72,34 +72,20 @@ func (w *watchMetrics) countsOf(q *request.Request) *watchCounts {
 	if c, ok := w.all.Load(q.GroupVersionResource); ok {
 		return c.(*watchCounts)
 	}
-	c, _ := w.all.LoadOrStore(
-		q.GroupVersionResource,
-		&watchCounts{gvr: q.GroupVersionResource, kind: q.Served.GVK.Kind},
-	)
+	c, _ := w.all.LoadOrStore(q.GroupVersionResource,
+		&watchCounts{gvr: q.GroupVersionResource, kind: q.Served.GVK.Kind})
 	return c.(*watchCounts)
 }
 
 var (
 	eventLabels = []string{"group", "version", "resource"}
 
-	watchEventsDesc = prometheus.NewDesc(
-		"apiserver_watch_events_total",
-		"Events that watches were sent.",
-		eventLabels,
-		nil,
-	)
-	watchSizesDesc = prometheus.NewDesc(
-		"apiserver_watch_events_sizes",
-		"Bytes of events that watches were sent.",
-		eventLabels,
-		nil,
-	)
-	watchersDesc = prometheus.NewDesc(
-		"apiserver_registered_watchers",
-		"Watches that are open.",
-		[]string{"group", "version", "kind"},
-		nil,
-	)
+	watchEventsDesc = prometheus.NewDesc("apiserver_watch_events_total", "Events that watches were sent.", eventLabels,
+		nil)
+	watchSizesDesc = prometheus.NewDesc("apiserver_watch_events_sizes", "Bytes of events that watches were sent.",
+		eventLabels, nil)
+	watchersDesc = prometheus.NewDesc("apiserver_registered_watchers", "Watches that are open.",
+		[]string{"group", "version", "kind"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -21,15 +21,8 @@ import (
 // events are JSON. Messages from the client are ignored.
 func (w *watcher) streamOverSocket(s *Reads, stream func()) error {
 	if w.q.Media.Format != wire.JSON && w.q.Media.Format != wire.Protobuf {
-		return apierrors.NewGenericServerResponse(
-			http.StatusNotAcceptable,
-			w.q.Verb,
-			w.q.GroupResource(),
-			"",
-			"a WebSocket carries events as JSON or protobuf",
-			0,
-			false,
-		)
+		return apierrors.NewGenericServerResponse(http.StatusNotAcceptable, w.q.Verb, w.q.GroupResource(), "",
+			"a WebSocket carries events as JSON or protobuf", 0, false)
 	}
 	answered := http.Header{}
 	switch offers := slices.Collect(header.Elements(w.q.HTTP.Header, wsstream.WebSocketProtocolHeader)); len(offers) {

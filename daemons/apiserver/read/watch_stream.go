@@ -117,11 +117,8 @@ func (w *watcher) sendPending(last *batch) {
 	if len(w.events) == 0 {
 		var err error
 		if w.events, _, err = w.cursor.Next(); err != nil {
-			w.endWithError(
-				apierrors.NewResourceExpired(
-					fmt.Sprintf("too old resource version, the log is at %d", w.s.cache.Reached()),
-				),
-			)
+			w.endWithError(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version, the log is at %d",
+				w.s.cache.Reached())))
 			return
 		}
 		if len(w.events) == 0 {

@@ -142,11 +142,7 @@ func (s *Server) post(ctx context.Context, text []byte, review any) (again bool,
 	}
 	if answer.StatusCode/100 != 2 {
 		return answer.StatusCode == http.StatusTooManyRequests ||
-				answer.StatusCode >= 500, fmt.Errorf(
-				"ask %s: it answers %s",
-				s.url,
-				answer.Status,
-			)
+			answer.StatusCode >= 500, fmt.Errorf("ask %s: it answers %s", s.url, answer.Status)
 	}
 	if err := json.Unmarshal(body, review); err != nil {
 		return false, fmt.Errorf("read the answer of %s: %w", s.url, err)

@@ -30,24 +30,12 @@ func localSubjectAccess(may api.Authorizer) Handler {
 		errs := validateSubject(&r.Spec)
 		path := field.NewPath("spec")
 		if r.Spec.NonResourceAttributes != nil {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("nonResourceAttributes"),
-					r.Spec.NonResourceAttributes,
-					"disallowed on this kind of request",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("nonResourceAttributes"), r.Spec.NonResourceAttributes,
+				"disallowed on this kind of request"))
 		}
 		if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("resourceAttributes", "namespace"),
-					a.Namespace,
-					"must match metadata.namespace",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("resourceAttributes", "namespace"), a.Namespace,
+				"must match metadata.namespace"))
 		}
 		if len(errs) > 0 {
 			return nil, invalid("LocalSubjectAccessReview", errs)
@@ -75,10 +63,8 @@ func invalid(kind string, errs field.ErrorList) error {
 func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
 	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
-		errs = append(
-			errs,
-			field.Invalid(field.NewPath("spec", "user"), spec.User, "at least one of user or group must be specified"),
-		)
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User,
+			"at least one of user or group must be specified"))
 	}
 	return errs
 }
@@ -91,11 +77,8 @@ func validateAttributes(
 	switch {
 	case r != nil && n != nil:
 		return field.ErrorList{
-			field.Invalid(
-				field.NewPath("spec", "nonResourceAttributes"),
-				n,
-				"cannot be specified in combination with resourceAttributes",
-			),
+			field.Invalid(field.NewPath("spec", "nonResourceAttributes"), n,
+				"cannot be specified in combination with resourceAttributes"),
 		}
 	case r == nil && n == nil:
 		return field.ErrorList{
@@ -154,10 +137,8 @@ func selfSubjectRules(rules Ruler) Handler {
 		}
 		for _, rule := range rules.Rules(u, r.Spec.Namespace) {
 			if len(rule.NonResourceURLs) > 0 {
-				r.Status.NonResourceRules = append(
-					r.Status.NonResourceRules,
-					authorizationv1.NonResourceRule{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs},
-				)
+				r.Status.NonResourceRules = append(r.Status.NonResourceRules,
+					authorizationv1.NonResourceRule{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
 			} else {
 				r.Status.ResourceRules = append(r.Status.ResourceRules, authorizationv1.ResourceRule{
 					Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources,

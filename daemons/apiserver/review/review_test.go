@@ -44,12 +44,10 @@ func (testAuthorizer) Verify(_ context.Context, token string, audiences []string
 		return api.User{}, nil, errors.New("invalid bearer token")
 	}
 	return api.User{
-			Name:   "ann",
-			Groups: []string{"g"},
-			Extra:  map[string][]string{"k": {"v"}},
-		}, append(
-			[]string{"api"},
-			audiences...), nil
+		Name:   "ann",
+		Groups: []string{"g"},
+		Extra:  map[string][]string{"k": {"v"}},
+	}, append([]string{"api"}, audiences...), nil
 }
 
 func sendReview(t *testing.T, u api.User, resource string, obj runtime.Object) (runtime.Object, error) {
@@ -119,24 +117,16 @@ func TestAccessReviewsAskTheAuthorizer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "must match metadata.namespace") {
 		t.Errorf("in another namespace: %v", err)
 	}
-	out, err = sendReview(
-		t,
-		api.User{},
-		"subjectaccessreviews",
-		&authorizationv1.SubjectAccessReview{Spec: spec("broken", podAttributes("shop"), nil)},
-	)
+	out, err = sendReview(t, api.User{}, "subjectaccessreviews",
+		&authorizationv1.SubjectAccessReview{Spec: spec("broken", podAttributes("shop"), nil)})
 	if err != nil || out.(*authorizationv1.SubjectAccessReview).Status.EvaluationError != "no answer" {
 		t.Errorf("when the authorizer fails: %v %v", out, err)
 	}
 }
 
 func TestRulesAreListed(t *testing.T) {
-	out, err := sendReview(
-		t,
-		api.User{Name: "ann"},
-		"selfsubjectrulesreviews",
-		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "shop"}},
-	)
+	out, err := sendReview(t, api.User{Name: "ann"}, "selfsubjectrulesreviews",
+		&authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "shop"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,12 +144,8 @@ func TestRulesAreListed(t *testing.T) {
 func TestTokenAndSelfSubjectReviews(t *testing.T) {
 	review := func(token string) authenticationv1.TokenReviewStatus {
 		t.Helper()
-		out, err := sendReview(
-			t,
-			api.User{},
-			"tokenreviews",
-			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
-		)
+		out, err := sendReview(t, api.User{}, "tokenreviews",
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,9 +193,7 @@ func TestInvalidReviewSelectorsAreRejected(t *testing.T) {
 			LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a b c"}},
 			ignore: "spec.resourceAttributes.labelSelector partially ignored due to parse error"},
 	} {
-		out, err := subjectAccess(
-			testAuthorizer{},
-		)(
+		out, err := subjectAccess(testAuthorizer{})(
 			t.Context(),
 			api.User{},
 			&authorizationv1.SubjectAccessReview{

@@ -18,44 +18,29 @@ func validateSelectors(r *authorizationv1.ResourceAttributes, path *field.Path) 
 	one := func(raw string, requirements int, path *field.Path) {
 		switch {
 		case raw != "" && requirements > 0:
-			errs = append(
-				errs,
-				field.Invalid(path.Child("rawSelector"), raw, "may not specified at the same time as requirements"),
-			)
+			errs = append(errs, field.Invalid(path.Child("rawSelector"), raw,
+				"may not specified at the same time as requirements"))
 		case raw == "" && requirements == 0:
-			errs = append(
-				errs,
-				field.Required(
-					path.Child("requirements"),
-					fmt.Sprintf("when %s is specified, requirements or rawSelector is required", path),
-				),
-			)
+			errs = append(errs, field.Required(path.Child("requirements"), fmt.Sprintf(
+				"when %s is specified, requirements or rawSelector is required", path)))
 		}
 	}
 	if f := r.FieldSelector; f != nil {
 		path := path.Child("fieldSelector")
 		one(f.RawSelector, len(f.Requirements), path)
 		for i, q := range f.Requirements {
-			errs = append(
-				errs,
-				validation.ValidateFieldSelectorRequirement(
-					q,
-					validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true},
-					path.Child("requirements").Index(i),
-				)...)
+			errs = append(errs, validation.ValidateFieldSelectorRequirement(q,
+				validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true},
+				path.Child("requirements").Index(i))...)
 		}
 	}
 	if l := r.LabelSelector; l != nil {
 		path := path.Child("labelSelector")
 		one(l.RawSelector, len(l.Requirements), path)
 		for i, q := range l.Requirements {
-			errs = append(
-				errs,
-				validation.ValidateLabelSelectorRequirement(
-					q,
-					validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true},
-					path.Child("requirements").Index(i),
-				)...)
+			errs = append(errs, validation.ValidateLabelSelectorRequirement(q,
+				validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true},
+				path.Child("requirements").Index(i))...)
 		}
 	}
 	return errs
@@ -69,18 +54,14 @@ func ignoredSelectors(r *authorizationv1.ResourceAttributes) error {
 	var errs []error
 	if f := r.FieldSelector; f != nil {
 		if _, err := fields.ParseSelector(f.RawSelector); err != nil {
-			errs = append(
-				errs,
-				errors.New("spec.resourceAttributes.fieldSelector partially ignored due to parse error"),
-			)
+			errs = append(errs, errors.New(
+				"spec.resourceAttributes.fieldSelector partially ignored due to parse error"))
 		}
 	}
 	if l := r.LabelSelector; l != nil {
 		if _, err := labels.Parse(l.RawSelector); err != nil {
-			errs = append(
-				errs,
-				errors.New("spec.resourceAttributes.labelSelector partially ignored due to parse error"),
-			)
+			errs = append(errs, errors.New(
+				"spec.resourceAttributes.labelSelector partially ignored due to parse error"))
 		}
 	}
 	return errors.Join(errs...)

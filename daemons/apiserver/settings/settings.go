@@ -65,15 +65,8 @@ func (f *File[T]) Reload() error {
 		f.log.Info("a configuration has changed and is in use", "what", f.description, "file", f.path)
 	case err != nil && (f.digest != before || failed == nil):
 		f.counts.record("failure")
-		f.log.Error(
-			"a configuration has changed and cannot be used; the former one stays in force",
-			"what",
-			f.description,
-			"file",
-			f.path,
-			"err",
-			err,
-		)
+		f.log.Error("a configuration has changed and cannot be used; the former one stays in force", "what",
+			f.description, "file", f.path, "err", err)
 	}
 	return err
 }

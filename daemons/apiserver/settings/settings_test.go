@@ -74,16 +74,8 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 		err := f.Reload()
 		if got := f.Get(); got != step.holds || reads != step.reads || (err == nil) != (step.err == "") ||
 			err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf(
-				"%s: %q holds after %d reads, %v; want %q after %d, %q",
-				step.name,
-				got,
-				reads,
-				err,
-				step.holds,
-				step.reads,
-				step.err,
-			)
+			t.Errorf("%s: %q holds after %d reads, %v; want %q after %d, %q", step.name, got, reads, err, step.holds,
+				step.reads, step.err)
 		}
 	}
 	want := `
@@ -143,16 +135,8 @@ func TestChangesOfNamedFilesAreReloads(t *testing.T) {
 		err := f.Reload()
 		if got := f.Get(); got != step.holds || reads != step.reads || (err == nil) != (step.err == "") ||
 			err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf(
-				"%s: %q holds after %d reads, %v; want %q after %d, %q",
-				step.name,
-				got,
-				reads,
-				err,
-				step.holds,
-				step.reads,
-				step.err,
-			)
+			t.Errorf("%s: %q holds after %d reads, %v; want %q after %d, %q", step.name, got, reads, err, step.holds,
+				step.reads, step.err)
 		}
 	}
 }

@@ -164,12 +164,8 @@ func streamOverSPDY(
 		return err
 	}
 	said := &resultTransport{UpgradeRoundTripper: trip}
-	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(
-		trip,
-		clientspdy.NewUpgraderForStreaming(said),
-		http.MethodPost,
-		target,
-	)
+	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(trip, clientspdy.NewUpgraderForStreaming(said),
+		http.MethodPost, target)
 	if err != nil {
 		return err
 	}

@@ -64,10 +64,7 @@ func TestCommandsWithoutAResultFail(t *testing.T) {
 			}
 			var out bytes.Buffer
 			if err := streamOverSPDY(t.Context(), target, http.DefaultTransport,
-				remotecommand.StreamOptions{Stdout: &out}); !errors.Is(
-				err,
-				c.want,
-			) {
+				remotecommand.StreamOptions{Stdout: &out}); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if out.String() != "half" {

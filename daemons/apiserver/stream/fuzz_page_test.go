@@ -26,13 +26,8 @@ func FuzzPage(f *testing.F) {
 		again := pageResponse("text/html", string(got))
 		rewritePage(again, addPrefix)
 		if twice, err := io.ReadAll(again.Body); err != nil ||
-			strings.Count(
-				string(twice),
-				"/proxy/api/v1/namespaces/a/pods/p/proxy",
-			) > strings.Count(
-				string(got),
-				"/proxy/api/v1/namespaces/a/pods/p/proxy",
-			) {
+			strings.Count(string(twice), "/proxy/api/v1/namespaces/a/pods/p/proxy") > strings.Count(string(got),
+				"/proxy/api/v1/namespaces/a/pods/p/proxy") {
 			t.Errorf("%q became %q and then %q, %v", text, got, twice, err)
 		}
 	})

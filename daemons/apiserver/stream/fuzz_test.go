@@ -33,16 +33,8 @@ func FuzzChannels(f *testing.F) {
 			[]byte("\x00input"),
 		), maskedFrame(9, []byte("ping")), maskedFrame(2, []byte(`{"Width":80,"Height":24}`)), maskedFrame(2, []byte{255, 0}),
 	}, nil)
-	f.Add(
-		command,
-		kubeletFrames(
-			f,
-			true,
-			spdy.DataFrame{StreamId: 5, Data: []byte("output")},
-			spdy.DataFrame{StreamId: 7, Flags: spdy.DataFlagFin},
-			spdy.DataFrame{StreamId: 1, Flags: spdy.DataFlagFin},
-		),
-	)
+	f.Add(command, kubeletFrames(f, true, spdy.DataFrame{StreamId: 5, Data: []byte("output")},
+		spdy.DataFrame{StreamId: 7, Flags: spdy.DataFlagFin}, spdy.DataFrame{StreamId: 1, Flags: spdy.DataFlagFin}))
 	f.Add(
 		maskedFrame(2, []byte("\x04"+`{"Width":80,"Height":24}`)),
 		kubeletFrames(
@@ -64,11 +56,8 @@ func FuzzChannels(f *testing.F) {
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
 		q, transport, end := newUpgrade(t, "v5.channel.k8s.io", client, kubelet)
 		defer end()
-		_, _ = New(Config{Log: slog.New(slog.DiscardHandler)}, nil).runTranslation(
-			q,
-			&url.URL{Scheme: "http", Host: "kubelet", Path: "/exec"},
-			transport,
-		)
+		_, _ = New(Config{Log: slog.New(slog.DiscardHandler)}, nil).runTranslation(q,
+			&url.URL{Scheme: "http", Host: "kubelet", Path: "/exec"}, transport)
 	})
 }
 
@@ -89,11 +78,8 @@ func FuzzTunnel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, client, kubelet []byte) {
 		q, transport, end := newUpgrade(t, "SPDY/3.1+portforward.k8s.io", client, kubelet)
 		defer end()
-		_, _ = New(Config{Log: slog.New(slog.DiscardHandler)}, nil).runTunnel(
-			q,
-			&url.URL{Scheme: "http", Host: "kubelet", Path: "/portForward"},
-			transport,
-		)
+		_, _ = New(Config{Log: slog.New(slog.DiscardHandler)}, nil).runTunnel(q,
+			&url.URL{Scheme: "http", Host: "kubelet", Path: "/portForward"}, transport)
 	})
 }
 
@@ -243,12 +229,8 @@ func serveUpgrade(conn net.Conn, says []byte, heard chan<- struct{}) {
 	asked := make(chan struct{}, 4)
 	go func() {
 		defer close(heard)
-		fmt.Fprintf(
-			conn,
-			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
-				"SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\n\r\n",
-			protocol.StreamProtocolV5Name,
-		)
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+			"SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\n\r\n", protocol.StreamProtocolV5Name)
 		for range 4 {
 			n := len(says)
 			if n > 8 { // the frame header has the length of the rest

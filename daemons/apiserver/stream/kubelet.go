@@ -148,9 +148,8 @@ func containerOf(pod *corev1.Pod, name string) (string, error) {
 		if len(names) == 1 {
 			return names[0], nil
 		}
-		return "", apierrors.NewBadRequest(
-			fmt.Sprintf("a container name must be specified for pod %s, choose one of: %v", pod.Name, names),
-		)
+		return "", apierrors.NewBadRequest(fmt.Sprintf(
+			"a container name must be specified for pod %s, choose one of: %v", pod.Name, names))
 	}
 	for _, have := range all {
 		if have == name {
@@ -173,23 +172,17 @@ func (s *Streams) kubeletEndpoint(node string) (*url.URL, http.RoundTripper, err
 	}
 	port := int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	if port == 0 {
-		return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf(
-			"node %s has no kubelet to ask: it reports no port (the nodes of a development cluster are only pretended)",
-			node,
-		))
+		return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("node %s has no kubelet to ask: it reports "+
+			"no port (the nodes of a development cluster are only pretended)", node))
 	}
 	host, err := nodeAddress(n)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &url.URL{
-			Scheme: "https",
-			Host:   net.JoinHostPort(host, strconv.Itoa(port)),
-		}, s.kubelets.transportOf(
-			s.config.KubeletTLS,
-			s.config.KubeletRoots,
-			node,
-		), nil
+		Scheme: "https",
+		Host:   net.JoinHostPort(host, strconv.Itoa(port)),
+	}, s.kubelets.transportOf(s.config.KubeletTLS, s.config.KubeletRoots, node), nil
 }
 
 // nodeAddress returns a node's address. It prefers the address types in the order that kubeadm configures for upstream.
@@ -244,15 +237,8 @@ func kubeletError(r *http.Response) error {
 		return err
 	}
 	_ = r.Body.Close()
-	st := apierrors.NewGenericServerResponse(
-		r.StatusCode,
-		"get",
-		schema.GroupResource{Resource: "pods/log"},
-		"",
-		strings.TrimSpace(string(text)),
-		0,
-		true,
-	).ErrStatus
+	st := apierrors.NewGenericServerResponse(r.StatusCode, "get", schema.GroupResource{Resource: "pods/log"}, "",
+		strings.TrimSpace(string(text)), 0, true).ErrStatus
 	st.Message = strings.TrimSpace(string(text))
 	data := encodeStatus(st)
 	r.Body = io.NopCloser(bytes.NewReader(data))

@@ -32,15 +32,8 @@ func (s *Streams) streamLog(q *request.Request, target *url.URL, transport http.
 	defer answer.Body.Close()
 	if answer.StatusCode >= http.StatusBadRequest {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
-		st := apierrors.NewGenericServerResponse(
-			answer.StatusCode,
-			"get",
-			schema.GroupResource{Resource: "pods/log"},
-			"",
-			"",
-			0,
-			true,
-		)
+		st := apierrors.NewGenericServerResponse(answer.StatusCode, "get", schema.GroupResource{Resource: "pods/log"},
+			"", "", 0, true)
 		st.ErrStatus.Message = strings.TrimSpace(string(text))
 		return st
 	}

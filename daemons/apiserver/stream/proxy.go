@@ -125,9 +125,8 @@ func (s *Streams) nodeTarget(q *request.Request, scheme, name, port string) (*ur
 			return nil, nil, apierrors.NewBadRequest("address not allowed")
 		}
 		if len(addresses) == 0 {
-			return nil, nil, apierrors.NewServiceUnavailable(
-				fmt.Sprintf("find the address of node %s: it has none", name),
-			)
+			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("find the address of node %s: it has none",
+				name))
 		}
 		// Connect to the checked address. The name may resolve to another one later.
 		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(addresses[0].Unmap().String(), port)}, s.podTransport,

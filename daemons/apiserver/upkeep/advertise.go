@@ -146,10 +146,8 @@ func (s *Upkeep) publishEndpoints(ctx context.Context, addresses []string) error
 		} //nolint:staticcheck // as above
 		for _, a := range addresses {
 			subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a}) //nolint:staticcheck // as above
-			slice.Endpoints = append(
-				slice.Endpoints,
-				discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}},
-			)
+			slice.Endpoints = append(slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &yes}})
 		}
 		endpoints.Subsets = append(endpoints.Subsets, subset)
 	}

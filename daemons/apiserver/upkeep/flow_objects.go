@@ -66,17 +66,13 @@ func (s *Upkeep) danglingCondition(schema *flowcontrolv1.FlowSchema) flowcontrol
 		Type:   flowcontrolv1.FlowSchemaConditionDangling,
 		Status: flowcontrolv1.ConditionFalse,
 		Reason: "Found",
-		Message: fmt.Sprintf(
-			"This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
-			level,
-		),
+		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
+			level),
 	}
 	if _, there := s.config.Cache.Objects().Get(priorityLevelsGVR.GroupResource(), "", level); !there {
 		c.Status, c.Reason = flowcontrolv1.ConditionTrue, "NotFound"
-		c.Message = fmt.Sprintf(
-			"This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object",
-			level,
-		)
+		c.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q "+
+			"but there is no such object", level)
 	}
 	return c
 }
@@ -102,13 +98,8 @@ func (s *Upkeep) writeDangling(ctx context.Context, name string) error {
 			return schema, nil
 		}
 		want.LastTransitionTime = metav1.Now()
-		schema.Status.Conditions = append(
-			slices.DeleteFunc(
-				schema.Status.Conditions,
-				func(c flowcontrolv1.FlowSchemaCondition) bool { return c.Type == want.Type },
-			),
-			want,
-		)
+		schema.Status.Conditions = append(slices.DeleteFunc(schema.Status.Conditions,
+			func(c flowcontrolv1.FlowSchemaCondition) bool { return c.Type == want.Type }), want)
 		return schema, nil
 	})
 	return err

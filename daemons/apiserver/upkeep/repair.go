@@ -35,15 +35,8 @@ func (s *Upkeep) RepairAddressesAt(ctx context.Context, now time.Time) error {
 	defer cancel()
 	troubles, err := s.config.Services.Repair(ctx, s.config.Store, now)
 	for _, t := range troubles {
-		s.config.Log.Warn(
-			"address of a service",
-			"service",
-			t.Service.Namespace+"/"+t.Service.Name,
-			"reason",
-			t.Reason,
-			"message",
-			t.Message,
-		)
+		s.config.Log.Warn("address of a service", "service", t.Service.Namespace+"/"+t.Service.Name, "reason", t.Reason,
+			"message", t.Message)
 		if _, err := s.config.Writes.Ensure(ctx, problemEvent(t, now)); err != nil {
 			return fmt.Errorf("say what is wrong with the service %s/%s: %w", t.Service.Namespace, t.Service.Name, err)
 		}

@@ -41,12 +41,8 @@ func NewCounts(metrics prometheus.Registerer) (*Counts, error) {
 				"failed, as its configuration says.",
 		}, []string{"name", "type"}),
 	}
-	return c, errors.Join(
-		metrics.Register(c.duration),
-		metrics.Register(c.requests),
-		metrics.Register(c.rejections),
-		metrics.Register(c.failOpen),
-	)
+	return c, errors.Join(metrics.Register(c.duration), metrics.Register(c.requests), metrics.Register(c.rejections),
+		metrics.Register(c.failOpen))
 }
 
 // typeLabel returns the type label of webhooks.

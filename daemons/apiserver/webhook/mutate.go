@@ -127,23 +127,12 @@ func (p *Mutating) callWebhook(ctx context.Context, w *matchedHook, a *api.Admis
 	}
 	before := w.attributes.VersionedObject.Object()
 	if before == nil {
-		return false, apierrors.NewInternalError(
-			fmt.Errorf(
-				"admission webhook %q attempted to modify the object, which is not supported for this operation",
-				w.name,
-			),
-		)
+		return false, apierrors.NewInternalError(fmt.Errorf(
+			"admission webhook %q attempted to modify the object, which is not supported for this operation", w.name))
 	}
 	if r.PatchType != nil && *r.PatchType != admissionv1.PatchTypeJSONPatch && w.hook.version == "v1" {
-		return false, p.failureError(
-			ctx,
-			w.hook,
-			a,
-			"mutation",
-			round,
-			index,
-			fmt.Errorf("unsupported patch type %q", *r.PatchType),
-		)
+		return false, p.failureError(ctx, w.hook, a, "mutation", round, index,
+			fmt.Errorf("unsupported patch type %q", *r.PatchType))
 	}
 	after, err := applyPatch(before, operations)
 	if err != nil {

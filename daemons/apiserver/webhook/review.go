@@ -48,20 +48,12 @@ func (s *set) review(
 	}
 	if w.hook.version == "v1" {
 		if answer.APIVersion != sent.APIVersion || answer.Kind != sent.Kind {
-			return nil, fmt.Errorf(
-				"received invalid webhook response: expected webhook response of %s, Kind=%s, got %s, Kind=%s",
-				sent.APIVersion,
-				sent.Kind,
-				answer.APIVersion,
-				answer.Kind,
-			)
+			return nil, fmt.Errorf("received invalid webhook response: expected webhook response of %s, "+
+				"Kind=%s, got %s, Kind=%s", sent.APIVersion, sent.Kind, answer.APIVersion, answer.Kind)
 		}
 		if r.UID != request.UID {
-			return nil, fmt.Errorf(
-				"received invalid webhook response: expected response.uid=%q, got %q",
-				request.UID,
-				r.UID,
-			)
+			return nil, fmt.Errorf("received invalid webhook response: expected response.uid=%q, got %q", request.UID,
+				r.UID)
 		}
 	}
 	if err := checkPatch(r, w.hook.version == "v1", mutating); err != nil {
@@ -111,9 +103,7 @@ func newRequest(w *matchedHook, a *api.Admission) (*admissionv1.AdmissionRequest
 		}
 		who.Extra[key] = value
 	}
-	kind, resource := metav1.GroupVersionKind(
-		attributes.GetKind(),
-	), metav1.GroupVersionResource(
+	kind, resource := metav1.GroupVersionKind(attributes.GetKind()), metav1.GroupVersionResource(
 		attributes.GetResource(),
 	)
 	r := &admissionv1.AdmissionRequest{

@@ -179,20 +179,16 @@ func (s *set) matchHook(ctx context.Context, h *hook, a *api.Admission) (*matche
 func (s *set) failureError(ctx context.Context, h *hook, a *api.Admission, kind string, round, index int,
 	err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled {
-		return apierrors.NewTimeoutError(
-			"the request was given up before webhook "+strconv.Quote(h.name)+" answered",
-			0,
-		)
+		return apierrors.NewTimeoutError("the request was given up before webhook "+strconv.Quote(h.name)+" answered",
+			0)
 	}
 	if h.failsClosed {
 		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", h.name, err))
 	}
 	s.o.Log.Warn("a webhook failed that may be ignored", "webhook", h.name, "err", err)
 	if a.Origin != nil {
-		a.Origin.Annotate(
-			fmt.Sprintf("failed-open.%s.webhook.admission.k8s.io/round_%d_index_%d", kind, round, index),
-			h.name,
-		)
+		a.Origin.Annotate(fmt.Sprintf("failed-open.%s.webhook.admission.k8s.io/round_%d_index_%d", kind, round, index),
+			h.name)
 	}
 	return nil
 }

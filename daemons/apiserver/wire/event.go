@@ -74,11 +74,8 @@ func (m Media) AppendStatus(to []byte, status metav1.Status) ([]byte, error) {
 		if err != nil {
 			return to, err
 		}
-		return appendFrame(
-			to,
-			watch.Error,
-			appendEnvelope(nil, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, raw),
-		)
+		return appendFrame(to, watch.Error, appendEnvelope(nil, schema.GroupVersionKind{Version: "v1", Kind: "Status"},
+			raw))
 	}
 	event := append(appendValue([]byte(`{"type":"ERROR","object":`), status), "}\n"...)
 	if m.Format == CBOR {

@@ -27,11 +27,8 @@ func TestPreferredMediaTypeIsChosen(t *testing.T) {
 			protobuf + ", application/cbor",
 		"application/cbor-seq": "406 application/json, application/yaml, " + protobuf + ", application/cbor",
 	} {
-		m, err := Negotiate(
-			&http.Request{Header: http.Header{"Accept": {accept}}, URL: &url.URL{Path: "/api/v1/pods"}},
-			true,
-			true,
-		)
+		m, err := Negotiate(&http.Request{Header: http.Header{"Accept": {accept}}, URL: &url.URL{Path: "/api/v1/pods"}},
+			true, true)
 		got := strings.TrimSpace(m.ContentType() + " " + m.Shape)
 		if err != nil {
 			got = strings.Replace(err.Error(), "only the following media types are accepted:", "406", 1)

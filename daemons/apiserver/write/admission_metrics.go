@@ -95,10 +95,8 @@ func (t *stepTimer) recordPlugin(plugin any, err error) error {
 		name := plugin.Name()
 		counts, ok := t.metrics.byPlugin.Load(name)
 		if !ok {
-			counts, _ = t.metrics.byPlugin.LoadOrStore(
-				name,
-				&pluginHistograms{vec: t.metrics.plugins, name: []string{name}},
-			)
+			counts, _ = t.metrics.byPlugin.LoadOrStore(name,
+				&pluginHistograms{vec: t.metrics.plugins, name: []string{name}})
 		}
 		counts.(*pluginHistograms).observe(t.step, t.operation, err != nil, d)
 		if _, outside := plugin.(api.ExternalCaller); outside && t.webhookTime != nil {

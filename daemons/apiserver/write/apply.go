@@ -65,22 +65,12 @@ func (w *write) mergeDeclared(
 	}
 	if fresh {
 		if m.GetUID() != "" {
-			return nil, apierrors.NewConflict(
-				q.GroupResource(),
-				q.Name,
-				fmt.Errorf(
-					"uid mismatch: the provided object specified uid %s, and no existing object was found",
-					m.GetUID(),
-				),
-			)
+			return nil, apierrors.NewConflict(q.GroupResource(), q.Name, fmt.Errorf(
+				"uid mismatch: the provided object specified uid %s, and no existing object was found", m.GetUID()))
 		}
 		if m.GetName() == "" {
-			return nil, apierrors.NewBadRequest(
-				fmt.Sprintf(
-					"the name of the object (%s based on URL) was undeterminable: name must be provided",
-					q.Name,
-				),
-			)
+			return nil, apierrors.NewBadRequest(fmt.Sprintf(
+				"the name of the object (%s based on URL) was undeterminable: name must be provided", q.Name))
 		}
 	} else {
 		was, err := meta.Accessor(before)
@@ -115,9 +105,8 @@ func applyDeclared(
 		switch q.Query.Get("fieldValidation") {
 		case metav1.FieldValidationIgnore:
 		case metav1.FieldValidationStrict:
-			return nil, apierrors.NewBadRequest(
-				fmt.Sprintf("error strict decoding patch: error converting YAML to JSON: %v", doubt),
-			)
+			return nil, apierrors.NewBadRequest(fmt.Sprintf(
+				"error strict decoding patch: error converting YAML to JSON: %v", doubt))
 		default:
 			q.Answer.WarnStrictError(doubt)
 		}

@@ -64,12 +64,8 @@ func (s *Writes) assignPod(q *request.Request, b *corev1.Binding) error {
 	if err != nil {
 		return err
 	}
-	return q.Media.WriteObject(
-		q.Answer,
-		http.StatusCreated,
-		request.StatusKind,
-		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated},
-	)
+	return q.Media.WriteObject(q.Answer, http.StatusCreated, request.StatusKind,
+		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
 }
 
 // applyBinding returns the pod, assigned to the node of a binding.

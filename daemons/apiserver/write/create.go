@@ -97,11 +97,8 @@ func (s *Writes) Update(q *request.Request) error {
 			return nil, request.InvalidError(schema.GroupKind{Group: q.GroupResource().Group,
 				Kind: q.GroupResource().Resource},
 				q.Name, field.ErrorList{
-					field.Invalid(
-						field.NewPath("metadata", "resourceVersion"),
-						uint64(0),
-						"must be specified for an update",
-					)})
+					field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0),
+						"must be specified for an update")})
 		}
 		return next, checkVersion(q, sent, stored)
 	})
@@ -156,9 +153,7 @@ func (s *Writes) Review(q *request.Request) error {
 // TerminatingError returns the error for creating an object whose definition is being deleted.
 func TerminatingError(q *request.Request) error {
 	err := apierrors.NewMethodNotSupported(q.GroupResource(), q.Verb)
-	err.ErrStatus.Message = fmt.Sprintf(
-		"create not allowed while custom resource definition is terminating: %s",
-		q.GroupResource(),
-	)
+	err.ErrStatus.Message = fmt.Sprintf("create not allowed while custom resource definition is terminating: %s",
+		q.GroupResource())
 	return err
 }

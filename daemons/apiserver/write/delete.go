@@ -49,9 +49,8 @@ func (s *Writes) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding delete options: %v", err))
 		}
 		if o.Kind != "" && o.Kind != "DeleteOptions" {
-			return nil, apierrors.NewBadRequest(
-				fmt.Sprintf("no kind %q is registered for version %q", o.Kind, o.APIVersion),
-			)
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q", o.Kind,
+				o.APIVersion))
 		}
 	}
 	if err := request.InvalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
@@ -204,28 +203,13 @@ func checkPreconditions(q *request.Request, obj runtime.Object, p *metav1.Precon
 	// upstream names the kind here
 	named := schema.GroupResource{Group: q.Served.GVK.Group, Resource: q.Served.GVK.Kind}
 	if uid := uidString(p.UID); uid != "" && uid != string(m.GetUID()) {
-		return apierrors.NewConflict(
-			named,
-			m.GetName(),
-			fmt.Errorf(
-				"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been "+
-					"deleted and then recreated",
-				uid,
-				m.GetUID(),
-			),
-		)
+		return apierrors.NewConflict(named, m.GetName(), fmt.Errorf("the UID in the precondition (%s) does not match "+
+			"the UID in record (%s). The object might have been deleted and then recreated", uid, m.GetUID()))
 	}
 	if v := p.ResourceVersion; v != nil && *v != m.GetResourceVersion() {
-		return apierrors.NewConflict(
-			named,
-			m.GetName(),
-			fmt.Errorf(
-				"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The "+
-					"object might have been modified",
-				*v,
-				m.GetResourceVersion(),
-			),
-		)
+		return apierrors.NewConflict(named, m.GetName(), fmt.Errorf("the ResourceVersion in the precondition (%s) "+
+			"does not match the ResourceVersion in record (%s). The object might have been modified", *v,
+			m.GetResourceVersion()))
 	}
 	return nil
 }

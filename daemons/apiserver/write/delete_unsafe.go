@@ -36,11 +36,8 @@ func (s *Writes) deleteUnreadable(q *request.Request) error {
 	asked := q.Request
 	asked.Verb = ignoreReadErrorsVerb
 	if err := s.server.Authorize(ctx, q.User, asked); err != nil {
-		return apierrors.NewForbidden(
-			q.GroupResource(),
-			q.Name,
-			fmt.Errorf("not permitted to do %q, reason: %w", ignoreReadErrorsVerb, err),
-		)
+		return apierrors.NewForbidden(q.GroupResource(), q.Name, fmt.Errorf("not permitted to do %q, reason: %w",
+			ignoreReadErrorsVerb, err))
 	}
 	key := q.Key()
 	live, err := s.readStored(ctx, q, key)
@@ -60,21 +57,15 @@ func (s *Writes) deleteUnreadable(q *request.Request) error {
 		)
 	}
 	if why.Temporary {
-		return apierrors.NewInternalError(
-			fmt.Errorf(
-				"the object is not deleted, since it can be read when the plugin that keeps its key answers: %w",
-				why,
-			),
-		)
+		return apierrors.NewInternalError(fmt.Errorf(
+			"the object is not deleted, since it can be read when the plugin that keeps its key answers: %w", why))
 	}
 	if err := s.admitUnreadableDeletion(ctx, q); err != nil {
 		return err
 	}
 	full := s.config.Cache.Key(q.StoredKind(), key)
-	r, err := s.config.Store.Commit(
-		ctx,
-		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}},
-	)
+	r, err := s.config.Store.Commit(ctx,
+		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}})
 	if err != nil {
 		return request.UnavailableError(err)
 	}

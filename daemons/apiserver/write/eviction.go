@@ -73,12 +73,8 @@ func (s *Writes) Evict(q *request.Request) error {
 	if err := s.evictPod(q, pod, o); err != nil {
 		return err
 	}
-	return q.Media.WriteObject(
-		q.Answer,
-		http.StatusCreated,
-		request.StatusKind,
-		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated},
-	)
+	return q.Media.WriteObject(q.Answer, http.StatusCreated, request.StatusKind,
+		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
 }
 
 // evictablePod returns the pod that is to be evicted.
@@ -156,14 +152,8 @@ func (s *Writes) removeEvicted(q *request.Request, pod *corev1.Pod, o *metav1.De
 // markEvicted records in the pod's status why it is evicted. If must names a resource version, markEvicted replaces it
 // with the version that this write produces.
 func (s *Writes) markEvicted(q *request.Request, must *metav1.Preconditions) error {
-	w, one, err := s.newInnerWrite(
-		q.HTTP.Context(),
-		q,
-		corev1.SchemeGroupVersion.WithResource("pods"),
-		"status",
-		q.Namespace,
-		q.Name,
-	)
+	w, one, err := s.newInnerWrite(q.HTTP.Context(), q, corev1.SchemeGroupVersion.WithResource("pods"), "status",
+		q.Namespace, q.Name)
 	if err != nil {
 		return err
 	}
@@ -258,11 +248,8 @@ func recordDisruption(
 		return nil, budgetBusyError(stored.Name)
 	}
 	if len(stored.Status.DisruptedPods) > maxDisrupted {
-		return nil, apierrors.NewForbidden(
-			policyv1.Resource("poddisruptionbudget"),
-			stored.Name,
-			errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"),
-		)
+		return nil, apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), stored.Name, errors.New(
+			"DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	}
 	if stored.Status.DisruptionsAllowed <= 0 {
 		return nil, evictionRefusal(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
@@ -291,10 +278,8 @@ func budgetBusyError(budget string) error {
 
 func evictionRefusal(cause string, retry int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
-	err.ErrStatus.Details.Causes = append(
-		err.ErrStatus.Details.Causes,
-		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause},
-	)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
 	return err
 }
 
@@ -303,9 +288,8 @@ func (s *Writes) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, er
 	list := s.config.Cache.Objects().List(budgetsGVR.GroupResource(), pod.Namespace)
 	if all := s.config.Cache.Resource(budgetsGVR.GroupResource()); all != nil {
 		if err := all.ReadError(pod.Namespace + "/"); err != nil {
-			return nil, apierrors.NewInternalError(
-				fmt.Errorf("whether a disruption budget forbids the eviction is not known: %w", err),
-			)
+			return nil, apierrors.NewInternalError(fmt.Errorf(
+				"whether a disruption budget forbids the eviction is not known: %w", err))
 		}
 	}
 	var found []*policyv1.PodDisruptionBudget
@@ -316,9 +300,8 @@ func (s *Writes) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, er
 		}
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err != nil {
-			return nil, apierrors.NewInternalError(
-				fmt.Errorf("read the selector of the disruption budget %s: %w", budget.Name, err),
-			)
+			return nil, apierrors.NewInternalError(fmt.Errorf("read the selector of the disruption budget %s: %w",
+				budget.Name, err))
 		}
 		if selector.Matches(labels.Set(pod.Labels)) {
 			found = append(found, budget)

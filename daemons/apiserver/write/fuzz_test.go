@@ -168,20 +168,13 @@ const fuzzPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels"
 func FuzzDecodeJSON(f *testing.F) { fuzzDecoder(f, runtime.ContentTypeJSON, []byte(fuzzPod)) }
 
 func FuzzDecodeYAML(f *testing.F) {
-	fuzzDecoder(
-		f,
-		runtime.ContentTypeYAML,
-		[]byte("metadata: {name: a}\nspec:\n  containers:\n  - &x {name: c, image: i}\n"),
-	)
+	fuzzDecoder(f, runtime.ContentTypeYAML, []byte(
+		"metadata: {name: a}\nspec:\n  containers:\n  - &x {name: c, image: i}\n"))
 }
 
 func FuzzDecodeCBOR(f *testing.F) {
-	fuzzDecoder(
-		f,
-		runtime.ContentTypeCBOR,
-		[]byte("\xd9\xd9\xf7\xa1\x44spec\xa0"),
-		[]byte("\xa2\x44kind\x43Pod\x48metadata\xa1\x44name\x41a"),
-	)
+	fuzzDecoder(f, runtime.ContentTypeCBOR, []byte("\xd9\xd9\xf7\xa1\x44spec\xa0"),
+		[]byte("\xa2\x44kind\x43Pod\x48metadata\xa1\x44name\x41a"))
 }
 
 func FuzzDecodeProtobuf(f *testing.F) {
@@ -202,10 +195,8 @@ func FuzzDecodeProtobuf(f *testing.F) {
 
 // FuzzPatch applies patches of three types to a pod.
 func FuzzPatch(f *testing.F) {
-	f.Add(
-		uint8(0),
-		[]byte(`[{"op":"add","path":"/metadata/labels/c","value":"d"},{"op":"move","from":"/spec","path":"/status"}]`),
-	)
+	f.Add(uint8(0),
+		[]byte(`[{"op":"add","path":"/metadata/labels/c","value":"d"},{"op":"move","from":"/spec","path":"/status"}]`))
 	f.Add(uint8(1), []byte(`{"metadata":{"labels":null},"spec":{"containers":[]}}`))
 	f.Add(
 		uint8(2),

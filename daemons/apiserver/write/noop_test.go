@@ -41,11 +41,8 @@ func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := stored.DeepCopyObject()
-	e, lost, err := w.tryModify(
-		context.Background(),
-		entry,
-		func(live runtime.Object) (runtime.Object, error) { return live, nil },
-	)
+	e, lost, err := w.tryModify(context.Background(), entry,
+		func(live runtime.Object) (runtime.Object, error) { return live, nil })
 	if err != nil || lost || e != entry {
 		t.Errorf("it came to %v %v %v", e, lost, err)
 	}

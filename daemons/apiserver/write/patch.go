@@ -255,13 +255,8 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		if len(operations) > maxOperations {
-			return nil, apierrors.NewRequestEntityTooLargeError(
-				fmt.Sprintf(
-					"The allowed maximum operations in a JSON patch is %d, got %d",
-					maxOperations,
-					len(operations),
-				),
-			)
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+				"The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(operations)))
 		}
 		if bytes.ContainsAny(before, "<>&") {
 			// The "test" operation compares text, and clients written in Go escape HTML characters.
@@ -271,15 +266,8 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		}
 		after, err := jsonpatch.Apply(operations, before)
 		if err != nil {
-			return nil, apierrors.NewGenericServerResponse(
-				http.StatusUnprocessableEntity,
-				"",
-				schema.GroupResource{},
-				"",
-				err.Error(),
-				0,
-				false,
-			)
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{},
+				"", err.Error(), 0, false)
 		}
 		return after, nil
 	case types.MergePatchType:
@@ -290,15 +278,8 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 		case slices.Contains(malformedPatchErrors, err):
 			return nil, apierrors.NewBadRequest(err.Error())
 		case slices.Contains(unmergeablePatchErrors, err):
-			return nil, apierrors.NewGenericServerResponse(
-				http.StatusUnprocessableEntity,
-				"",
-				schema.GroupResource{},
-				"",
-				err.Error(),
-				0,
-				false,
-			)
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{},
+				"", err.Error(), 0, false)
 		}
 		return after, request.AsInternalError(err)
 	}

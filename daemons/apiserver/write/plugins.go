@@ -47,12 +47,8 @@ func (s *Writes) newPlugins() plugins {
 	}
 	return plugins{
 		mutators: slices.Concat(c.Mutators, external.mutators),
-		validators: slices.Concat(
-			c.Validators,
-			[]api.Validator{policy.NewAccess(policies)},
-			external.validators,
-			quota,
-		),
+		validators: slices.Concat(c.Validators, []api.Validator{policy.NewAccess(policies)}, external.validators,
+			quota),
 		external: external,
 	}
 }

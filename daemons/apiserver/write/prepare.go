@@ -288,11 +288,8 @@ func checkVersion(q *request.Request, sent, stored metav1.Object) error {
 }
 
 func conflictError(q *request.Request) error {
-	return apierrors.NewConflict(
-		q.GroupResource(),
-		q.Name,
-		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"),
-	)
+	return apierrors.NewConflict(q.GroupResource(), q.Name, fmt.Errorf(
+		"the object has been modified; please apply your changes to the latest version and try again"))
 }
 
 // setNameAndNamespace sets the namespace and, if the path has one, the name of a sent object. It returns an error if
@@ -312,9 +309,8 @@ func setNameAndNamespace(q *request.Request, m metav1.Object) error {
 	case m.GetName() == "":
 		return apierrors.NewBadRequest("name must be provided")
 	case m.GetName() != q.Name:
-		return apierrors.NewBadRequest(
-			fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), q.Name),
-		)
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the name of the object (%s) does not match the name on the URL (%s)", m.GetName(), q.Name))
 	}
 	return nil
 }
@@ -324,8 +320,7 @@ func setNameAndNamespace(q *request.Request, m metav1.Object) error {
 func setNamespace(q *request.Request, m metav1.Object) error {
 	if in := m.GetNamespace(); in != "" && in != q.Namespace {
 		return apierrors.NewBadRequest(
-			"the namespace of the provided object does not match the namespace sent on the request",
-		)
+			"the namespace of the provided object does not match the namespace sent on the request")
 	}
 	m.SetNamespace(q.Namespace)
 	return nil

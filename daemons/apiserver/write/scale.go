@@ -112,11 +112,8 @@ func applyScale(
 	}
 	if scale.Spec.Replicas < 0 {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), q.Name, field.ErrorList{
-			field.Invalid(
-				field.NewPath("spec", "replicas"),
-				scale.Spec.Replicas,
-				"must be greater than or equal to 0",
-			)})
+			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas,
+				"must be greater than or equal to 0")})
 	}
 	obj := live.DeepCopyObject()
 	q.Served.Scale.Set(obj, scale.Spec.Replicas)

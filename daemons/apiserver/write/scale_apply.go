@@ -29,11 +29,8 @@ func (w *write) mergedScale(
 	if err != nil {
 		return nil, err
 	}
-	account := managedfields.NewScaleHandler(
-		m.GetManagedFields(),
-		q.Served.Version().GroupVersion(),
-		replicasPaths(q.Served),
-	)
+	account := managedfields.NewScaleHandler(m.GetManagedFields(), q.Served.Version().GroupVersion(),
+		replicasPaths(q.Served))
 	was, err := scaleOf(q, live)
 	if err != nil {
 		return nil, err

@@ -346,12 +346,9 @@ func (w *write) tryModify(
 // uidMismatch refuses a write whose UID is not that of the object stored under its name, or that has a UID while no
 // object is stored. The message is that of upstream's store.
 func (s *Writes) uidMismatch(q *request.Request, meant, is types.UID) error {
-	return apierrors.NewConflict(
-		q.GroupResource(),
-		q.Name,
-		fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
-			s.config.Cache.Key(q.StoredKind(), q.Key()), uidConflict(meant, is)),
-	)
+	return apierrors.NewConflict(q.GroupResource(), q.Name, fmt.Errorf(
+		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
+		s.config.Cache.Key(q.StoredKind(), q.Key()), uidConflict(meant, is)))
 }
 
 // uidConflict returns the reason of a conflict of UIDs, in upstream's words.

@@ -104,8 +104,8 @@ func countFinished(job *batchv1.Job, pods []*corev1.Pod) countResult {
 	return t
 }
 
-// countReleased adds the pods whose finalizer was removed to the totals. It returns the pods that still have it, also as
-// a set.
+// countReleased adds the pods whose finalizer was removed to the totals. It returns the pods that still have it, also
+// as a set.
 func countReleased(job *batchv1.Job, pods []*corev1.Pod) (
 	next *batchv1.UncountedTerminatedPods, named map[types.UID]bool) {
 	here := map[types.UID]bool{}

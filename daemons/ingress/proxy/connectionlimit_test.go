@@ -204,8 +204,8 @@ func TestFloodsOfConnectionsAreLimited(t *testing.T) {
 	p.checkOtherClient(t)
 }
 
-// Both clients have sent nothing, or not yet enough to recognize HTTP/2. The engine does not wait for them as long as for
-// an idle connection.
+// Both clients have sent nothing, or not yet enough to recognize HTTP/2. The engine does not wait for them as long as
+// for an idle connection.
 func TestSilentConnectionsDoNotDelayTheEnd(t *testing.T) {
 	for name, data := range map[string]string{"nothing": "", "a part of the preface": prefaceHTTP2[:10]} {
 		t.Run(name, func(t *testing.T) {

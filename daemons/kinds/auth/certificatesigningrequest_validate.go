@@ -39,10 +39,8 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 	var errs field.ErrorList
 	block, _ := pem.Decode(c.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("request"), c.Spec.Request, "PEM block type must be CERTIFICATE REQUEST"),
-		)
+		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request,
+			"PEM block type must be CERTIFICATE REQUEST"))
 	} else if _, err := x509.ParseCertificateRequest(block.Bytes); err != nil {
 		errs = append(errs, field.Invalid(path.Child("request"), c.Spec.Request, err.Error()))
 	}
@@ -59,26 +57,14 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 		}
 	}
 	if c.Spec.SignerName == legacySigner {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("signerName"),
-				c.Spec.SignerName,
-				"the legacy signerName is not allowed via this API version",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("signerName"), c.Spec.SignerName,
+			"the legacy signerName is not allowed via this API version"))
 	} else {
 		errs = append(errs, validate.SignerName(c.Spec.SignerName, path.Child("signerName"))...)
 	}
 	if s := c.Spec.ExpirationSeconds; s != nil && *s < 600 {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("expirationSeconds"),
-				*s,
-				"may not specify a duration less than 600 seconds (10 minutes)",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s,
+			"may not specify a duration less than 600 seconds (10 minutes)"))
 	}
 	return errs
 }
@@ -100,23 +86,16 @@ func validateRequestStatus(c, old *certificatesv1.CertificateSigningRequest) fie
 	}
 	for _, t := range finalRequestConditions {
 		if countConditions(c, t) < countConditions(old, t) {
-			errs = append(
-				errs,
-				field.Forbidden(
-					status.Child("conditions"),
-					fmt.Sprintf("updates may not remove a condition of type %q", t),
-				),
-			)
+			errs = append(errs, field.Forbidden(status.Child("conditions"), fmt.Sprintf(
+				"updates may not remove a condition of type %q", t)))
 		}
 	}
 	if bytes.Equal(c.Status.Certificate, old.Status.Certificate) {
 		return errs
 	}
 	if len(old.Status.Certificate) > 0 {
-		errs = append(
-			errs,
-			field.Forbidden(status.Child("certificate"), "updates may not modify existing certificate content"),
-		)
+		errs = append(errs, field.Forbidden(status.Child("certificate"),
+			"updates may not modify existing certificate content"))
 	}
 	if err := checkIssuedCertificate(c.Status.Certificate); err != nil {
 		errs = append(errs, field.Invalid(status.Child("certificate"), "<certificate data>", err.Error()))
@@ -154,10 +133,8 @@ func validateRequestConditions(list []certificatesv1.CertificateSigningRequestCo
 		}
 		if c.Type == certificatesv1.CertificateApproved && seen[certificatesv1.CertificateDenied] ||
 			c.Type == certificatesv1.CertificateDenied && seen[certificatesv1.CertificateApproved] {
-			errs = append(
-				errs,
-				field.Invalid(at.Child("type"), c.Type, "Approved and Denied conditions are mutually exclusive"),
-			)
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type,
+				"Approved and Denied conditions are mutually exclusive"))
 		}
 		if seen[c.Type] {
 			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))

@@ -32,9 +32,8 @@ func ClusterTrustBundles() *kind.Kind {
 			if b.Spec.TrustBundle != old.Spec.TrustBundle {
 				errs = validateTrustBundle(b)
 			}
-			return append(
-				errs,
-				validate.Immutable(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+			return append(errs, validate.Immutable(b.Spec.SignerName, old.Spec.SignerName,
+				field.NewPath("spec", "signerName"))...)
 		}),
 		Fields: kind.AdaptFields(func(b *certificatesv1.ClusterTrustBundle) fields.Set {
 			return fields.Set{"spec.signerName": b.Spec.SignerName}
@@ -56,10 +55,8 @@ func validateSignerPrefix(b *certificatesv1.ClusterTrustBundle) field.ErrorList 
 	var errs field.ErrorList
 	if signer := b.Spec.SignerName; signer == "" {
 		if strings.Contains(name, ":") {
-			errs = append(
-				errs,
-				field.Invalid(path, name, "ClusterTrustBundle without signer name must not have \":\" in its name"),
-			)
+			errs = append(errs, field.Invalid(path, name,
+				"ClusterTrustBundle without signer name must not have \":\" in its name"))
 		}
 	} else {
 		errs = append(errs, validate.SignerName(signer, field.NewPath("spec", "signerName"))...)
@@ -86,10 +83,8 @@ func validateTrustAnchors(text string, path *field.Path) field.ErrorList {
 		}
 		switch cert, err := x509.ParseCertificate(block.Bytes); {
 		case block.Type != "CERTIFICATE":
-			errs = append(
-				errs,
-				field.Invalid(path, omitted, fmt.Sprintf("entry %d has bad block type: %v", n, block.Type)),
-			)
+			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d has bad block type: %v", n,
+				block.Type)))
 		case len(block.Headers) > 0:
 			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d has PEM block headers", n)))
 		case err != nil:
@@ -98,10 +93,8 @@ func validateTrustAnchors(text string, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path, omitted, fmt.Sprintf("entry %d does not have the CA bit set", n)))
 		default:
 			if first, twice := seen[string(block.Bytes)]; twice {
-				errs = append(
-					errs,
-					field.Invalid(path, omitted, fmt.Sprintf("entry %d is a duplicate of entry %d", n, first)),
-				)
+				errs = append(errs, field.Invalid(path, omitted,
+					fmt.Sprintf("entry %d is a duplicate of entry %d", n, first)))
 			}
 			seen[string(block.Bytes)] = n
 		}

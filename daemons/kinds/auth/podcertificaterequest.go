@@ -93,24 +93,12 @@ func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) fiel
 	case seconds == nil:
 		errs = append(errs, field.Required(path.Child("maxExpirationSeconds"), "must be set"))
 	case *seconds < podspec.MinCertificateSeconds || *seconds > longest:
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("maxExpirationSeconds"),
-				*seconds,
-				fmt.Sprintf("must be in the range [%d, %d]", podspec.MinCertificateSeconds, longest),
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("maxExpirationSeconds"), *seconds, fmt.Sprintf(
+			"must be in the range [%d, %d]", podspec.MinCertificateSeconds, longest)))
 	}
 	if request, err := x509.ParseCertificateRequest(s.StubPKCS10Request); err != nil {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("stubPKCS10Request"),
-				"<value omitted>",
-				"must be a valid PKCS#10 request: "+err.Error(),
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>",
+			"must be a valid PKCS#10 request: "+err.Error()))
 	} else if err := request.CheckSignature(); err != nil {
 		errs = append(errs, field.Invalid(path.Child("stubPKCS10Request"), "<value omitted>", "must be signed by the "+
 			"key that it carries: "+err.Error()))
@@ -129,29 +117,19 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 		case !slices.Contains(finalPodCertificateConditions, c.Type):
 			continue
 		case end != "":
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("type"),
-					c.Type,
-					"There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\"",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type,
+				"There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\""))
 		}
 		end = c.Type
 		if c.Status != metav1.ConditionTrue {
-			errs = append(
-				errs,
-				validate.NotSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}),
-			)
+			errs = append(errs, validate.NotSupported(at.Child("status"), c.Status,
+				[]metav1.ConditionStatus{metav1.ConditionTrue}))
 		}
 	}
 	for _, c := range was.Conditions {
 		if slices.Contains(finalPodCertificateConditions, c.Type) && end != c.Type {
-			errs = append(
-				errs,
-				field.Invalid(path.Child("conditions"), end, "a request that was "+strings.ToLower(c.Type)+" stays so"),
-			)
+			errs = append(errs, field.Invalid(path.Child("conditions"), end,
+				"a request that was "+strings.ToLower(c.Type)+" stays so"))
 		}
 	}
 	for _, f := range []struct {
@@ -170,14 +148,8 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 	}
 	if end != certificatesv1.PodCertificateRequestConditionTypeIssued {
 		if is.CertificateChain != "" {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("certificateChain"),
-					"<value omitted>",
-					"must be empty unless the request is issued",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("certificateChain"), "<value omitted>",
+				"must be empty unless the request is issued"))
 		}
 		return errs
 	}
@@ -204,31 +176,17 @@ func validateIssuedChain(s *certificatesv1.PodCertificateRequestStatus, path *fi
 		}
 	}
 	if s.NotBefore == nil || !s.NotBefore.Time.Equal(leaf.NotBefore) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("notBefore"),
-				s.NotBefore,
-				"must be set to the NotBefore time of the leaf certificate",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("notBefore"), s.NotBefore,
+			"must be set to the NotBefore time of the leaf certificate"))
 	}
 	if s.NotAfter == nil || !s.NotAfter.Time.Equal(leaf.NotAfter) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("notAfter"),
-				s.NotAfter,
-				"must be set to the NotAfter time of the leaf certificate",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("notAfter"), s.NotAfter,
+			"must be set to the NotAfter time of the leaf certificate"))
 	}
 	if refresh := s.BeginRefreshAt; refresh == nil || refresh.Time.Before(leaf.NotBefore) ||
 		refresh.Time.After(leaf.NotAfter) {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("beginRefreshAt"), refresh, "must be set, between notBefore and notAfter"),
-		)
+		errs = append(errs, field.Invalid(path.Child("beginRefreshAt"), refresh,
+			"must be set, between notBefore and notAfter"))
 	}
 	return errs
 }

@@ -44,19 +44,12 @@ func ClusterRoles() *kind.Kind {
 			if r.AggregationRule != nil {
 				path := field.NewPath("aggregationRule", "clusterRoleSelectors")
 				if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
-					errs = append(
-						errs,
-						field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"),
-					)
+					errs = append(errs, field.Required(path,
+						"at least one clusterRoleSelector required if aggregationRule is non-nil"))
 				}
 				for i := range r.AggregationRule.ClusterRoleSelectors {
-					errs = append(
-						errs,
-						metavalidation.ValidateLabelSelector(
-							&r.AggregationRule.ClusterRoleSelectors[i],
-							metavalidation.LabelSelectorValidationOptions{},
-							path.Index(i),
-						)...)
+					errs = append(errs, metavalidation.ValidateLabelSelector(&r.AggregationRule.ClusterRoleSelectors[i],
+						metavalidation.LabelSelectorValidationOptions{}, path.Index(i))...)
 				}
 			}
 			return errs
@@ -75,38 +68,22 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 		}
 		if len(r.NonResourceURLs) > 0 {
 			if namespaced {
-				errs = append(
-					errs,
-					field.Invalid(
-						path.Child("nonResourceURLs"),
-						r.NonResourceURLs,
-						"namespaced rules cannot apply to non-resource URLs",
-					),
-				)
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), r.NonResourceURLs,
+					"namespaced rules cannot apply to non-resource URLs"))
 			}
 			if len(r.APIGroups)+len(r.Resources)+len(r.ResourceNames) > 0 {
-				errs = append(
-					errs,
-					field.Invalid(
-						path.Child("nonResourceURLs"),
-						r.NonResourceURLs,
-						"rules cannot apply to both regular resources and non-resource URLs",
-					),
-				)
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), r.NonResourceURLs,
+					"rules cannot apply to both regular resources and non-resource URLs"))
 			}
 			continue
 		}
 		if len(r.APIGroups) == 0 {
-			errs = append(
-				errs,
-				field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"),
-			)
+			errs = append(errs, field.Required(path.Child("apiGroups"),
+				"resource rules must supply at least one api group"))
 		}
 		if len(r.Resources) == 0 {
-			errs = append(
-				errs,
-				field.Required(path.Child("resources"), "resource rules must supply at least one resource"),
-			)
+			errs = append(errs, field.Required(path.Child("resources"),
+				"resource rules must supply at least one resource"))
 		}
 	}
 	return errs
@@ -123,8 +100,7 @@ func RoleBindings() *kind.Kind {
 			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true)
 		}),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(b, old *rbacv1.RoleBinding) field.ErrorList {
-			return append(
-				validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true),
+			return append(validateRoleBinding(b.RoleRef, b.Subjects, []string{"Role", "ClusterRole"}, true),
 				validateSameRole(b.RoleRef, old.RoleRef)...)
 		}),
 		Columns: kind.NewColumns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
@@ -145,8 +121,7 @@ func ClusterRoleBindings() *kind.Kind {
 			return validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false)
 		}),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-			return append(
-				validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false),
+			return append(validateRoleBinding(b.RoleRef, b.Subjects, []string{"ClusterRole"}, false),
 				validateSameRole(b.RoleRef, old.RoleRef)...)
 		}),
 		Columns: kind.NewColumns("Role", "Age", "Users*", "Groups*", "ServiceAccounts*"),
@@ -214,14 +189,8 @@ func validateRoleBinding(
 				errs = append(errs, validate.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
 			}
 		default:
-			errs = append(
-				errs,
-				validate.NotSupported(
-					at.Child("kind"),
-					s.Kind,
-					[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind},
-				),
-			)
+			errs = append(errs, validate.NotSupported(at.Child("kind"), s.Kind,
+				[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
 		}
 	}
 	return errs

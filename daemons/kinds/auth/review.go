@@ -25,67 +25,31 @@ func newReview(
 }
 
 func TokenReviews() *kind.Kind {
-	return newReview(
-		authenticationv1.SchemeGroupVersion,
-		"TokenReview",
-		"tokenreviews",
-		"tokenreview",
-		false,
-		kind.New[authenticationv1.TokenReview](),
-	)
+	return newReview(authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", "tokenreview", false,
+		kind.New[authenticationv1.TokenReview]())
 }
 
 func SelfSubjectReviews() *kind.Kind {
-	return newReview(
-		authenticationv1.SchemeGroupVersion,
-		"SelfSubjectReview",
-		"selfsubjectreviews",
-		"selfsubjectreview",
-		false,
-		kind.New[authenticationv1.SelfSubjectReview](),
-	)
+	return newReview(authenticationv1.SchemeGroupVersion, "SelfSubjectReview", "selfsubjectreviews",
+		"selfsubjectreview", false, kind.New[authenticationv1.SelfSubjectReview]())
 }
 
 func SubjectAccessReviews() *kind.Kind {
-	return newReview(
-		authorizationv1.SchemeGroupVersion,
-		"SubjectAccessReview",
-		"subjectaccessreviews",
-		"subjectaccessreview",
-		false,
-		kind.New[authorizationv1.SubjectAccessReview](),
-	)
+	return newReview(authorizationv1.SchemeGroupVersion, "SubjectAccessReview", "subjectaccessreviews",
+		"subjectaccessreview", false, kind.New[authorizationv1.SubjectAccessReview]())
 }
 
 func LocalSubjectAccessReviews() *kind.Kind {
-	return newReview(
-		authorizationv1.SchemeGroupVersion,
-		"LocalSubjectAccessReview",
-		"localsubjectaccessreviews",
-		"localsubjectaccessreview",
-		true,
-		kind.New[authorizationv1.LocalSubjectAccessReview](),
-	)
+	return newReview(authorizationv1.SchemeGroupVersion, "LocalSubjectAccessReview", "localsubjectaccessreviews",
+		"localsubjectaccessreview", true, kind.New[authorizationv1.LocalSubjectAccessReview]())
 }
 
 func SelfSubjectAccessReviews() *kind.Kind {
-	return newReview(
-		authorizationv1.SchemeGroupVersion,
-		"SelfSubjectAccessReview",
-		"selfsubjectaccessreviews",
-		"selfsubjectaccessreview",
-		false,
-		kind.New[authorizationv1.SelfSubjectAccessReview](),
-	)
+	return newReview(authorizationv1.SchemeGroupVersion, "SelfSubjectAccessReview", "selfsubjectaccessreviews",
+		"selfsubjectaccessreview", false, kind.New[authorizationv1.SelfSubjectAccessReview]())
 }
 
 func SelfSubjectRulesReviews() *kind.Kind {
-	return newReview(
-		authorizationv1.SchemeGroupVersion,
-		"SelfSubjectRulesReview",
-		"selfsubjectrulesreviews",
-		"selfsubjectrulesreview",
-		false,
-		kind.New[authorizationv1.SelfSubjectRulesReview](),
-	)
+	return newReview(authorizationv1.SchemeGroupVersion, "SelfSubjectRulesReview", "selfsubjectrulesreviews",
+		"selfsubjectrulesreview", false, kind.New[authorizationv1.SelfSubjectRulesReview]())
 }

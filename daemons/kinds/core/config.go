@@ -113,10 +113,8 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(
-				errs,
-				field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""),
-			)
+			errs = append(errs,
+				field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
 		}
 	case corev1.SecretTypeDockercfg:
 		require(corev1.DockerConfigKey)
@@ -184,10 +182,8 @@ func serviceAccountWarnings(s, old *corev1.ServiceAccount) []string {
 			return nil
 		}
 	}
-	d.Addf(
-		field.NewPath("metadata", "annotations").Key(enforceMountable),
-		"deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
-	)
+	d.Addf(field.NewPath("metadata", "annotations").Key(enforceMountable),
+		"deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets")
 	return d
 }
 

@@ -28,18 +28,8 @@ func Events() *kind.Kind {
 		}},
 		Validate: kind.AdaptValidate(validateEvent),
 		Fields:   kind.AdaptFields(eventFields),
-		Columns: kind.NewColumns(
-			"Last Seen",
-			"Type",
-			"Reason",
-			"Object",
-			"Subobject*",
-			"Source*",
-			"Message",
-			"First Seen*",
-			"Count:integer*",
-			"Name*",
-		),
+		Columns: kind.NewColumns("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message",
+			"First Seen*", "Count:integer*", "Name*"),
 		Row: kind.AdaptRow(eventRow), RowHasName: true,
 	}
 }

@@ -96,20 +96,16 @@ func checkNewEvent(e *corev1.Event) field.ErrorList {
 	if about := e.InvolvedObject.Namespace; about == "" && e.Namespace != metav1.NamespaceDefault &&
 		e.Namespace != metav1.NamespaceSystem ||
 		about != "" && about != e.Namespace {
-		errs = append(
-			errs,
-			field.Invalid(field.NewPath("regarding", "namespace"), about, "does not match event.namespace"),
-		)
+		errs = append(errs, field.Invalid(field.NewPath("regarding", "namespace"), about,
+			"does not match event.namespace"))
 	}
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
 	errs = append(errs, validateEventWords(e, "reportingController", "note")...)
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
-		errs = append(
-			errs,
-			field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type+", must be one of: Normal, Warning"),
-		)
+		errs = append(errs, field.Invalid(field.NewPath("type"), "",
+			"has invalid value: "+e.Type+", must be one of: Normal, Warning"))
 	}
 	for _, old := range []struct {
 		name  string

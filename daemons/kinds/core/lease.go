@@ -27,10 +27,8 @@ func Leases() *kind.Kind {
 					validate.Invalid(path.Child("strategy"), *s, validation.IsQualifiedName(string(*s)))...)
 			}
 			if value.OrZero(l.Spec.PreferredHolder) != "" && value.OrZero(l.Spec.Strategy) == "" {
-				errs = append(
-					errs,
-					field.Forbidden(path.Child("preferredHolder"), "may only be specified when `strategy` is defined"),
-				)
+				errs = append(errs, field.Forbidden(path.Child("preferredHolder"),
+					"may only be specified when `strategy` is defined"))
 			}
 			return append(errs,
 				validate.NotNegative(int64(value.OrZero(l.Spec.LeaseTransitions)), path.Child("leaseTransitions"))...)

@@ -63,20 +63,15 @@ func ResourceQuotas() *kind.Kind {
 		PrepareUpdate: kind.AdaptUpdate(func(q, old *corev1.ResourceQuota) { q.Status = old.Status }),
 		Validate:      kind.AdaptValidate(validateQuota),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(q, old *corev1.ResourceQuota) field.ErrorList {
-			errs := append(
-				validateQuota(q),
-				validate.Immutable(q.Spec.Scopes, old.Spec.Scopes, field.NewPath("spec", "scopes"))...)
-			return append(
-				errs,
-				validate.Immutable(q.Spec.ScopeSelector, old.Spec.ScopeSelector,
-					field.NewPath("spec", "scopeSelector"))...)
+			errs := append(validateQuota(q), validate.Immutable(q.Spec.Scopes, old.Spec.Scopes,
+				field.NewPath("spec", "scopes"))...)
+			return append(errs, validate.Immutable(q.Spec.ScopeSelector, old.Spec.ScopeSelector,
+				field.NewPath("spec", "scopeSelector"))...)
 		}),
 		Columns: kind.NewColumns("Request", "Limit", "Age"),
 		Row:     kind.AdaptRow(quotaRow),
-		Status: kind.NewStatus(
-			func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() },
-			validateQuotaStatus,
-		),
+		Status: kind.NewStatus(func(to, from *corev1.ResourceQuota) { to.Status = *from.Status.DeepCopy() },
+			validateQuotaStatus),
 	}
 }
 

@@ -69,13 +69,8 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	if l.Type == corev1.LimitTypePersistentVolumeClaim {
 		_, least := l.Min[corev1.ResourceStorage]
 		if _, most := l.Max[corev1.ResourceStorage]; !least && !most {
-			errs = append(
-				errs,
-				field.Required(
-					at.Child("limits"),
-					"either minimum or maximum storage value is required, but neither was provided",
-				),
-			)
+			errs = append(errs, field.Required(at.Child("limits"),
+				"either minimum or maximum storage value is required, but neither was provided"))
 		}
 	}
 	ordered := func(low, high int, child string) {
@@ -85,17 +80,9 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 				if child == lists[high].name {
 					shown = b
 				}
-				errs = append(errs, field.Invalid(
-					at.Child(child).Key(string(name)),
-					shown.String(),
-					fmt.Sprintf(
-						"%s value %s is greater than %s value %s",
-						lists[low].text,
-						a.String(),
-						limitText(lists[high].text, lists[low].text),
-						b.String(),
-					),
-				))
+				errs = append(errs, field.Invalid(at.Child(child).Key(string(name)), shown.String(), fmt.Sprintf(
+					"%s value %s is greater than %s value %s", lists[low].text, a.String(),
+					limitText(lists[high].text, lists[low].text), b.String())))
 			}
 		}
 	}
@@ -122,14 +109,8 @@ func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	for name, ratio := range l.MaxLimitRequestRatio {
 		if ratio.Cmp(one) < 0 {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Key(string(name)),
-					ratio.String(),
-					fmt.Sprintf("ratio %s is less than 1", ratio.String()),
-				),
-			)
+			errs = append(errs, field.Invalid(at.Key(string(name)), ratio.String(),
+				fmt.Sprintf("ratio %s is less than 1", ratio.String())))
 		}
 		least, ok := l.Min[name]
 		most, also := l.Max[name]
@@ -137,14 +118,8 @@ func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 			continue
 		}
 		if widest := most.AsApproximateFloat64() / least.AsApproximateFloat64(); ratio.AsApproximateFloat64() > widest {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Key(string(name)),
-					ratio.String(),
-					fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), widest),
-				),
-			)
+			errs = append(errs, field.Invalid(at.Key(string(name)), ratio.String(), fmt.Sprintf(
+				"ratio %s is greater than max/min = %f", ratio.String(), widest)))
 		}
 	}
 	return errs
@@ -192,9 +167,8 @@ func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
 			errs = append(errs, field.Invalid(path, q.Spec.Scopes, "conflicting scopes"))
 		}
 	}
-	return append(
-		errs,
-		validateScopeSelector(q.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector", "matchExpressions"))...)
+	return append(errs, validateScopeSelector(q.Spec.ScopeSelector,
+		field.NewPath("spec", "scopeSelector", "matchExpressions"))...)
 }
 
 // validateQuotaAmounts checks the amounts of a quota's limits or usage.
@@ -254,38 +228,21 @@ func validateScopeSelector(s *corev1.ScopeSelector, path *field.Path) field.Erro
 		existing := r.ScopeName != corev1.ResourceQuotaScopePriorityClass &&
 			r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass
 		if existing && r.Operator != corev1.ScopeSelectorOpExists {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("operator"),
-					r.Operator,
-					"must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "+
-						"ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, "+
-						"ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator,
+				"must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "+
+					"ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort "+
+					"or ResourceQuotaScopeCrossNamespacePodAffinity"))
 		}
 		switch r.Operator {
 		case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 			if len(r.Values) == 0 {
-				errs = append(
-					errs,
-					field.Required(
-						path.Child("values"),
-						"must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
-					),
-				)
+				errs = append(errs, field.Required(path.Child("values"),
+					"must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
 			}
 		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 			if len(r.Values) != 0 {
-				errs = append(
-					errs,
-					field.Invalid(
-						path.Child("values"),
-						r.Values,
-						"must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
-					),
-				)
+				errs = append(errs, field.Invalid(path.Child("values"), r.Values,
+					"must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
 			}
 		default:
 			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))

@@ -39,10 +39,8 @@ func Namespaces() *kind.Kind {
 				at, name := field.NewPath("spec", "finalizers").Index(i), string(f)
 				errs = append(errs, validate.Invalid(at, name, validation.IsQualifiedName(name))...)
 				if f != corev1.FinalizerKubernetes && !strings.Contains(name, "/") {
-					errs = append(
-						errs,
-						field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified"),
-					)
+					errs = append(errs, field.Invalid(at, name,
+						"name is neither a standard finalizer name nor is it fully qualified"))
 				}
 			}
 			return errs
@@ -63,10 +61,8 @@ func Namespaces() *kind.Kind {
 		Row: kind.AdaptRow(
 			func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase), cell.Age(n.CreationTimestamp)} },
 		),
-		Status: kind.NewStatus(
-			func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() },
-			validateNamespaceStatus,
-		),
+		Status: kind.NewStatus(func(to, from *corev1.Namespace) { to.Status = *from.Status.DeepCopy() },
+			validateNamespaceStatus),
 		Subresources: []string{"finalize"},
 	}
 }

@@ -42,17 +42,8 @@ func Nodes() *kind.Kind {
 		Fields: kind.AdaptFields(func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 		}),
-		Columns: kind.NewColumns(
-			"Status",
-			"Roles",
-			"Age",
-			"Version",
-			"Internal-IP*",
-			"External-IP*",
-			"OS-Image*",
-			"Kernel-Version*",
-			"Container-Runtime*",
-		),
+		Columns: kind.NewColumns("Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*",
+			"Kernel-Version*", "Container-Runtime*"),
 		Row: kind.AdaptRow(nodeRow),
 		Status: kind.NewStatus(func(to, from *corev1.Node) { to.Status = *from.Status.DeepCopy() },
 			validateNodeStatus),
@@ -122,14 +113,8 @@ func validateNode(n, old *corev1.Node) field.ErrorList {
 	}
 	if several, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs); len(n.Spec.PodCIDRs) > 2 ||
 		len(n.Spec.PodCIDRs) > 1 && err == nil && !several {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("podCIDRs"),
-				n.Spec.PodCIDRs,
-				"may specify no more than one CIDR for each IP family",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("podCIDRs"), n.Spec.PodCIDRs,
+			"may specify no more than one CIDR for each IP family"))
 	}
 	return append(errs, validateTaints(n.Spec.Taints, path.Child("taints"))...)
 }
@@ -162,19 +147,12 @@ func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	errs := validateNode(n, old)
 	path := field.NewPath("spec")
 	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
-		errs = append(
-			errs,
-			field.Forbidden(path.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"),
-		)
+		errs = append(errs, field.Forbidden(path.Child("podCIDRs"),
+			"node updates may not change podCIDR except from \"\" to valid"))
 	}
 	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(
-			errs,
-			field.Forbidden(
-				path.Child("providerID"),
-				"node updates may not change providerID except from \"\" to valid",
-			),
-		)
+		errs = append(errs, field.Forbidden(path.Child("providerID"),
+			"node updates may not change providerID except from \"\" to valid"))
 	}
 	return errs
 }

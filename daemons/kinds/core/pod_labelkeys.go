@@ -15,10 +15,8 @@ func mergeLabelKeys(pod *corev1.Pod) {
 		}
 		for _, key := range keys {
 			if value, has := pod.Labels[key]; has {
-				s.MatchExpressions = append(
-					s.MatchExpressions,
-					metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}},
-				)
+				s.MatchExpressions = append(s.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
 			}
 		}
 	}
@@ -35,16 +33,12 @@ func mergeLabelKeys(pod *corev1.Pod) {
 		}
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		terms(
-			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-		)
+		terms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		terms(
-			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-		)
+		terms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]

@@ -20,45 +20,20 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, validate.DNSSubdomain(name, path.Child("nominatedNodeName"))...)
 	}
 	policy := old.Spec.RestartPolicy
-	errs = append(
-		errs,
-		validateStayTerminated(
-			is.ContainerStatuses,
-			was.ContainerStatuses,
-			restartCheck(policy, old.Spec.Containers),
-			path.Child("containerStatuses"),
-		)...)
-	errs = append(
-		errs,
-		validateStayTerminated(
-			is.InitContainerStatuses,
-			was.InitContainerStatuses,
-			initRestartCheck(policy, old.Spec.InitContainers),
-			path.Child("initContainerStatuses"),
-		)...)
-	errs = append(
-		errs,
-		validateStayTerminated(
-			is.EphemeralContainerStatuses,
-			was.EphemeralContainerStatuses,
-			neverRestarts,
-			path.Child("ephemeralContainerStatuses"),
-		)...)
+	errs = append(errs, validateStayTerminated(is.ContainerStatuses, was.ContainerStatuses,
+		restartCheck(policy, old.Spec.Containers), path.Child("containerStatuses"))...)
+	errs = append(errs, validateStayTerminated(is.InitContainerStatuses, was.InitContainerStatuses,
+		initRestartCheck(policy, old.Spec.InitContainers), path.Child("initContainerStatuses"))...)
+	errs = append(errs, validateStayTerminated(is.EphemeralContainerStatuses, was.EphemeralContainerStatuses,
+		neverRestarts, path.Child("ephemeralContainerStatuses"))...)
 	errs = append(errs, validateDeviceStatuses(is.ContainerStatuses, old.Spec.Containers,
 		path.Child("containerStatuses"))...)
-	errs = append(
-		errs,
-		validateDeviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers,
-			path.Child("initContainerStatuses"))...)
+	errs = append(errs, validateDeviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers,
+		path.Child("initContainerStatuses"))...)
 	for i, c := range is.EphemeralContainerStatuses {
 		if len(c.AllocatedResourcesStatus) > 0 {
-			errs = append(
-				errs,
-				field.Forbidden(
-					path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"),
-					"cannot be set for a container status",
-				),
-			)
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child(
+				"allocatedResourcesStatus"), "cannot be set for a container status"))
 		}
 	}
 	errs = append(errs, validate.Immutable(is.QOSClass, was.QOSClass, path.Child("qosClass"))...)
@@ -70,15 +45,12 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 		hosts = append(hosts, ip.IP)
 	}
 	if !value.Same(is.PodIPs, was.PodIPs) {
-		errs = append(
-			errs,
-			validateDualAddresses(ips, path.Child("podIPs"), "may specify no more than one IP for each IP family")...)
+		errs = append(errs, validateDualAddresses(ips, path.Child("podIPs"),
+			"may specify no more than one IP for each IP family")...)
 	}
 	if !value.Same(is.HostIPs, was.HostIPs) {
-		errs = append(
-			errs,
-			validateDualAddresses(hosts, path.Child("hostIPs"), "may specify no more than one IP for each IP "+
-				"family")...)
+		errs = append(errs, validateDualAddresses(hosts, path.Child("hostIPs"),
+			"may specify no more than one IP for each IP family")...)
 	}
 	errs = append(errs, validateClaimStatuses(is.ResourceClaimStatuses, old.Spec.ResourceClaims, path)...)
 	for i, c := range is.Conditions {
@@ -106,10 +78,8 @@ func validateClaimStatuses(
 			known = known || claim.Name == c.Name
 		}
 		if !known {
-			errs = append(
-				errs,
-				field.Invalid(at.Child("name"), c.Name, "must match the name of an entry in `spec.resourceClaims`"),
-			)
+			errs = append(errs, field.Invalid(at.Child("name"), c.Name,
+				"must match the name of an entry in `spec.resourceClaims`"))
 		}
 		if seen[c.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
@@ -179,10 +149,8 @@ func validateStayTerminated(
 		}
 		for _, now := range is {
 			if now.Name == before.Name && now.State.Terminated == nil {
-				errs = append(
-					errs,
-					field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"),
-				)
+				errs = append(errs, field.Forbidden(path.Index(i).Child("state"),
+					"may not be transitioned to non-terminated state"))
 			}
 		}
 	}

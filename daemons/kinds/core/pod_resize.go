@@ -33,10 +33,8 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 	rest := pod.Spec.DeepCopy()
 	for i := range rest.Containers {
 		before := &was.Spec.Containers[i].Resources
-		errs = append(
-			errs,
-			forbidRemoval(&rest.Containers[i].Resources, before,
-				path.Child("containers").Index(i).Child("resources"))...)
+		errs = append(errs, forbidRemoval(&rest.Containers[i].Resources, before,
+			path.Child("containers").Index(i).Child("resources"))...)
 		restoreResources(&rest.Containers[i].Resources, before)
 	}
 	for i := range rest.InitContainers {
@@ -44,13 +42,8 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 			continue
 		}
 		before := &was.Spec.InitContainers[i].Resources
-		errs = append(
-			errs,
-			forbidRemoval(
-				&rest.InitContainers[i].Resources,
-				before,
-				path.Child("initContainers").Index(i).Child("resources"),
-			)...)
+		errs = append(errs, forbidRemoval(&rest.InitContainers[i].Resources, before,
+			path.Child("initContainers").Index(i).Child("resources"))...)
 		restoreResources(&rest.InitContainers[i].Resources, before)
 	}
 	if was.Spec.Resources != nil {

@@ -36,13 +36,8 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	gates := path.Child("schedulingGates")
 	for i, gate := range pod.Spec.SchedulingGates {
 		if !slices.Contains(old.Spec.SchedulingGates, gate) {
-			errs = append(
-				errs,
-				field.Forbidden(
-					gates.Index(i),
-					"only deletion is allowed, but found new scheduling gate '"+gate.Name+"'",
-				),
-			)
+			errs = append(errs, field.Forbidden(gates.Index(i),
+				"only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
 		}
 	}
 	if len(errs) > 0 {
@@ -63,27 +58,11 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	if len(was.SchedulingGates) > 0 {
 		// The scheduling constraints of a gated pod may still be narrowed, because the scheduler has not read them yet.
 		if !isNarrower(is.NodeSelector, was.NodeSelector) {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("nodeSelector"),
-					is.NodeSelector,
-					"only additions to spec.nodeSelector are allowed (no mutations or deletions)",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("nodeSelector"), is.NodeSelector,
+				"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 		}
-		errs = append(
-			errs,
-			validateNarrowerAffinity(
-				is.Affinity,
-				was.Affinity,
-				path.Child(
-					"affinity",
-					"nodeAffinity",
-					"requiredDuringSchedulingIgnoredDuringExecution",
-					"nodeSelectorTerms",
-				),
-			)...)
+		errs = append(errs, validateNarrowerAffinity(is.Affinity, was.Affinity, path.Child("affinity", "nodeAffinity",
+			"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))...)
 		is.NodeSelector, is.Affinity = was.NodeSelector, podspec.WithOldNodeAffinity(is.Affinity, was.Affinity)
 	}
 	if !value.Same(is, was) {
@@ -114,10 +93,8 @@ func validateNarrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.
 	for i := range now {
 		if !isPrefix(now[i].MatchExpressions, before[i].MatchExpressions) ||
 			!isPrefix(now[i].MatchFields, before[i].MatchFields) {
-			errs = append(
-				errs,
-				field.Invalid(path.Index(i), now[i], "only additions are allowed (no mutations or deletions)"),
-			)
+			errs = append(errs, field.Invalid(path.Index(i), now[i],
+				"only additions are allowed (no mutations or deletions)"))
 		}
 	}
 	return errs

@@ -15,10 +15,8 @@ func PodTemplates() *kind.Kind {
 		Resource: "podtemplates", Singular: "podtemplate", Namespaced: true, HasGeneration: true, CreateOnUpdate: true,
 		New: kind.New[corev1.PodTemplate](), NewList: kind.New[corev1.PodTemplateList](),
 		Default: kind.Adapt(func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) }),
-		Warnings: podspec.TemplateWarnings(
-			func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template },
-			"template",
-		),
+		Warnings: podspec.TemplateWarnings(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template },
+			"template"),
 		Validate: kind.AdaptValidate(func(t *corev1.PodTemplate) field.ErrorList {
 			return podspec.ValidateTemplate(&t.Template, field.NewPath("template"))
 		}),

@@ -31,35 +31,25 @@ func PriorityClasses() *kind.Kind {
 			var errs field.ErrorList
 			if strings.HasPrefix(c.Name, "system-") {
 				if builtin, ok := SystemPriorities[c.Name]; !ok || builtin != c.Value {
-					errs = append(
-						errs,
-						field.Forbidden(
-							field.NewPath("metadata", "name"),
-							"priority class names with 'system-' prefix are reserved for system use only. error: "+
-								c.Name+" is not a known system priority class",
-						),
-					)
+					errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
+						"priority class names with 'system-' prefix are reserved for system use only. error: "+
+							c.Name+" is not a known system priority class"))
 				}
 			} else if c.Value > highestUserPriority {
 				errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined "+
 					"priority is 1000000000"))
 			}
-			return append(
-				errs,
-				validate.Supported(
-					value.OrZero(c.PreemptionPolicy),
-					[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
-					field.NewPath("preemptionPolicy"),
-				)...)
+			return append(errs, validate.Supported(value.OrZero(c.PreemptionPolicy),
+				[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
+				field.NewPath("preemptionPolicy"))...)
 		}),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(c, old *schedulingv1.PriorityClass) field.ErrorList {
 			var errs field.ErrorList
 			if c.Value != old.Value {
 				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 			}
-			return append(
-				errs,
-				validate.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+			return append(errs, validate.Immutable(c.PreemptionPolicy, old.PreemptionPolicy,
+				field.NewPath("preemptionPolicy"))...)
 		}),
 		Columns: kind.NewColumns("Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
 		Row: kind.AdaptRow(func(c *schedulingv1.PriorityClass) []any {

@@ -49,10 +49,8 @@ func validateRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 		errs = append(errs, metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
 		errs = append(errs, podspec.ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)
 		for i, t := range s.Tolerations {
-			if slices.ContainsFunc(
-				s.Tolerations[:i],
-				func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, other) },
-			) {
+			if slices.ContainsFunc(s.Tolerations[:i],
+				func(other corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, other) }) {
 				errs = append(errs, field.Duplicate(path.Child("tolerations").Index(i), t))
 			}
 		}

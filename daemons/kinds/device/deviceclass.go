@@ -26,9 +26,8 @@ func DeviceClasses() *kind.Kind {
 			errs := validateSelectors(c.Spec.Selectors, path.Child("selectors"))
 			errs = append(errs, limitCount(len(c.Spec.Config), resourcev1.DeviceConfigMaxSize, path.Child("config"))...)
 			for i, one := range c.Spec.Config {
-				errs = append(
-					errs,
-					validateDeviceConfiguration(one.DeviceConfiguration, path.Child("config").Index(i))...)
+				errs = append(errs, validateDeviceConfiguration(one.DeviceConfiguration,
+					path.Child("config").Index(i))...)
 			}
 			if name := c.Spec.ExtendedResourceName; name != nil {
 				errs = append(errs,

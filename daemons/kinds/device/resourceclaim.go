@@ -88,8 +88,7 @@ func ResourceClaimTemplates() *kind.Kind {
 		}),
 		Columns: kind.NewColumns("Age"),
 		Row: kind.AdaptRow(func(t *resourcev1.ResourceClaimTemplate) []any {
-			return []any{cell.Age(
-				t.CreationTimestamp)}
+			return []any{cell.Age(t.CreationTimestamp)}
 		}),
 	}
 }

@@ -43,10 +43,8 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		seen.Insert(string(r.UID))
 	}
 	if len(s.ReservedFor) > 0 && s.Allocation == nil {
-		errs = append(
-			errs,
-			field.Forbidden(path.Child("reservedFor"), "may not be specified when `allocated` is not set"),
-		)
+		errs = append(errs, field.Forbidden(path.Child("reservedFor"),
+			"may not be specified when `allocated` is not set"))
 	}
 	if c.DeletionTimestamp != nil {
 		was := sets.New[string]()
@@ -54,19 +52,12 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 			was.Insert(string(r.UID))
 		}
 		if !was.IsSuperset(seen) {
-			errs = append(
-				errs,
-				field.Forbidden(path.Child("reservedFor"), "new entries may not be added while claim is being deleted"),
-			)
+			errs = append(errs, field.Forbidden(path.Child("reservedFor"),
+				"new entries may not be added while claim is being deleted"))
 		}
 		if s.Allocation != nil && old.Status.Allocation == nil {
-			errs = append(
-				errs,
-				field.Forbidden(
-					path.Child("allocation"),
-					"new allocations are not allowed while claim is being deleted",
-				),
-			)
+			errs = append(errs, field.Forbidden(path.Child("allocation"),
+				"new allocations are not allowed while claim is being deleted"))
 		}
 	}
 	if s.Allocation != nil && old.Status.Allocation != nil {
@@ -93,35 +84,19 @@ func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, p
 	for i, r := range a.Devices.Results {
 		where := at.Child("results").Index(i)
 		if !names[r.Request] {
-			errs = append(
-				errs,
-				field.Invalid(
-					where.Child("request"),
-					r.Request,
-					"must be the name of a request in the claim or the name of a request and a subrequest separated "+
-						"by '/'",
-				),
-			)
+			errs = append(errs, field.Invalid(where.Child("request"), r.Request,
+				"must be the name of a request in the claim or the name of a request and a subrequest separated by "+
+					"'/'"))
 		}
 		errs = append(errs, volume.ValidateDriverName(r.Driver, where.Child("driver"))...)
 		errs = append(errs, validatePoolName(r.Pool, where.Child("pool"))...)
 		errs = append(errs, validate.RequiredDNSLabel(r.Device, where.Child("device"))...)
 		errs = append(errs, validateDeviceTolerations(r.Tolerations, where.Child("tolerations"))...)
 		errs = append(errs, validateSkipped(r.SkipNodeOperations, where.Child("skipNodeOperations"))...)
-		errs = append(
-			errs,
-			validateBindingConditions(
-				r.BindingConditions,
-				resourcev1.BindingConditionsMaxSize,
-				where.Child("bindingConditions"),
-			)...)
-		errs = append(
-			errs,
-			validateBindingConditions(
-				r.BindingFailureConditions,
-				resourcev1.BindingFailureConditionsMaxSize,
-				where.Child("bindingFailureConditions"),
-			)...)
+		errs = append(errs, validateBindingConditions(r.BindingConditions, resourcev1.BindingConditionsMaxSize,
+			where.Child("bindingConditions"))...)
+		errs = append(errs, validateBindingConditions(r.BindingFailureConditions,
+			resourcev1.BindingFailureConditionsMaxSize, where.Child("bindingFailureConditions"))...)
 		if r.ShareID != nil {
 			errs = append(errs, validateShareID(string(*r.ShareID), where.Child("shareID"))...)
 		}
@@ -194,14 +169,11 @@ func validateDeviceStatus(
 		}
 	}
 	if !allocated {
-		errs = append(
-			errs,
-			field.Invalid(at, d.Driver+"/"+d.Pool+"/"+d.Device, "must be an allocated device in the claim"),
-		)
+		errs = append(errs, field.Invalid(at, d.Driver+"/"+d.Pool+"/"+d.Device,
+			"must be an allocated device in the claim"))
 	}
-	errs = append(
-		errs,
-		limitCount(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions, at.Child("conditions"))...)
+	errs = append(errs, limitCount(len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions,
+		at.Child("conditions"))...)
 	errs = append(errs, metavalidation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
 		errs = append(errs, validateRawObject(d.Data.Raw, resourcev1.AllocatedDeviceStatusDataMaxLength,
@@ -229,14 +201,8 @@ func validateDeviceStatus(
 			errs = append(errs, field.Duplicate(where.Child("ips").Index(i), ip))
 		}
 		if p, err := netip.ParsePrefix(ip); err != nil || p.String() != ip {
-			errs = append(
-				errs,
-				field.Invalid(
-					where.Child("ips").Index(i),
-					ip,
-					"must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)",
-				),
-			)
+			errs = append(errs, field.Invalid(where.Child("ips").Index(i), ip,
+				"must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"))
 		}
 	}
 	return errs

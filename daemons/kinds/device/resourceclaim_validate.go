@@ -31,10 +31,8 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 		errs = append(errs, validateRequestNames(one.Requests, names, at.Child("requests"))...)
 		switch {
 		case one.MatchAttribute != nil && one.DistinctAttribute != nil:
-			errs = append(
-				errs,
-				field.Invalid(at, "", "exactly one of `matchAttribute` and `distinctAttribute` must be set"),
-			)
+			errs = append(errs, field.Invalid(at, "",
+				"exactly one of `matchAttribute` and `distinctAttribute` must be set"))
 		case one.MatchAttribute != nil:
 			errs = append(errs, validateFullyQualified(*one.MatchAttribute, at.Child("matchAttribute"))...)
 		case one.DistinctAttribute != nil:
@@ -56,14 +54,8 @@ func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, a
 	errs := validate.RequiredDNSLabel(r.Name, at.Child("name"))
 	switch {
 	case r.Exactly != nil && len(r.FirstAvailable) > 0:
-		return append(
-			errs,
-			field.Invalid(
-				at,
-				r,
-				"exactly one of `exactly` and `firstAvailable` is required, but multiple fields are set",
-			),
-		)
+		return append(errs, field.Invalid(at, r,
+			"exactly one of `exactly` and `firstAvailable` is required, but multiple fields are set"))
 	case r.Exactly != nil:
 		e := r.Exactly
 		return append(errs, validateRequestSpec(requestSpec{
@@ -72,9 +64,8 @@ func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, a
 	case len(r.FirstAvailable) == 0:
 		return append(errs, field.Required(at, "exactly one of `exactly` and `firstAvailable` is required"))
 	}
-	errs = append(
-		errs,
-		limitCount(len(r.FirstAvailable), resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"))...)
+	errs = append(errs, limitCount(len(r.FirstAvailable), resourcev1.FirstAvailableDeviceRequestMaxSize,
+		at.Child("firstAvailable"))...)
 	for i := range r.FirstAvailable {
 		sub, where := &r.FirstAvailable[i], at.Child("firstAvailable").Index(i)
 		errs = append(errs, validate.RequiredDNSLabel(sub.Name, where.Child("name"))...)
@@ -111,10 +102,8 @@ func validateRequestSpec(a requestSpec, at *field.Path) field.ErrorList {
 	switch a.mode {
 	case resourcev1.DeviceAllocationModeAll:
 		if a.count != 0 {
-			errs = append(
-				errs,
-				field.Invalid(at.Child("count"), a.count, "must not be specified when allocationMode is 'All'"),
-			)
+			errs = append(errs, field.Invalid(at.Child("count"), a.count,
+				"must not be specified when allocationMode is 'All'"))
 		}
 	case resourcev1.DeviceAllocationModeExactCount:
 		if a.count <= 0 {
@@ -183,7 +172,6 @@ func validateDeviceConfiguration(c resourcev1.DeviceConfiguration, at *field.Pat
 		return field.ErrorList{field.Required(at.Child("opaque"), "")}
 	}
 	errs := volume.ValidateDriverName(o.Driver, at.Child("opaque", "driver"))
-	return append(
-		errs,
-		validateRawObject(o.Parameters.Raw, resourcev1.OpaqueParametersMaxLength, at.Child("opaque", "parameters"))...)
+	return append(errs, validateRawObject(o.Parameters.Raw, resourcev1.OpaqueParametersMaxLength,
+		at.Child("opaque", "parameters"))...)
 }

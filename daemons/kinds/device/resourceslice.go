@@ -57,14 +57,8 @@ func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 	errs := volume.ValidateDriverName(spec.Driver, path.Child("driver"))
 	errs = append(errs, validatePoolName(spec.Pool.Name, path.Child("pool", "name"))...)
 	if spec.Pool.ResourceSliceCount <= 0 {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("pool", "resourceSliceCount"),
-				spec.Pool.ResourceSliceCount,
-				"must be greater than zero",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("pool", "resourceSliceCount"), spec.Pool.ResourceSliceCount,
+			"must be greater than zero"))
 	}
 	errs = append(errs, validate.NotNegative(spec.Pool.Generation, path.Child("pool", "generation"))...)
 	errs = append(errs, validateSliceNodes(spec, path)...)
@@ -98,10 +92,8 @@ func validateSliceNodes(spec *resourcev1.ResourceSliceSpec, path *field.Path) fi
 	if spec.NodeName != nil {
 		ways = append(ways, "`nodeName`")
 		if *spec.NodeName == "" {
-			errs = append(
-				errs,
-				field.Invalid(path.Child("nodeName"), "", "must be either unset or set to a non-empty string"),
-			)
+			errs = append(errs, field.Invalid(path.Child("nodeName"), "",
+				"must be either unset or set to a non-empty string"))
 		} else {
 			errs = append(errs, validate.DNSSubdomain(*spec.NodeName, path.Child("nodeName"))...)
 		}
@@ -146,14 +138,8 @@ func validateSkipped(list []resourcev1.SkipNodeOperation, path *field.Path) fiel
 			path.Index(i))...)
 	}
 	if slices.Contains(list, prepare) && !slices.Contains(list, unprepare) && !slices.Contains(list, all) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path,
-				list,
-				"\"NodePrepareResources\" cannot be specified unless \"NodeUnprepareResources\" is also listed",
-			),
-		)
+		errs = append(errs, field.Invalid(path, list,
+			"\"NodePrepareResources\" cannot be specified unless \"NodeUnprepareResources\" is also listed"))
 	}
 	return errs
 }

@@ -13,10 +13,8 @@ import (
 
 func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.ErrorList {
 	errs := validate.RequiredDNSLabel(d.Name, at.Child("name"))
-	errs = append(
-		errs,
-		limitCount(len(d.Attributes)+len(d.Capacity), resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice,
-			at)...)
+	errs = append(errs, limitCount(len(d.Attributes)+len(d.Capacity),
+		resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice, at)...)
 	for name, a := range d.Attributes {
 		where := at.Child("attributes").Key(string(name))
 		errs = append(errs, validateQualifiedName(name, where)...)
@@ -27,10 +25,8 @@ func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.
 		errs = append(errs, validateQualifiedName(name, where)...)
 		if p := c.RequestPolicy; p != nil {
 			if !value.OrZero(d.AllowMultipleAllocations) {
-				errs = append(
-					errs,
-					field.Forbidden(where.Child("requestPolicy"), "allowMultipleAllocations must be true"),
-				)
+				errs = append(errs, field.Forbidden(where.Child("requestPolicy"),
+					"allowMultipleAllocations must be true"))
 			}
 			errs = append(errs, validateRequestPolicy(p, c.Value, where.Child("requestPolicy"))...)
 		}
@@ -51,14 +47,8 @@ func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.
 		errs = append(errs, validateBindingConditions(c.list, c.most, at.Child(c.name))...)
 	}
 	if len(d.BindingConditions) > 0 != (len(d.BindingFailureConditions) > 0) {
-		errs = append(
-			errs,
-			field.Invalid(
-				at.Child("bindingConditions"),
-				d.BindingConditions,
-				"bindingConditions and bindingFailureConditions must be set together",
-			),
-		)
+		errs = append(errs, field.Invalid(at.Child("bindingConditions"), d.BindingConditions,
+			"bindingConditions and bindingFailureConditions must be set together"))
 	}
 	return append(errs, validateDeviceNodes(d, perDevice, at)...)
 }
@@ -75,25 +65,13 @@ func validateDeviceNodes(d *resourcev1.Device, perDevice bool, at *field.Path) f
 			continue
 		}
 		if ways++; !perDevice {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child(way.name),
-					"",
-					"field can only be set when `perDeviceNodeSelection` is true in the slice's spec",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child(way.name), "",
+				"field can only be set when `perDeviceNodeSelection` is true in the slice's spec"))
 		}
 	}
 	if perDevice && ways != 1 {
-		errs = append(
-			errs,
-			field.Required(
-				at,
-				"exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "+
-					"is set to true in the ResourceSlice spec",
-			),
-		)
+		errs = append(errs, field.Required(at, "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required "+
+			"when `perDeviceNodeSelection` is set to true in the ResourceSlice spec"))
 	}
 	if d.NodeName != nil {
 		errs = append(errs, validate.DNSSubdomain(*d.NodeName, at.Child("nodeName"))...)
@@ -156,19 +134,12 @@ func validateRequestPolicy(
 ) field.ErrorList {
 	var errs field.ErrorList
 	if len(p.ValidValues) > 0 && p.ValidRange != nil {
-		errs = append(
-			errs,
-			field.Forbidden(
-				at,
-				"exactly one policy can be specified, cannot specify `validValues` and `validRange` at the same time",
-			),
-		)
+		errs = append(errs, field.Forbidden(at,
+			"exactly one policy can be specified, cannot specify `validValues` and `validRange` at the same time"))
 	}
 	if p.Default == nil && (len(p.ValidValues) > 0 || p.ValidRange != nil) {
-		return append(
-			errs,
-			field.Required(at.Child("default"), "required when `validValues` or `validRange` is defined"),
-		)
+		return append(errs, field.Required(at.Child("default"),
+			"required when `validValues` or `validRange` is defined"))
 	}
 	errs = append(errs, limitCount(len(p.ValidValues), 10, at.Child("validValues"))...)
 	found := len(p.ValidValues) == 0
@@ -178,22 +149,14 @@ func validateRequestPolicy(
 			errs = append(errs, field.Invalid(where, v.String(), "values must be sorted in ascending order"))
 		}
 		if v.Cmp(whole) > 0 {
-			errs = append(
-				errs,
-				field.Invalid(where, v.String(), "option is larger than capacity value: "+whole.String()),
-			)
+			errs = append(errs, field.Invalid(where, v.String(),
+				"option is larger than capacity value: "+whole.String()))
 		}
 		found = found || v.Cmp(*p.Default) == 0
 	}
 	if !found {
-		errs = append(
-			errs,
-			field.Invalid(
-				at.Child("default"),
-				p.Default.String(),
-				"default value is not valid according to the requestPolicy",
-			),
-		)
+		errs = append(errs, field.Invalid(at.Child("default"), p.Default.String(),
+			"default value is not valid according to the requestPolicy"))
 	}
 	return append(errs, validateRequestRange(p, whole, at)...)
 }
@@ -214,30 +177,16 @@ func validateRequestRange(
 		return append(errs, field.Required(where.Child("min"), "minimum value must be defined for `validRange`"))
 	}
 	if r.Min.Sign() < 0 || r.Min.Cmp(whole) > 0 {
-		errs = append(
-			errs,
-			field.Invalid(where.Child("min"), r.Min.String(), "min is larger than capacity value: "+whole.String()),
-		)
+		errs = append(errs, field.Invalid(where.Child("min"), r.Min.String(),
+			"min is larger than capacity value: "+whole.String()))
 	}
 	if r.Max != nil && (r.Max.Cmp(*r.Min) < 0 || r.Max.Cmp(whole) > 0) {
-		errs = append(
-			errs,
-			field.Invalid(
-				where.Child("max"),
-				r.Max.String(),
-				"max must not be less than min nor larger than capacity value: "+whole.String(),
-			),
-		)
+		errs = append(errs, field.Invalid(where.Child("max"), r.Max.String(),
+			"max must not be less than min nor larger than capacity value: "+whole.String()))
 	}
 	if p.Default.Cmp(*r.Min) < 0 || r.Max != nil && p.Default.Cmp(*r.Max) > 0 {
-		errs = append(
-			errs,
-			field.Invalid(
-				at.Child("default"),
-				p.Default.String(),
-				"default value is not valid according to the requestPolicy",
-			),
-		)
+		errs = append(errs, field.Invalid(at.Child("default"), p.Default.String(),
+			"default value is not valid according to the requestPolicy"))
 	}
 	if r.Step != nil && r.Step.Sign() <= 0 {
 		errs = append(errs, field.Invalid(where.Child("step"), r.Step.String(), "must be greater than zero"))
@@ -255,9 +204,8 @@ func validateCounterSets(list []resourcev1.CounterSet, path *field.Path) field.E
 		}
 		seen.Insert(s.Name)
 		errs = append(errs, validate.RequiredDNSLabel(s.Name, at.Child("name"))...)
-		errs = append(
-			errs,
-			validateCounters(s.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, at.Child("counters"))...)
+		errs = append(errs, validateCounters(s.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet,
+			at.Child("counters"))...)
 	}
 	return errs
 }
@@ -272,20 +220,10 @@ func validateConsumption(list []resourcev1.DeviceCounterConsumption, path *field
 		}
 		seen.Insert(c.CounterSet)
 		errs = append(errs, validate.RequiredDNSLabel(c.CounterSet, at.Child("counterSet"))...)
-		errs = append(
-			errs,
-			validateCounters(
-				c.Counters,
-				resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption,
-				at.Child("counters"),
-			)...)
-		errs = append(
-			errs,
-			limitCount(
-				len(c.CompatibilityGroups),
-				resourcev1.DeviceCompatibilityGroupsMaxSize,
-				at.Child("compatibilityGroups"),
-			)...)
+		errs = append(errs, validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption,
+			at.Child("counters"))...)
+		errs = append(errs, limitCount(len(c.CompatibilityGroups), resourcev1.DeviceCompatibilityGroupsMaxSize,
+			at.Child("compatibilityGroups"))...)
 		for j, g := range c.CompatibilityGroups {
 			errs = append(errs, validate.RequiredDNSLabel(g, at.Child("compatibilityGroups").Index(j))...)
 		}

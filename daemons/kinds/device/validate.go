@@ -130,10 +130,8 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 		case resourcev1.DeviceTolerationOpEqual:
 			errs = append(errs, validate.LabelValue(t.Value, at.Child("value"))...)
 			if t.Key == "" {
-				errs = append(
-					errs,
-					field.Invalid(at.Child("operator"), t.Operator, "must be Exists when `key` is empty"),
-				)
+				errs = append(errs, field.Invalid(at.Child("operator"), t.Operator,
+					"must be Exists when `key` is empty"))
 			}
 		default:
 			errs = append(
@@ -158,11 +156,8 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 func requireOneNodeTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	if len(s.NodeSelectorTerms) != 1 {
 		return field.ErrorList{
-			field.Invalid(
-				path.Child("nodeSelectorTerms"),
-				s.NodeSelectorTerms,
-				"must have exactly one node selector term",
-			),
+			field.Invalid(path.Child("nodeSelectorTerms"), s.NodeSelectorTerms,
+				"must have exactly one node selector term"),
 		}
 	}
 	return validate.NodeTerm(s.NodeSelectorTerms[0], path.Child("nodeSelectorTerms").Index(0))

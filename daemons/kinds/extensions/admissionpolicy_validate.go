@@ -47,11 +47,9 @@ func validateValidatingPolicy(p, old *admissionregistrationv1.ValidatingAdmissio
 			},
 		)...)
 	if len(p.Validations) == 0 && len(p.AuditAnnotations) == 0 {
-		errs = append(
-			errs,
-			field.Required(at.Child("validations"), "validations or auditAnnotations must be non-empty"),
-			field.Required(at.Child("auditAnnotations"), "validations or auditAnnotations must be non-empty"),
-		)
+		errs = append(errs, field.Required(at.Child("validations"),
+			"validations or auditAnnotations must be non-empty"), field.Required(at.Child("auditAnnotations"),
+			"validations or auditAnnotations must be non-empty"))
 	}
 	for i, v := range p.Validations {
 		errs = append(errs, validateValidation(at.Child("validations").Index(i), v, scope)...)
@@ -122,26 +120,12 @@ func validatePolicy(
 }
 
 func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResources) field.ErrorList {
-	errs := requireKnown(
-		at.Child("matchPolicy"),
-		m.MatchPolicy,
-		admissionregistrationv1.Equivalent,
-		admissionregistrationv1.Exact,
-	)
-	errs = append(
-		errs,
-		metav1validation.ValidateLabelSelector(
-			m.NamespaceSelector,
-			metav1validation.LabelSelectorValidationOptions{},
-			at.Child("namespaceSelector"),
-		)...)
-	errs = append(
-		errs,
-		metav1validation.ValidateLabelSelector(
-			m.ObjectSelector,
-			metav1validation.LabelSelectorValidationOptions{},
-			at.Child("objectSelector"),
-		)...)
+	errs := requireKnown(at.Child("matchPolicy"), m.MatchPolicy, admissionregistrationv1.Equivalent,
+		admissionregistrationv1.Exact)
+	errs = append(errs, metav1validation.ValidateLabelSelector(m.NamespaceSelector,
+		metav1validation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(m.ObjectSelector,
+		metav1validation.LabelSelectorValidationOptions{}, at.Child("objectSelector"))...)
 	for name, rules := range map[string][]admissionregistrationv1.NamedRuleWithOperations{
 		"resourceRules": m.ResourceRules, "excludeResourceRules": m.ExcludeResourceRules} {
 		for i, r := range rules {
@@ -197,10 +181,8 @@ func validateValidation(at *field.Path, v admissionregistrationv1.Validation, sc
 	}
 	switch {
 	case v.MessageExpression != "" && spoken == "":
-		errs = append(
-			errs,
-			field.Invalid(at.Child("messageExpression"), v.MessageExpression, "must be non-empty if specified"),
-		)
+		errs = append(errs, field.Invalid(at.Child("messageExpression"), v.MessageExpression,
+			"must be non-empty if specified"))
 	case spoken != "":
 		if err := scope.Check(v.MessageExpression, expression.String, false); err != nil {
 			errs = append(errs, field.Invalid(at.Child("messageExpression"), v.MessageExpression, err.Error()))
@@ -257,14 +239,8 @@ func validateMutation(at *field.Path, m admissionregistrationv1.Mutation, scope 
 	if m.PatchType == "" {
 		return field.ErrorList{field.Required(at.Child("patchType"), "")}
 	}
-	errs = append(
-		errs,
-		requireKnown(
-			at.Child("patchType"),
-			&m.PatchType,
-			admissionregistrationv1.PatchTypeApplyConfiguration,
-			admissionregistrationv1.PatchTypeJSONPatch,
-		)...)
+	errs = append(errs, requireKnown(at.Child("patchType"), &m.PatchType,
+		admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)...)
 	apply, js := at.Child("applyConfiguration"), at.Child("jsonPatch")
 	if m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration {
 		if m.JSONPatch != nil {
@@ -307,24 +283,13 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 		case r.Name != "" && r.Selector != nil:
 			errs = append(errs, field.Forbidden(where.Child("name"), "name and selector are mutually exclusive"))
 		}
-		errs = append(
-			errs,
-			metav1validation.ValidateLabelSelector(
-				r.Selector,
-				metav1validation.LabelSelectorValidationOptions{},
-				where.Child("selector"),
-			)...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(r.Selector,
+			metav1validation.LabelSelectorValidationOptions{}, where.Child("selector"))...)
 		if r.ParameterNotFoundAction == nil {
 			errs = append(errs, field.Required(where.Child("parameterNotFoundAction"), ""))
 		}
-		errs = append(
-			errs,
-			requireKnown(
-				where.Child("parameterNotFoundAction"),
-				r.ParameterNotFoundAction,
-				admissionregistrationv1.AllowAction,
-				admissionregistrationv1.DenyAction,
-			)...)
+		errs = append(errs, requireKnown(where.Child("parameterNotFoundAction"), r.ParameterNotFoundAction,
+			admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
 	}
 	if b.MatchResources != nil {
 		errs = append(errs, validateConstraints(at.Child("matchResources"), b.MatchResources)...)
@@ -338,30 +303,16 @@ func validateBinding(b *bindingSpec, acts bool) field.ErrorList {
 	}
 	again := validate.MarkRepeats(b.ValidationActions)
 	for i, action := range b.ValidationActions {
-		errs = append(
-			errs,
-			requireKnown(
-				where.Index(i),
-				&action,
-				admissionregistrationv1.Deny,
-				admissionregistrationv1.Warn,
-				admissionregistrationv1.Audit,
-			)...)
+		errs = append(errs, requireKnown(where.Index(i), &action, admissionregistrationv1.Deny,
+			admissionregistrationv1.Warn, admissionregistrationv1.Audit)...)
 		if again[i] {
 			errs = append(errs, field.Duplicate(where.Index(i), action))
 		}
 	}
 	if slices.Contains(b.ValidationActions, admissionregistrationv1.Deny) &&
 		slices.Contains(b.ValidationActions, admissionregistrationv1.Warn) {
-		errs = append(
-			errs,
-			field.Invalid(
-				where,
-				b.ValidationActions,
-				"must not contain both Deny and Warn (repeating the same validation failure information in the API "+
-					"response and headers serves no purpose)",
-			),
-		)
+		errs = append(errs, field.Invalid(where, b.ValidationActions, "must not contain both Deny and Warn (repeating "+
+			"the same validation failure information in the API response and headers serves no purpose)"))
 	}
 	return errs
 }

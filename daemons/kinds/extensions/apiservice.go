@@ -38,10 +38,8 @@ func APIServices() *kind.Kind {
 		}),
 		Validate:       kind.AdaptValidate(validateAPIService),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(s, _ service) field.ErrorList { return validateAPIService(s) }),
-		Status: kind.NewStatus(
-			func(to, from service) { to.Status = *from.Status.DeepCopy() },
-			validateAPIServiceStatus,
-		).WithKeptMeta(),
+		Status: kind.NewStatus(func(to, from service) { to.Status = *from.Status.DeepCopy() },
+			validateAPIServiceStatus).WithKeptMeta(),
 		Columns: kind.NewColumns("Service", "Available", "Age"),
 		Row: kind.AdaptRow(func(s service) []any {
 			where, available := "Local", "Unknown"
@@ -74,21 +72,13 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 	at := field.NewPath("spec")
 	var errs field.ErrorList
 	if want := s.Spec.Version + "." + s.Spec.Group; s.Name != want {
-		errs = append(
-			errs,
-			field.Invalid(
-				field.NewPath("metadata", "name"),
-				s.Name,
-				fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want),
-			),
-		)
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, fmt.Sprintf(
+			"must be `spec.version+\".\"+spec.group`: %q", want)))
 	}
 	if s.Spec.Group == "" {
 		if s.Spec.Version != "v1" {
-			errs = append(
-				errs,
-				field.Required(at.Child("group"), "only v1 may have an empty group and it better be legacy kube"),
-			)
+			errs = append(errs, field.Required(at.Child("group"),
+				"only v1 may have an empty group and it better be legacy kube"))
 		}
 	} else {
 		for _, why := range utilvalidation.IsDNS1123Subdomain(s.Spec.Group) {
@@ -106,24 +96,12 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 	}
 	if s.Spec.Service == nil {
 		if len(s.Spec.CABundle) != 0 {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("caBundle"),
-					fmt.Sprintf("%d bytes", len(s.Spec.CABundle)),
-					"local APIServices may not have a caBundle",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child("caBundle"), fmt.Sprintf("%d bytes", len(s.Spec.CABundle)),
+				"local APIServices may not have a caBundle"))
 		}
 		if s.Spec.InsecureSkipTLSVerify {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("insecureSkipTLSVerify"),
-					s.Spec.InsecureSkipTLSVerify,
-					"local APIServices may not have insecureSkipTLSVerify",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child("insecureSkipTLSVerify"), s.Spec.InsecureSkipTLSVerify,
+				"local APIServices may not have insecureSkipTLSVerify"))
 		}
 		return errs
 	}
@@ -137,14 +115,8 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("service", "port"), *p, "must be between 1 and 65535, inclusive"))
 	}
 	if s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) > 0 {
-		errs = append(
-			errs,
-			field.Invalid(
-				at.Child("insecureSkipTLSVerify"),
-				s.Spec.InsecureSkipTLSVerify,
-				"may not be true if caBundle is present",
-			),
-		)
+		errs = append(errs, field.Invalid(at.Child("insecureSkipTLSVerify"), s.Spec.InsecureSkipTLSVerify,
+			"may not be true if caBundle is present"))
 	}
 	return errs
 }
@@ -158,10 +130,8 @@ func validateAPIServiceStatus(s, _ *apiregistrationv1.APIService) field.ErrorLis
 	var errs field.ErrorList
 	for i, c := range s.Status.Conditions {
 		if !slices.Contains(known, c.Status) {
-			errs = append(
-				errs,
-				validate.NotSupported(field.NewPath("status", "conditions").Index(i).Child("status"), c.Status, known),
-			)
+			errs = append(errs, validate.NotSupported(field.NewPath("status", "conditions").Index(i).Child("status"),
+				c.Status, known))
 		}
 	}
 	return errs

@@ -61,8 +61,7 @@ func CustomResourceDefinitions() *kind.Kind {
 		},
 		Columns: kind.NewColumns("Created At:date"),
 		Row: kind.AdaptRow(func(d crd) []any {
-			return []any{d.CreationTimestamp.UTC().Format(
-				"2006-01-02T15:04:05Z")}
+			return []any{d.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")}
 		}),
 	}
 }

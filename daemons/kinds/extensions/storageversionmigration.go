@@ -48,13 +48,8 @@ func StorageVersionMigrations() *kind.Kind {
 				path := field.NewPath("status")
 				errs := metavalidation.ValidateConditions(m.Status.Conditions, path.Child("conditions"))
 				if old.Status.ResourceVersion != "" {
-					errs = append(
-						errs,
-						validate.Immutable(
-							m.Status.ResourceVersion,
-							old.Status.ResourceVersion,
-							path.Child("resourceVersion"),
-						)...)
+					errs = append(errs, validate.Immutable(m.Status.ResourceVersion, old.Status.ResourceVersion,
+						path.Child("resourceVersion"))...)
 				}
 				return errs
 			}),

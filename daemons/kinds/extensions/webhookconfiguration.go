@@ -23,15 +23,8 @@ func MutatingWebhookConfigurations() *kind.Kind {
 		Default: kind.Adapt(func(c configuration) {
 			for i := range c.Webhooks {
 				h := &c.Webhooks[i]
-				defaultHook(
-					&h.FailurePolicy,
-					&h.MatchPolicy,
-					&h.NamespaceSelector,
-					&h.ObjectSelector,
-					&h.TimeoutSeconds,
-					&h.ClientConfig,
-					h.Rules,
-				)
+				defaultHook(&h.FailurePolicy, &h.MatchPolicy, &h.NamespaceSelector, &h.ObjectSelector,
+					&h.TimeoutSeconds, &h.ClientConfig, h.Rules)
 				if h.ReinvocationPolicy == nil {
 					h.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 				}
@@ -64,15 +57,8 @@ func ValidatingWebhookConfigurations() *kind.Kind {
 		Default: kind.Adapt(func(c configuration) {
 			for i := range c.Webhooks {
 				h := &c.Webhooks[i]
-				defaultHook(
-					&h.FailurePolicy,
-					&h.MatchPolicy,
-					&h.NamespaceSelector,
-					&h.ObjectSelector,
-					&h.TimeoutSeconds,
-					&h.ClientConfig,
-					h.Rules,
-				)
+				defaultHook(&h.FailurePolicy, &h.MatchPolicy, &h.NamespaceSelector, &h.ObjectSelector,
+					&h.TimeoutSeconds, &h.ClientConfig, h.Rules)
 			}
 		}),
 		Validate: kind.AdaptValidate(func(c configuration) field.ErrorList {
@@ -141,9 +127,7 @@ func setIfNil[T any](to **T, value T) {
 // a new object.
 func wasAccepted(c admissionregistrationv1.MatchCondition, old []admissionregistrationv1.MutatingWebhook) bool {
 	return slices.ContainsFunc(old, func(h admissionregistrationv1.MutatingWebhook) bool {
-		return slices.ContainsFunc(
-			h.MatchConditions,
-			func(o admissionregistrationv1.MatchCondition) bool { return o.Expression == c.Expression },
-		)
+		return slices.ContainsFunc(h.MatchConditions,
+			func(o admissionregistrationv1.MatchCondition) bool { return o.Expression == c.Expression })
 	})
 }

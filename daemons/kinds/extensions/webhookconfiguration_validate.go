@@ -53,61 +53,25 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	for i, r := range h.Rules {
 		errs = append(errs, validateRule(at.Child("rules").Index(i), r)...)
 	}
-	errs = append(
-		errs,
-		requireKnown(
-			at.Child("failurePolicy"),
-			h.FailurePolicy,
-			admissionregistrationv1.Fail,
-			admissionregistrationv1.Ignore,
-		)...)
-	errs = append(
-		errs,
-		requireKnown(
-			at.Child("matchPolicy"),
-			h.MatchPolicy,
-			admissionregistrationv1.Equivalent,
-			admissionregistrationv1.Exact,
-		)...)
-	errs = append(
-		errs,
-		requireKnown(
-			at.Child("reinvocationPolicy"),
-			h.ReinvocationPolicy,
-			admissionregistrationv1.IfNeededReinvocationPolicy,
-			admissionregistrationv1.NeverReinvocationPolicy,
-		)...)
+	errs = append(errs, requireKnown(at.Child("failurePolicy"), h.FailurePolicy, admissionregistrationv1.Fail,
+		admissionregistrationv1.Ignore)...)
+	errs = append(errs, requireKnown(at.Child("matchPolicy"), h.MatchPolicy, admissionregistrationv1.Equivalent,
+		admissionregistrationv1.Exact)...)
+	errs = append(errs, requireKnown(at.Child("reinvocationPolicy"), h.ReinvocationPolicy,
+		admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	if h.SideEffects == nil {
 		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
 	}
-	errs = append(
-		errs,
-		requireKnown(
-			at.Child("sideEffects"),
-			h.SideEffects,
-			admissionregistrationv1.SideEffectClassNone,
-			admissionregistrationv1.SideEffectClassNoneOnDryRun,
-		)...)
+	errs = append(errs, requireKnown(at.Child("sideEffects"), h.SideEffects,
+		admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
 	if t := h.TimeoutSeconds; t != nil && (*t < 1 || *t > 30) {
-		errs = append(
-			errs,
-			field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"),
-		)
+		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t,
+			"the timeout value must be between 1 and 30 seconds"))
 	}
-	errs = append(
-		errs,
-		metav1validation.ValidateLabelSelector(
-			h.NamespaceSelector,
-			metav1validation.LabelSelectorValidationOptions{},
-			at.Child("namespaceSelector"),
-		)...)
-	errs = append(
-		errs,
-		metav1validation.ValidateLabelSelector(
-			h.ObjectSelector,
-			metav1validation.LabelSelectorValidationOptions{},
-			at.Child("objectSelector"),
-		)...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(h.NamespaceSelector,
+		metav1validation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(h.ObjectSelector,
+		metav1validation.LabelSelectorValidationOptions{}, at.Child("objectSelector"))...)
 	client := at.Child("clientConfig")
 	switch c := h.ClientConfig; {
 	case (c.URL == nil) == (c.Service == nil):
@@ -115,15 +79,8 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	case c.URL != nil:
 		errs = append(errs, webhook.ValidateWebhookURL(client.Child("url"), *c.URL, true)...)
 	default:
-		errs = append(
-			errs,
-			webhook.ValidateWebhookService(
-				client.Child("service"),
-				c.Service.Namespace,
-				c.Service.Name,
-				c.Service.Path,
-				*c.Service.Port,
-			)...)
+		errs = append(errs, webhook.ValidateWebhookService(client.Child("service"), c.Service.Namespace, c.Service.Name,
+			c.Service.Path, *c.Service.Port)...)
 	}
 	return errs
 }
@@ -154,10 +111,8 @@ func validateReviewVersions(at *field.Path, versions []string) field.ErrorList {
 		usable = usable || slices.Contains(reviewVersions, v)
 	}
 	if !usable && len(errs) == 0 {
-		errs = append(
-			errs,
-			field.Invalid(at, versions, "must include at least one of "+strings.Join(reviewVersions, ", ")),
-		)
+		errs = append(errs, field.Invalid(at, versions,
+			"must include at least one of "+strings.Join(reviewVersions, ", ")))
 	}
 	return errs
 }
@@ -169,46 +124,21 @@ func validateRule(at *field.Path, r admissionregistrationv1.RuleWithOperations) 
 		errs = append(errs, field.Required(at.Child("operations"), ""))
 	}
 	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
-		errs = append(
-			errs,
-			field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"),
-		)
+		errs = append(errs, field.Invalid(at.Child("operations"), r.Operations,
+			"if '*' is present, must not specify other operations"))
 	}
 	for i := range r.Operations {
-		errs = append(
-			errs,
-			requireKnown(
-				at.Child("operations").Index(i),
-				&r.Operations[i],
-				admissionregistrationv1.OperationAll,
-				admissionregistrationv1.Connect,
-				admissionregistrationv1.Create,
-				admissionregistrationv1.Delete,
-				admissionregistrationv1.Update,
-			)...)
+		errs = append(errs, requireKnown(at.Child("operations").Index(i), &r.Operations[i],
+			admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create,
+			admissionregistrationv1.Delete, admissionregistrationv1.Update)...)
 	}
-	errs = append(
-		errs,
-		validateWildcard(at.Child("apiGroups"), r.APIGroups, "if '*' is present, must not specify other API "+
-			"groups", true)...)
-	errs = append(
-		errs,
-		validateWildcard(
-			at.Child("apiVersions"),
-			r.APIVersions,
-			"if '*' is present, must not specify other API versions",
-			false,
-		)...)
+	errs = append(errs, validateWildcard(at.Child("apiGroups"), r.APIGroups,
+		"if '*' is present, must not specify other API groups", true)...)
+	errs = append(errs, validateWildcard(at.Child("apiVersions"), r.APIVersions,
+		"if '*' is present, must not specify other API versions", false)...)
 	errs = append(errs, validateResources(at.Child("resources"), r.Resources)...)
-	return append(
-		errs,
-		requireKnown(
-			at.Child("scope"),
-			r.Scope,
-			admissionregistrationv1.ClusterScope,
-			admissionregistrationv1.NamespacedScope,
-			admissionregistrationv1.AllScopes,
-		)...)
+	return append(errs, requireKnown(at.Child("scope"), r.Scope, admissionregistrationv1.ClusterScope,
+		admissionregistrationv1.NamespacedScope, admissionregistrationv1.AllScopes)...)
 }
 
 func validateWildcard(at *field.Path, names []string, alone string, mayBeEmpty bool) field.ErrorList {

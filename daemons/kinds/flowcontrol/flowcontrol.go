@@ -23,13 +23,8 @@ func FlowSchemas() *kind.Kind {
 		PrepareCreate: kind.Adapt(func(s *flowcontrolv1.FlowSchema) { s.Status = flowcontrolv1.FlowSchemaStatus{} }),
 		PrepareUpdate: kind.AdaptUpdate(func(s, old *flowcontrolv1.FlowSchema) { s.Status = old.Status }),
 		Validate:      kind.AdaptValidate(validateFlowSchema),
-		Columns: kind.NewColumns(
-			"PriorityLevel",
-			"MatchingPrecedence:integer",
-			"DistinguisherMethod",
-			"Age",
-			"MissingPL",
-		),
+		Columns: kind.NewColumns("PriorityLevel", "MatchingPrecedence:integer", "DistinguisherMethod", "Age",
+			"MissingPL"),
 		Row: kind.AdaptRow(func(s *flowcontrolv1.FlowSchema) []any {
 			method, missing := cell.NoneText, "?"
 			if s.Spec.DistinguisherMethod != nil {
@@ -48,10 +43,8 @@ func FlowSchemas() *kind.Kind {
 				missing,
 			}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() },
-			validateFlowSchemaStatus,
-		).WithKeptMeta(),
+		Status: kind.NewStatus(func(to, from *flowcontrolv1.FlowSchema) { to.Status = *from.Status.DeepCopy() },
+			validateFlowSchemaStatus).WithKeptMeta(),
 	}
 }
 

@@ -20,23 +20,11 @@ func validateFlowSchema(s *flowcontrolv1.FlowSchema) field.ErrorList {
 	case n < 1:
 		errs = append(errs, field.Invalid(path.Child("matchingPrecedence"), n, "must be a positive value"))
 	case n > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("matchingPrecedence"),
-				n,
-				fmt.Sprintf("must not be greater than %d", flowcontrolv1.FlowSchemaMaxMatchingPrecedence),
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("matchingPrecedence"), n, fmt.Sprintf(
+			"must not be greater than %d", flowcontrolv1.FlowSchemaMaxMatchingPrecedence)))
 	case n == 1 && s.Name != flowcontrolv1.FlowSchemaNameExempt:
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("matchingPrecedence"),
-				n,
-				"only the schema named 'exempt' may have matchingPrecedence 1",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("matchingPrecedence"), n,
+			"only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
 	if m := s.Spec.DistinguisherMethod; m != nil {
 		errs = append(
@@ -51,10 +39,8 @@ func validateFlowSchema(s *flowcontrolv1.FlowSchema) field.ErrorList {
 			)...)
 	}
 	if name := s.Spec.PriorityLevelConfiguration.Name; name == "" {
-		errs = append(
-			errs,
-			field.Required(path.Child("priorityLevelConfiguration", "name"), "must reference a priority level"),
-		)
+		errs = append(errs, field.Required(path.Child("priorityLevelConfiguration", "name"),
+			"must reference a priority level"))
 	} else {
 		errs = append(errs, validate.DNSSubdomain(name, path.Child("priorityLevelConfiguration", "name"))...)
 	}
@@ -63,10 +49,8 @@ func validateFlowSchema(s *flowcontrolv1.FlowSchema) field.ErrorList {
 	}
 	for _, m := range bootstrap.MandatoryFlowSchemas {
 		if m.Name == s.Name && !equality.Semantic.DeepEqual(m.Spec, s.Spec) {
-			errs = append(
-				errs,
-				field.Invalid(path, s.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", s.Name)),
-			)
+			errs = append(errs, field.Invalid(path, s.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value",
+				s.Name)))
 		}
 	}
 	return errs
@@ -81,42 +65,22 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 		errs = append(errs, validateFlowSubject(&s, path.Child("subjects").Index(i))...)
 	}
 	if len(r.ResourceRules)+len(r.NonResourceRules) == 0 {
-		errs = append(
-			errs,
-			field.Required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"),
-		)
+		errs = append(errs, field.Required(path,
+			"at least one of resourceRules and nonResourceRules has to be non-empty"))
 	}
 	for i, res := range r.ResourceRules {
 		at := path.Child("resourceRules").Index(i)
 		errs = append(errs, validateFlowVerbs(res.Verbs, at.Child("verbs"))...)
-		errs = append(
-			errs,
-			requireWildcardAlone(
-				res.APIGroups,
-				at.Child("apiGroups"),
-				"resource rules must supply at least one api group",
-				"api groups",
-			)...)
-		errs = append(
-			errs,
-			requireWildcardAlone(
-				res.Resources,
-				at.Child("resources"),
-				"resource rules must supply at least one resource",
-				"resources",
-			)...)
+		errs = append(errs, requireWildcardAlone(res.APIGroups, at.Child("apiGroups"),
+			"resource rules must supply at least one api group", "api groups")...)
+		errs = append(errs, requireWildcardAlone(res.Resources, at.Child("resources"),
+			"resource rules must supply at least one resource", "resources")...)
 		at = at.Child("namespaces")
 		switch {
 		case len(res.Namespaces) == 0 && res.ClusterScope:
 		case len(res.Namespaces) == 0 || slices.Contains(res.Namespaces, "*"):
-			errs = append(
-				errs,
-				requireWildcardAlone(
-					res.Namespaces,
-					at,
-					"resource rules that are not cluster scoped must supply at least one namespace",
-					"namespaces",
-				)...)
+			errs = append(errs, requireWildcardAlone(res.Namespaces, at,
+				"resource rules that are not cluster scoped must supply at least one namespace", "namespaces")...)
 		default:
 			for j, ns := range res.Namespaces {
 				for _, err := range validate.DNSLabel(ns, at.Index(j)) {
@@ -130,14 +94,8 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 		at := path.Child("nonResourceRules").Index(i)
 		errs = append(errs, validateFlowVerbs(n.Verbs, at.Child("verbs"))...)
 		at = at.Child("nonResourceURLs")
-		errs = append(
-			errs,
-			requireWildcardAlone(
-				n.NonResourceURLs,
-				at,
-				"nonResourceURLs must contain at least one value",
-				"non-resource URLs",
-			)...)
+		errs = append(errs, requireWildcardAlone(n.NonResourceURLs, at,
+			"nonResourceURLs must contain at least one value", "non-resource URLs")...)
 		for j, url := range n.NonResourceURLs {
 			if text := pathProblem(url); text != "" && !slices.Contains(n.NonResourceURLs, "*") {
 				errs = append(errs, field.Invalid(at.Index(j), url, text))
@@ -196,15 +154,11 @@ func validateFlowSubject(s *flowcontrolv1.Subject, path *field.Path) field.Error
 		at := path.Child(names[kind])
 		switch {
 		case kind == s.Kind && !given[kind]:
-			errs = append(
-				errs,
-				field.Required(at, fmt.Sprintf("%s is required when subject kind is '%s'", names[kind], kind)),
-			)
+			errs = append(errs, field.Required(at, fmt.Sprintf("%s is required when subject kind is '%s'", names[kind],
+				kind)))
 		case kind != s.Kind && given[kind]:
-			errs = append(
-				errs,
-				field.Forbidden(at, fmt.Sprintf("%s is forbidden when subject kind is not '%s'", names[kind], kind)),
-			)
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("%s is forbidden when subject kind is not '%s'",
+				names[kind], kind)))
 		}
 	}
 	if s.User != nil && s.User.Name == "" || s.Group != nil && s.Group.Name == "" ||
@@ -212,10 +166,8 @@ func validateFlowSubject(s *flowcontrolv1.Subject, path *field.Path) field.Error
 		errs = append(errs, field.Required(path.Child(names[s.Kind], "name"), ""))
 	}
 	if s.ServiceAccount != nil && s.ServiceAccount.Namespace == "" {
-		errs = append(
-			errs,
-			field.Required(path.Child("serviceAccount", "namespace"), "must specify namespace for service account"),
-		)
+		errs = append(errs, field.Required(path.Child("serviceAccount", "namespace"),
+			"must specify namespace for service account"))
 	}
 	return errs
 }

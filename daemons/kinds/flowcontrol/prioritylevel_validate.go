@@ -18,10 +18,8 @@ func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.Er
 	var errs field.ErrorList
 	exempt := p.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
 	if exempt != (p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt) {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("type"), p.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"),
-		)
+		errs = append(errs, field.Invalid(path.Child("type"), p.Spec.Type,
+			"type must be 'Exempt' if and only if name is 'exempt'"))
 	}
 	switch p.Spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
@@ -87,10 +85,8 @@ func validateShares(nominal, lendable *int32, path *field.Path) field.ErrorList 
 func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) field.ErrorList {
 	errs := validateShares(l.NominalConcurrencyShares, l.LendablePercent, path)
 	if n := l.BorrowingLimitPercent; n != nil && *n < 0 {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("borrowingLimitPercent"), *n, "if specified, must be a non-negative integer"),
-		)
+		errs = append(errs, field.Invalid(path.Child("borrowingLimitPercent"), *n,
+			"if specified, must be a non-negative integer"))
 	}
 	return append(errs, validateLimitResponse(&l.LimitResponse, path.Child("limitResponse"))...)
 }
@@ -113,11 +109,9 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 		}
 		return validateQueuing(q, path.Child("queuing"))
 	}
-	return validate.Supported(
-		r.Type,
+	return validate.Supported(r.Type,
 		[]flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject},
-		path.Child("type"),
-	)
+		path.Child("type"))
 }
 
 // maxQueues is the maximum number of queues of a level.
@@ -132,30 +126,19 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) fi
 	case q.Queues <= 0:
 		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, "must be positive"))
 	case q.Queues > maxQueues:
-		errs = append(
-			errs,
-			field.Invalid(path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues)),
-		)
+		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues,
+			fmt.Sprintf("must not be greater than %d", maxQueues)))
 	}
 	switch hand := path.Child("handSize"); {
 	case q.HandSize <= 0:
 		errs = append(errs, field.Invalid(hand, q.HandSize, "must be positive"))
 	case q.HandSize > q.Queues:
-		errs = append(
-			errs,
-			field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)),
-		)
+		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)",
+			q.Queues)))
 	case shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)) > shufflesharding.MaxHashBits:
-		errs = append(errs, field.Invalid(
-			hand,
-			q.HandSize,
-			fmt.Sprintf(
-				"required entropy bits of deckSize %d and handSize %d should not be greater than %d",
-				q.Queues,
-				q.HandSize,
-				shufflesharding.MaxHashBits,
-			),
-		))
+		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf(
+			"required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize,
+			shufflesharding.MaxHashBits)))
 	}
 	return errs
 }

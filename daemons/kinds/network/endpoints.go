@@ -141,10 +141,8 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 		}
 		errs = append(errs, validate.Protocol(value.OrZero(p.Protocol), at.Child("protocol"))...)
 		if p.AppProtocol != nil {
-			errs = append(
-				errs,
-				validate.Invalid(at.Child("appProtocol"), *p.AppProtocol,
-					validation.IsQualifiedName(*p.AppProtocol))...)
+			errs = append(errs, validate.Invalid(at.Child("appProtocol"), *p.AppProtocol,
+				validation.IsQualifiedName(*p.AppProtocol))...)
 		}
 	}
 	return errs

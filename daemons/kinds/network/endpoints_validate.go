@@ -40,10 +40,8 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 			errs = append(errs, validate.PortNumber(int(p.Port), where.Child("port"))...)
 			errs = append(errs, validate.Protocol(p.Protocol, where.Child("protocol"))...)
 			if p.AppProtocol != nil {
-				errs = append(
-					errs,
-					validate.Invalid(where.Child("appProtocol"), *p.AppProtocol,
-						validation.IsQualifiedName(*p.AppProtocol))...)
+				errs = append(errs, validate.Invalid(where.Child("appProtocol"), *p.AppProtocol,
+					validation.IsQualifiedName(*p.AppProtocol))...)
 			}
 		}
 	}

@@ -25,18 +25,14 @@ func Ingresses() *kind.Kind {
 		PrepareCreate: kind.Adapt(func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} }),
 		PrepareUpdate: kind.AdaptUpdate(func(i, old *networkingv1.Ingress) { i.Status = old.Status }),
 		Warnings:      kind.AdaptWarnings(ingressWarnings),
-		Validate: kind.AdaptValidate(
-			validateNewIngress,
-		), ValidateUpdate: kind.AdaptValidateUpdate(func(in,
+		Validate:      kind.AdaptValidate(validateNewIngress), ValidateUpdate: kind.AdaptValidateUpdate(func(in,
 			_ *networkingv1.Ingress) field.ErrorList {
 			return validateIngress(in)
 		}),
 		Columns: kind.NewColumns("Class", "Hosts", "Address", "Ports", "Age"),
 		Row:     kind.AdaptRow(ingressRow),
-		Status: kind.NewStatus(
-			func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() },
-			validateIngressStatus,
-		),
+		Status: kind.NewStatus(func(to, from *networkingv1.Ingress) { to.Status = *from.Status.DeepCopy() },
+			validateIngressStatus),
 	}
 }
 
@@ -76,14 +72,8 @@ func validateNewIngress(in *networkingv1.Ingress) field.ErrorList {
 	errs := validateIngress(in)
 	if old, ok := in.Annotations[oldIngressClass]; ok && in.Spec.IngressClassName != nil &&
 		*in.Spec.IngressClassName != old {
-		errs = append(
-			errs,
-			field.Invalid(
-				field.NewPath("annotations").Child(oldIngressClass),
-				old,
-				"must match `ingressClassName` when both are specified",
-			),
-		)
+		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(oldIngressClass), old,
+			"must match `ingressClassName` when both are specified"))
 	}
 	return errs
 }
@@ -184,8 +174,7 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 		return field.ErrorList{field.Invalid(at, "", "cannot set both resource and service backends")}
 	case b.Resource != nil:
 		path := at.Child("resource")
-		errs := append(
-			validate.PathSegment(b.Resource.Kind, path.Child("kind")),
+		errs := append(validate.PathSegment(b.Resource.Kind, path.Child("kind")),
 			validate.PathSegment(b.Resource.Name, path.Child("name"))...)
 		if group := value.OrZero(b.Resource.APIGroup); group != "" {
 			errs = append(errs, validate.DNSSubdomain(group, path.Child("apiGroup"))...)
@@ -205,9 +194,8 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	case s.Port.Name != "" && s.Port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
 	case s.Port.Name != "":
-		errs = append(
-			errs,
-			validate.Invalid(path.Child("port", "name"), s.Port.Name, validation.IsValidPortName(s.Port.Name))...)
+		errs = append(errs, validate.Invalid(path.Child("port", "name"), s.Port.Name,
+			validation.IsValidPortName(s.Port.Name))...)
 	case s.Port.Number != 0:
 		errs = append(errs, validate.PortNumber(int(s.Port.Number), path.Child("port", "number"))...)
 	default:
@@ -228,9 +216,8 @@ func IngressClasses() *kind.Kind {
 		}),
 		Validate: kind.AdaptValidate(validateIngressClass),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(c, old *networkingv1.IngressClass) field.ErrorList {
-			return append(
-				validateIngressClass(c),
-				validate.Immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
+			return append(validateIngressClass(c), validate.Immutable(c.Spec.Controller, old.Spec.Controller,
+				field.NewPath("spec", "controller"))...)
 		}),
 		Columns: kind.NewColumns("Controller", "Parameters", "Age"),
 		Row: kind.AdaptRow(func(c *networkingv1.IngressClass) []any {
@@ -294,9 +281,8 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 func validateIngressStatus(i, _ *networkingv1.Ingress) field.ErrorList {
 	var errs field.ErrorList
 	for n, in := range i.Status.LoadBalancer.Ingress {
-		errs = append(
-			errs,
-			validateBalancer(in.IP, in.Hostname, field.NewPath("status", "loadBalancer", "ingress").Index(n))...)
+		errs = append(errs, validateBalancer(in.IP, in.Hostname,
+			field.NewPath("status", "loadBalancer", "ingress").Index(n))...)
 	}
 	return errs
 }

@@ -62,11 +62,8 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	before := blocksOf(old)
 	path := field.NewPath("spec")
-	errs := metavalidation.ValidateLabelSelector(
-		&p.Spec.PodSelector,
-		metavalidation.LabelSelectorValidationOptions{},
-		path.Child("podSelector"),
-	)
+	errs := metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, metavalidation.LabelSelectorValidationOptions{},
+		path.Child("podSelector"))
 	for i, r := range p.Spec.Ingress {
 		at := path.Child("ingress").Index(i)
 		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ports"))...)
@@ -78,19 +75,13 @@ func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 		errs = append(errs, validatePeers(r.To, before, at.Child("to"))...)
 	}
 	if len(p.Spec.PolicyTypes) > 2 {
-		return append(
-			errs,
-			field.Invalid(path.Child("policyTypes"), p.Spec.PolicyTypes, "may not specify more than two policyTypes"),
-		)
+		return append(errs, field.Invalid(path.Child("policyTypes"), p.Spec.PolicyTypes,
+			"may not specify more than two policyTypes"))
 	}
 	for i, t := range p.Spec.PolicyTypes {
-		errs = append(
-			errs,
-			validate.Supported(
-				t,
-				[]networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress},
-				path.Child("policyTypes").Index(i),
-			)...)
+		errs = append(errs, validate.Supported(t,
+			[]networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress},
+			path.Child("policyTypes").Index(i))...)
 	}
 	return errs
 }
@@ -102,28 +93,22 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 		errs = append(errs, validate.Protocol(value.OrZero(p.Protocol), at.Child("protocol"))...)
 		switch {
 		case p.Port == nil && p.EndPort != nil:
-			errs = append(
-				errs,
-				field.Invalid(at.Child("endPort"), *p.EndPort, "may not be specified when `port` is not specified"),
-			)
+			errs = append(errs, field.Invalid(at.Child("endPort"), *p.EndPort,
+				"may not be specified when `port` is not specified"))
 		case p.Port == nil:
 		case p.Port.Type == intstr.Int:
 			errs = append(errs, validate.PortNumber(int(p.Port.IntVal), at.Child("port"))...)
 			if p.EndPort != nil {
 				errs = append(errs, validate.PortNumber(int(*p.EndPort), at.Child("endPort"))...)
 				if *p.EndPort < p.Port.IntVal {
-					errs = append(
-						errs,
-						field.Invalid(at.Child("endPort"), *p.EndPort, "must be greater than or equal to `port`"),
-					)
+					errs = append(errs, field.Invalid(at.Child("endPort"), *p.EndPort,
+						"must be greater than or equal to `port`"))
 				}
 			}
 		default:
 			if p.EndPort != nil {
-				errs = append(
-					errs,
-					field.Invalid(at.Child("endPort"), *p.EndPort, "may not be specified when `port` is non-numeric"),
-				)
+				errs = append(errs, field.Invalid(at.Child("endPort"), *p.EndPort,
+					"may not be specified when `port` is non-numeric"))
 			}
 			errs = append(errs,
 				validate.Invalid(at.Child("port"), p.Port.StrVal, validation.IsValidPortName(p.Port.StrVal))...)
@@ -137,20 +122,10 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, before []string, path
 	for i, p := range peers {
 		at := path.Index(i)
 		selects := p.PodSelector != nil || p.NamespaceSelector != nil
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				p.PodSelector,
-				metavalidation.LabelSelectorValidationOptions{},
-				at.Child("podSelector"),
-			)...)
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				p.NamespaceSelector,
-				metavalidation.LabelSelectorValidationOptions{},
-				at.Child("namespaceSelector"),
-			)...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.PodSelector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child("podSelector"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.NamespaceSelector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
 		switch {
 		case p.IPBlock != nil && selects:
 			errs = append(errs, field.Forbidden(at, "may not specify both ipBlock and another peer"))
@@ -266,19 +241,14 @@ func validateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
 	for i, cidr := range list {
 		p, err := netip.ParsePrefix(cidr)
 		if err != nil || p.Masked() != p {
-			errs = append(
-				errs,
-				field.Invalid(path.Index(i), cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
-			)
+			errs = append(errs, field.Invalid(path.Index(i), cidr,
+				"must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
 			continue
 		}
 		if families[p.Addr().Is4()] {
 			return field.ErrorList{
-				field.Invalid(
-					path,
-					c.Spec,
-					"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
-				),
+				field.Invalid(path, c.Spec,
+					"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"),
 			}
 		}
 		families[p.Addr().Is4()] = true

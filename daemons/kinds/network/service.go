@@ -36,10 +36,8 @@ func Services() *kind.Kind {
 		}),
 		Columns: kind.NewColumns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
 		Row:     kind.AdaptRow(serviceRow),
-		Status: kind.NewStatus(
-			func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() },
-			validateServiceStatus,
-		),
+		Status: kind.NewStatus(func(to, from *corev1.Service) { to.Status = *from.Status.DeepCopy() },
+			validateServiceStatus),
 		Subresources: []string{"proxy"},
 	}
 }

@@ -80,10 +80,8 @@ func clearOldTypeFields(s, old *corev1.Service) {
 	}
 	if usesNodePorts(old) && !usesNodePorts(s) {
 		for i := range s.Spec.Ports {
-			if slices.ContainsFunc(
-				old.Spec.Ports,
-				func(p corev1.ServicePort) bool { return p.NodePort == s.Spec.Ports[i].NodePort },
-			) {
+			if slices.ContainsFunc(old.Spec.Ports,
+				func(p corev1.ServicePort) bool { return p.NodePort == s.Spec.Ports[i].NodePort }) {
 				s.Spec.Ports[i].NodePort = 0
 			}
 		}
@@ -143,14 +141,8 @@ func validateAddressesUpdate(s, old *corev1.Service, path *field.Path) field.Err
 		}
 	}
 	if len(was) > len(is) && len(is) == 1 && value.OrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("ipFamilyPolicy"),
-				s.Spec.IPFamilyPolicy,
-				"must be set to 'SingleStack' when releasing the secondary clusterIP",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+			"must be set to 'SingleStack' when releasing the secondary clusterIP"))
 	}
 	return errs
 }
@@ -164,14 +156,8 @@ func validateFamiliesUpdate(s, old *corev1.Service, path *field.Path) field.Erro
 		}
 	}
 	if len(was) > len(is) && len(is) == 1 && value.OrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("ipFamilyPolicy"),
-				s.Spec.IPFamilyPolicy,
-				"must be set to 'SingleStack' when releasing the secondary ipFamily",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+			"must be set to 'SingleStack' when releasing the secondary ipFamily"))
 	}
 	return errs
 }

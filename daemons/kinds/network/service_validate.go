@@ -40,45 +40,26 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 		if s.Spec.ClusterIP != "" {
 			errs = append(errs, field.Forbidden(path.Child("clusterIP"), "may not be set when `type` is ExternalName"))
 		}
-		errs = append(
-			errs,
-			validate.DNSSubdomain(strings.TrimSuffix(s.Spec.ExternalName, "."), path.Child("externalName"))...)
+		errs = append(errs, validate.DNSSubdomain(strings.TrimSuffix(s.Spec.ExternalName, "."),
+			path.Child("externalName"))...)
 	case isHeadless(s) && s.Spec.Type != corev1.ServiceTypeClusterIP:
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("clusterIPs").Index(0),
-				s.Spec.ClusterIP,
-				"may not be set to 'None' for "+string(s.Spec.Type)+" services",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), s.Spec.ClusterIP,
+			"may not be set to 'None' for "+string(s.Spec.Type)+" services"))
 	case len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIPs[0] != s.Spec.ClusterIP:
-		errs = append(
-			errs,
-			field.Invalid(path.Child("clusterIPs"), s.Spec.ClusterIPs, "first value must match `clusterIP`"),
-		)
+		errs = append(errs, field.Invalid(path.Child("clusterIPs"), s.Spec.ClusterIPs,
+			"first value must match `clusterIP`"))
 	case s.Spec.ClusterIP != "" && !isHeadless(s):
 		errs = append(errs, validate.IPAddress(s.Spec.ClusterIP, path.Child("clusterIPs").Index(0), before...)...)
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, path.Child("selector"))...)
-	errs = append(
-		errs,
-		validate.Supported(
-			s.Spec.SessionAffinity,
-			[]corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone},
-			path.Child("sessionAffinity"),
-		)...)
+	errs = append(errs, validate.Supported(s.Spec.SessionAffinity,
+		[]corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone},
+		path.Child("sessionAffinity"))...)
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
 		if n := value.OrZero(c.ClientIP.TimeoutSeconds); n <= 0 || n > maxAffinitySeconds {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"),
-					n,
-					fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds),
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), n,
+				fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds)))
 		}
 	}
 	if len(s.Spec.IPFamilies) > 0 || s.Spec.IPFamilyPolicy != nil {
@@ -95,14 +76,8 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	if p := s.Spec.ExternalTrafficPolicy; p != "" {
 		if s.Spec.Type != corev1.ServiceTypeNodePort && s.Spec.Type != corev1.ServiceTypeLoadBalancer &&
 			len(s.Spec.ExternalIPs) == 0 {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("externalTrafficPolicy"),
-					p,
-					"may only be set for externally-accessible services",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("externalTrafficPolicy"), p,
+				"may only be set for externally-accessible services"))
 		}
 		errs = append(
 			errs,
@@ -130,14 +105,8 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	if n := s.Spec.HealthCheckNodePort; n != 0 &&
 		(s.Spec.Type != corev1.ServiceTypeLoadBalancer ||
 			s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("healthCheckNodePort"),
-				n,
-				"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("healthCheckNodePort"), n,
+			"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
 	}
 	if d := s.Spec.TrafficDistribution; d != nil {
 		errs = append(errs, validate.Supported(*d, []string{
@@ -162,28 +131,16 @@ func validateBalancerFields(s, old *corev1.Service, path *field.Path) field.Erro
 	}
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		if len(s.Spec.LoadBalancerSourceRanges) > 0 {
-			errs = append(
-				errs,
-				field.Forbidden(
-					path.Child("LoadBalancerSourceRanges"),
-					"may only be used when `type` is 'LoadBalancer'",
-				),
-			)
+			errs = append(errs, field.Forbidden(path.Child("LoadBalancerSourceRanges"),
+				"may only be used when `type` is 'LoadBalancer'"))
 		}
 		if s.Spec.AllocateLoadBalancerNodePorts != nil {
-			errs = append(
-				errs,
-				field.Forbidden(
-					path.Child("allocateLoadBalancerNodePorts"),
-					"may only be used when `type` is 'LoadBalancer'",
-				),
-			)
+			errs = append(errs, field.Forbidden(path.Child("allocateLoadBalancerNodePorts"),
+				"may only be used when `type` is 'LoadBalancer'"))
 		}
 		if s.Spec.LoadBalancerClass != nil {
-			errs = append(
-				errs,
-				field.Forbidden(path.Child("loadBalancerClass"), "may only be used when `type` is 'LoadBalancer'"),
-			)
+			errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"),
+				"may only be used when `type` is 'LoadBalancer'"))
 		}
 	} else if class := s.Spec.LoadBalancerClass; class != nil {
 		errs = append(errs, validate.Invalid(path.Child("loadBalancerClass"), *class,
@@ -229,30 +186,17 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 		errs = append(errs, validate.PortNumber(int(p.Port), where.Child("port"))...)
 		// Through this port, load balancers would expose the nodes' kubelets.
 		if p.Port == kubeletPort && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			errs = append(
-				errs,
-				field.Invalid(
-					where.Child("port"),
-					p.Port,
-					fmt.Sprintf("may not expose port %d externally since it is used by kubelet", p.Port),
-				),
-			)
+			errs = append(errs, field.Invalid(where.Child("port"), p.Port, fmt.Sprintf(
+				"may not expose port %d externally since it is used by kubelet", p.Port)))
 		}
 		errs = append(errs, validate.Protocol(p.Protocol, where.Child("protocol"))...)
 		if p.AppProtocol != nil {
-			errs = append(
-				errs,
-				validate.Invalid(where.Child("appProtocol"), *p.AppProtocol,
-					validation.IsQualifiedName(*p.AppProtocol))...)
+			errs = append(errs, validate.Invalid(where.Child("appProtocol"), *p.AppProtocol,
+				validation.IsQualifiedName(*p.AppProtocol))...)
 		}
 		if p.TargetPort.Type == intstr.String {
-			errs = append(
-				errs,
-				validate.Invalid(
-					where.Child("targetPort"),
-					p.TargetPort.StrVal,
-					validation.IsValidPortName(p.TargetPort.StrVal),
-				)...)
+			errs = append(errs, validate.Invalid(where.Child("targetPort"), p.TargetPort.StrVal,
+				validation.IsValidPortName(p.TargetPort.StrVal))...)
 		} else {
 			errs = append(errs, validate.PortNumber(int(p.TargetPort.IntVal), where.Child("targetPort"))...)
 		}
@@ -265,13 +209,8 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 			continue
 		}
 		if s.Spec.Type == corev1.ServiceTypeClusterIP || s.Spec.Type == corev1.ServiceTypeExternalName {
-			errs = append(
-				errs,
-				field.Forbidden(
-					where.Child("nodePort"),
-					fmt.Sprintf("may not be used when `type` is '%s'", s.Spec.Type),
-				),
-			)
+			errs = append(errs, field.Forbidden(where.Child("nodePort"), fmt.Sprintf(
+				"may not be used when `type` is '%s'", s.Spec.Type)))
 		}
 		pair = fmt.Sprintf("%s/%d", p.Protocol, p.NodePort)
 		if nodePorts[pair] {
@@ -308,13 +247,8 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 		case in.IP == "" && in.IPMode != nil:
 			errs = append(errs, field.Forbidden(mode, "may not be specified when `ip` is not set"))
 		case in.IPMode != nil:
-			errs = append(
-				errs,
-				validate.Supported(
-					*in.IPMode,
-					[]corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP},
-					mode,
-				)...)
+			errs = append(errs, validate.Supported(*in.IPMode,
+				[]corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}, mode)...)
 		}
 	}
 	return errs

@@ -17,15 +17,12 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	path, spec := field.NewPath("spec"), &s.Spec
 	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {
-		say(
-			"annotation %s is deprecated, please use %s instead",
-			corev1.DeprecatedAnnotationTopologyAwareHints,
-			corev1.AnnotationTopologyMode,
-		)
+		say("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints,
+			corev1.AnnotationTopologyMode)
 	}
 	if spec.ClusterIP != "" && !isHeadless(s) {
 		for i, ip := range spec.ClusterIPs {
-			all = append(all, warn.IP(path.Child("clusterIPs").Index(i), ip)...)
+			all = append(all, warn.Address(path.Child("clusterIPs").Index(i), ip)...)
 		}
 	}
 	named, none := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeClusterIP &&
@@ -42,12 +39,12 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 		}
 	}
 	for i, ip := range spec.ExternalIPs {
-		all = append(all, warn.IP(path.Child("externalIPs").Index(i), ip)...)
+		all = append(all, warn.Address(path.Child("externalIPs").Index(i), ip)...)
 	}
 	if len(spec.ExternalIPs) > 0 && !none && !named {
 		say("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
-	all = append(all, warn.IP(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+	all = append(all, warn.Address(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	for i, cidr := range spec.LoadBalancerSourceRanges {
 		all = append(all, warn.CIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
 	}
@@ -58,11 +55,8 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 		say("spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName)
 	}
 	if value.OrZero(spec.TrafficDistribution) == corev1.ServiceTrafficDistributionPreferClose {
-		say(
-			"spec.trafficDistribution: %q is deprecated; use %q",
-			corev1.ServiceTrafficDistributionPreferClose,
-			corev1.ServiceTrafficDistributionPreferSameZone,
-		)
+		say("spec.trafficDistribution: %q is deprecated; use %q", corev1.ServiceTrafficDistributionPreferClose,
+			corev1.ServiceTrafficDistributionPreferSameZone)
 	}
 	return all
 }
@@ -106,10 +100,10 @@ func endpointsWarnings(e, _ *corev1.Endpoints) []string {
 	for i, s := range e.Subsets {
 		at := field.NewPath("subsets").Index(i)
 		for j, a := range s.Addresses {
-			all = append(all, warn.IP(at.Child("addresses").Index(j).Child("ip"), a.IP)...)
+			all = append(all, warn.Address(at.Child("addresses").Index(j).Child("ip"), a.IP)...)
 		}
 		for j, a := range s.NotReadyAddresses {
-			all = append(all, warn.IP(at.Child("notReadyAddresses").Index(j).Child("ip"), a.IP)...)
+			all = append(all, warn.Address(at.Child("notReadyAddresses").Index(j).Child("ip"), a.IP)...)
 		}
 	}
 	return all
@@ -125,7 +119,7 @@ func endpointSliceWarnings(s, old *discoveryv1.EndpointSlice) []string {
 	}
 	for i, e := range s.Endpoints {
 		for j, a := range e.Addresses {
-			all = append(all, warn.IP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+			all = append(all, warn.Address(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
 		}
 	}
 	return all

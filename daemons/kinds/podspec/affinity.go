@@ -23,41 +23,25 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 				"is empty, which means \"match all values and all keys\""))
 		}
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("effect"),
-					t.Effect,
-					"effect must be 'NoExecute' when `tolerationSeconds` is set",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect,
+				"effect must be 'NoExecute' when `tolerationSeconds` is set"))
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
 			errs = append(errs, validate.LabelValue(t.Value, at.Child("operator"))...)
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
-				errs = append(
-					errs,
-					field.Invalid(at.Child("operator"), t, "value must be empty when `operator` is 'Exists'"),
-				)
+				errs = append(errs, field.Invalid(at.Child("operator"), t,
+					"value must be empty when `operator` is 'Exists'"))
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt:
 			if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
-				errs = append(
-					errs,
-					field.Invalid(at.Child("value"), t.Value, "must be an integer when `operator` is 'Lt' or 'Gt'"),
-				)
+				errs = append(errs, field.Invalid(at.Child("value"), t.Value,
+					"must be an integer when `operator` is 'Lt' or 'Gt'"))
 			}
 		default:
-			errs = append(
-				errs,
-				validate.NotSupported(
-					at.Child("operator"),
-					t.Operator,
-					[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists},
-				),
-			)
+			errs = append(errs, validate.NotSupported(at.Child("operator"), t.Operator,
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 		}
 		if t.Effect != "" {
 			errs = append(
@@ -96,22 +80,12 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 		}
 	}
 	if p := a.PodAffinity; p != nil {
-		errs = append(
-			errs,
-			validatePodTerms(
-				p.RequiredDuringSchedulingIgnoredDuringExecution,
-				p.PreferredDuringSchedulingIgnoredDuringExecution,
-				path.Child("podAffinity"),
-			)...)
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))...)
 	}
 	if p := a.PodAntiAffinity; p != nil {
-		errs = append(
-			errs,
-			validatePodTerms(
-				p.RequiredDuringSchedulingIgnoredDuringExecution,
-				p.PreferredDuringSchedulingIgnoredDuringExecution,
-				path.Child("podAntiAffinity"),
-			)...)
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))...)
 	}
 	return errs
 }
@@ -130,9 +104,8 @@ func validatePodTerms(
 ) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range required {
-		errs = append(
-			errs,
-			validatePodTerm(t, path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
+		errs = append(errs, validatePodTerm(t,
+			path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
 	}
 	for i, t := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
@@ -143,18 +116,10 @@ func validatePodTerms(
 }
 
 func validatePodTerm(t corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
-	errs := metavalidation.ValidateLabelSelector(
-		t.LabelSelector,
-		metavalidation.LabelSelectorValidationOptions{},
-		path.Child("labelSelector"),
-	)
-	errs = append(
-		errs,
-		metavalidation.ValidateLabelSelector(
-			t.NamespaceSelector,
-			metavalidation.LabelSelectorValidationOptions{},
-			path.Child("namespaceSelector"),
-		)...)
+	errs := metavalidation.ValidateLabelSelector(t.LabelSelector, metavalidation.LabelSelectorValidationOptions{},
+		path.Child("labelSelector"))
+	errs = append(errs, metavalidation.ValidateLabelSelector(t.NamespaceSelector,
+		metavalidation.LabelSelectorValidationOptions{}, path.Child("namespaceSelector"))...)
 	for i, ns := range t.Namespaces {
 		errs = append(errs, validate.DNSLabel(ns, path.Child("namespaces").Index(i))...)
 	}
@@ -163,14 +128,8 @@ func validatePodTerm(t corev1.PodAffinityTerm, path *field.Path) field.ErrorList
 	errs = append(errs, validateSelectedTwice(t.MatchLabelKeys, t.LabelSelector, path)...)
 	for i, key := range t.MatchLabelKeys {
 		if slices.Contains(t.MismatchLabelKeys, key) {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("matchLabelKeys").Index(i),
-					key,
-					"exists in both matchLabelKeys and mismatchLabelKeys",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key,
+				"exists in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
 	if t.TopologyKey == "" {
@@ -192,21 +151,12 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 		} else {
 			errs = append(errs, metavalidation.ValidateLabelName(c.TopologyKey, at.Child("topologyKey"))...)
 		}
-		errs = append(
-			errs,
-			validate.Supported(
-				c.WhenUnsatisfiable,
-				[]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway},
-				at.Child("whenUnsatisfiable"),
-			)...)
+		errs = append(errs, validate.Supported(c.WhenUnsatisfiable,
+			[]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway},
+			at.Child("whenUnsatisfiable"))...)
 		if id := c.TopologyKey + "/" + string(c.WhenUnsatisfiable); seen[id] {
-			errs = append(
-				errs,
-				field.Duplicate(
-					at.Child("{topologyKey, whenUnsatisfiable}"),
-					"{"+c.TopologyKey+", "+string(c.WhenUnsatisfiable)+"}",
-				),
-			)
+			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"),
+				"{"+c.TopologyKey+", "+string(c.WhenUnsatisfiable)+"}"))
 		} else {
 			seen[id] = true
 		}
@@ -215,33 +165,18 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "must be greater than zero"))
 			}
 			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-				errs = append(
-					errs,
-					field.Invalid(
-						at.Child("minDomains"),
-						*c.MinDomains,
-						"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(c.WhenUnsatisfiable),
-					),
-				)
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains,
+					"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+string(c.WhenUnsatisfiable)))
 			}
 		}
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				c.LabelSelector,
-				metavalidation.LabelSelectorValidationOptions{},
-				at.Child("labelSelector"),
-			)...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(c.LabelSelector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
 		for name, p := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy,
 			"nodeTaintsPolicy": c.NodeTaintsPolicy} {
 			if p != nil {
-				errs = append(
-					errs,
-					validate.Supported(
-						*p,
-						[]corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore},
-						at.Child(name),
-					)...)
+				errs = append(errs, validate.Supported(*p,
+					[]corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore},
+					at.Child(name))...)
 			}
 		}
 		errs = append(errs, validateMatchKeys(c.MatchLabelKeys, c.LabelSelector, at.Child("matchLabelKeys"))...)

@@ -98,24 +98,13 @@ func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.P
 			}
 		}
 		if p.LabelSelector != nil {
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("labelSelector"),
-					p.LabelSelector,
-					"labelSelector must be unset if name is specified",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child("labelSelector"), p.LabelSelector,
+				"labelSelector must be unset if name is specified"))
 		}
 	case p.SignerName != nil:
 		errs = append(errs, validate.SignerName(*p.SignerName, at.Child("signerName"))...)
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				p.LabelSelector,
-				metavalidation.LabelSelectorValidationOptions{},
-				at.Child("labelSelector"),
-			)...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.LabelSelector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
 	default:
 		errs = append(errs, field.Required(at, "either name or signerName must be specified"))
 	}

@@ -28,25 +28,16 @@ func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		seen[c.Name] = true
 		switch {
 		case c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil:
-			errs = append(
-				errs,
-				field.Invalid(
-					at,
-					c,
-					"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
-				),
-			)
+			errs = append(errs, field.Invalid(at, c,
+				"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
 		case c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil:
-			errs = append(
-				errs,
-				field.Invalid(at, c, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
-			)
+			errs = append(errs, field.Invalid(at, c,
+				"must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		case c.ResourceClaimName != nil:
 			errs = append(errs, validate.DNSSubdomain(*c.ResourceClaimName, at.Child("resourceClaimName"))...)
 		default:
-			errs = append(
-				errs,
-				validate.DNSSubdomain(*c.ResourceClaimTemplateName, at.Child("resourceClaimTemplateName"))...)
+			errs = append(errs, validate.DNSSubdomain(*c.ResourceClaimTemplateName,
+				at.Child("resourceClaimTemplateName"))...)
 		}
 	}
 	if r := spec.Resources; r != nil {

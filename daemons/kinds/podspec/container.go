@@ -48,14 +48,8 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field
 			}
 			// A pod's host port has been set before. A template's is set when the pod is created.
 			if spec.HostNetwork && p.HostPort != 0 && p.HostPort != p.ContainerPort {
-				errs = append(
-					errs,
-					field.Invalid(
-						port.Child("hostPort"),
-						p.HostPort,
-						"must match `containerPort` when `hostNetwork` is true",
-					),
-				)
+				errs = append(errs, field.Invalid(port.Child("hostPort"), p.HostPort,
+					"must match `containerPort` when `hostNetwork` is true"))
 			}
 		}
 	}

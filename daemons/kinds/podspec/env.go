@@ -99,14 +99,8 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	}
 	switch {
 	case sources == 0:
-		errs = append(
-			errs,
-			field.Invalid(
-				at,
-				"",
-				"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
-			),
-		)
+		errs = append(errs, field.Invalid(at, "",
+			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"))
 	case e.Value != "":
 		errs = append(errs, field.Invalid(at, "", "may not be specified when `value` is not empty"))
 	case sources > 1:
@@ -119,11 +113,8 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 func validateFieldVersion(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	if f.APIVersion != "v1" {
 		return field.ErrorList{
-			field.Invalid(
-				at.Child("fieldPath"),
-				f.FieldPath,
-				"error converting fieldPath: unsupported pod version: "+f.APIVersion,
-			),
+			field.Invalid(at.Child("fieldPath"), f.FieldPath,
+				"error converting fieldPath: unsupported pod version: "+f.APIVersion),
 		}
 	}
 	return nil
@@ -151,11 +142,8 @@ func validateResourceField(r *corev1.ResourceFieldSelector, at *field.Path) fiel
 	}
 	if d := r.Divisor.String(); d != "0" && !slices.Contains(units, d) {
 		return field.ErrorList{
-			field.Invalid(
-				at.Child("divisor"),
-				d,
-				"only divisor's values "+strings.Join(units, ", ")+" are supported with the "+name+" resource",
-			),
+			field.Invalid(at.Child("divisor"), d,
+				"only divisor's values "+strings.Join(units, ", ")+" are supported with the "+name+" resource"),
 		}
 	}
 	return nil

@@ -26,10 +26,8 @@ func ValidateEphemeralContainers(obj, old runtime.Object) field.ErrorList {
 	}
 	for _, c := range before.Spec.EphemeralContainers {
 		if now, ok := next[c.Name]; !ok {
-			errs = append(
-				errs,
-				field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed", c.Name)),
-			)
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed",
+				c.Name)))
 		} else if !value.Same(now, c) {
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be "+
 				"changed", c.Name)))

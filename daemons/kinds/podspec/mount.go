@@ -37,14 +37,8 @@ func validateMounts(
 			}
 		}
 		if m.SubPath != "" && m.SubPathExpr != "" {
-			errs = append(
-				errs,
-				field.Invalid(
-					where.Child("subPathExpr"),
-					m.SubPathExpr,
-					"subPathExpr and subPath are mutually exclusive",
-				),
-			)
+			errs = append(errs, field.Invalid(where.Child("subPathExpr"), m.SubPathExpr,
+				"subPathExpr and subPath are mutually exclusive"))
 		}
 		errs = append(errs, validatePropagation(&m, c, where)...)
 	}
@@ -57,14 +51,8 @@ func validateMounts(
 		case !volumes[d.Name]:
 			errs = append(errs, field.NotFound(where.Child("name"), d.Name))
 		case !canBeBlockDevice(spec, d.Name):
-			errs = append(
-				errs,
-				field.Invalid(
-					where.Child("name"),
-					d.Name,
-					"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
-				),
-			)
+			errs = append(errs, field.Invalid(where.Child("name"), d.Name,
+				"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
 		}
 		path := where.Child("devicePath")
 		switch {
@@ -99,10 +87,8 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, at *field.P
 		}, where)...)
 		if *p == corev1.MountPropagationBidirectional &&
 			(c.SecurityContext == nil || !value.OrZero(c.SecurityContext.Privileged)) {
-			errs = append(
-				errs,
-				field.Forbidden(where, "Bidirectional mount propagation is available only to privileged containers"),
-			)
+			errs = append(errs, field.Forbidden(where,
+				"Bidirectional mount propagation is available only to privileged containers"))
 		}
 	}
 	if r := m.RecursiveReadOnly; r != nil {
@@ -115,10 +101,8 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, at *field.P
 		}
 		if p := m.MountPropagation; *r != corev1.RecursiveReadOnlyDisabled && p != nil &&
 			*p != corev1.MountPropagationNone {
-			errs = append(
-				errs,
-				field.Forbidden(where, "may only be specified when mountPropagation is None or not specified"),
-			)
+			errs = append(errs, field.Forbidden(where,
+				"may only be specified when mountPropagation is None or not specified"))
 		}
 	}
 	return errs

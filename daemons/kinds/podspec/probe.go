@@ -29,10 +29,8 @@ func validateProbe(p *corev1.Probe, once bool, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *s, "must be greater than 0"))
 		}
 		if strings.HasSuffix(at.String(), "readinessProbe") {
-			errs = append(
-				errs,
-				field.Invalid(at.Child("terminationGracePeriodSeconds"), *s, "must not be set for readinessProbes"),
-			)
+			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *s,
+				"must not be set for readinessProbes"))
 		}
 	}
 	return errs
@@ -72,21 +70,11 @@ func validateHandlers(
 			errs = append(errs, field.Required(where.Child("path"), ""))
 		}
 		errs = append(errs, validatePortOrName(get.Port, where.Child("port"))...)
-		errs = append(
-			errs,
-			validate.Supported(
-				get.Scheme,
-				[]corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS},
-				where.Child("scheme"),
-			)...)
+		errs = append(errs, validate.Supported(get.Scheme,
+			[]corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}, where.Child("scheme"))...)
 		for i, h := range get.HTTPHeaders {
-			errs = append(
-				errs,
-				validate.Invalid(
-					where.Child("httpHeaders").Index(i).Child("name"),
-					h.Name,
-					validation.IsHTTPHeaderName(h.Name),
-				)...)
+			errs = append(errs, validate.Invalid(where.Child("httpHeaders").Index(i).Child("name"), h.Name,
+				validation.IsHTTPHeaderName(h.Name))...)
 		}
 	}
 	if tcp != nil && one("tcpSocket") {
@@ -117,24 +105,14 @@ func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) field.
 		where := at.Child("requests")
 		switch {
 		case ok && (validate.IsExtended(name) || validate.IsHugePages(name)) && request.Cmp(limit) != 0:
-			errs = append(
-				errs,
-				field.Invalid(where, request.String(), "must be equal to "+string(name)+" limit of "+limit.String()),
-			)
+			errs = append(errs, field.Invalid(where, request.String(),
+				"must be equal to "+string(name)+" limit of "+limit.String()))
 		case ok && request.Cmp(limit) > 0:
-			errs = append(
-				errs,
-				field.Invalid(
-					where,
-					request.String(),
-					"must be less than or equal to "+string(name)+" limit of "+limit.String(),
-				),
-			)
+			errs = append(errs, field.Invalid(where, request.String(),
+				"must be less than or equal to "+string(name)+" limit of "+limit.String()))
 		case !ok && (validate.IsExtended(name) || validate.IsHugePages(name)):
-			errs = append(
-				errs,
-				field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources"),
-			)
+			errs = append(errs, field.Required(at.Child("limits"),
+				"Limit must be set for non overcommitable resources"))
 		}
 	}
 	if !hasCPUOrMemory(r.Limits) && !hasCPUOrMemory(r.Requests) &&

@@ -23,10 +23,8 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 	}
 	rules := at.Child("restartPolicyRules")
 	if len(c.RestartPolicyRules) > 0 && c.RestartPolicy == nil {
-		errs = append(
-			errs,
-			field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"),
-		)
+		errs = append(errs, field.Required(at.Child("restartPolicy"),
+			"must specify restartPolicy when restart rules are used"))
 	}
 	if len(c.RestartPolicyRules) > 20 {
 		errs = append(errs, field.TooMany(rules, len(c.RestartPolicyRules), 20))
@@ -50,30 +48,19 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 		}
 		for j, code := range r.ExitCodes.Values {
 			if code < 0 || code > 255 {
-				errs = append(
-					errs,
-					field.Invalid(codes.Child("values").Index(j), code, "must be between 0 and 255, inclusive"),
-				)
+				errs = append(errs, field.Invalid(codes.Child("values").Index(j), code,
+					"must be between 0 and 255, inclusive"))
 			}
 		}
 	}
 	seen := map[corev1.ResourceName]bool{}
 	for i, p := range c.ResizePolicy {
 		where := at.Child("resizePolicy").Index(i)
-		errs = append(
-			errs,
-			validate.Supported(
-				p.ResourceName,
-				[]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory},
-				where.Child("resourceName"),
-			)...)
-		errs = append(
-			errs,
-			validate.Supported(
-				p.RestartPolicy,
-				[]corev1.ResourceResizeRestartPolicy{corev1.NotRequired, corev1.RestartContainer},
-				where.Child("restartPolicy"),
-			)...)
+		errs = append(errs, validate.Supported(p.ResourceName,
+			[]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}, where.Child("resourceName"))...)
+		errs = append(errs, validate.Supported(p.RestartPolicy,
+			[]corev1.ResourceResizeRestartPolicy{corev1.NotRequired, corev1.RestartContainer},
+			where.Child("restartPolicy"))...)
 		if seen[p.ResourceName] {
 			errs = append(errs, field.Duplicate(where, p.ResourceName))
 		}

@@ -20,14 +20,8 @@ var sysctlName = validate.Pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9
 func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.HostPID && value.OrZero(spec.ShareProcessNamespace) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("shareProcessNamespace"),
-				true,
-				"ShareProcessNamespace and HostPID cannot both be enabled",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true,
+			"ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	if spec.HostUsers != nil && !*spec.HostUsers {
 		for _, of := range []struct {
@@ -49,13 +43,9 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 		errs = append(errs, validateID(&s.SupplementalGroups[i], path.Child("supplementalGroups").Index(i))...)
 	}
 	if p := s.FSGroupChangePolicy; p != nil {
-		errs = append(
-			errs,
-			validate.Supported(
-				*p,
-				[]corev1.PodFSGroupChangePolicy{corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch},
-				path.Child("fsGroupChangePolicy"),
-			)...)
+		errs = append(errs, validate.Supported(*p,
+			[]corev1.PodFSGroupChangePolicy{corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch},
+			path.Child("fsGroupChangePolicy"))...)
 	}
 	if p := s.SupplementalGroupsPolicy; p != nil {
 		errs = append(
@@ -94,39 +84,24 @@ func validateContainerSecurity(s *corev1.SecurityContext, spec *corev1.PodSpec, 
 	errs := validateIDs(s.RunAsUser, s.RunAsGroup, path)
 	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
 		if value.OrZero(s.Privileged) {
-			errs = append(
-				errs,
-				field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"),
-			)
+			errs = append(errs, field.Invalid(path, s,
+				"cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
 		}
 		if s.Capabilities != nil {
 			for _, c := range s.Capabilities.Add {
 				if c == "CAP_SYS_ADMIN" {
-					errs = append(
-						errs,
-						field.Invalid(
-							path,
-							s,
-							"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
-						),
-					)
+					errs = append(errs, field.Invalid(path, s,
+						"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 				}
 			}
 		}
 	}
 	if p := s.ProcMount; p != nil {
-		errs = append(
-			errs,
-			validate.Supported(
-				*p,
-				[]corev1.ProcMountType{corev1.DefaultProcMount, corev1.UnmaskedProcMount},
-				path.Child("procMount"),
-			)...)
+		errs = append(errs, validate.Supported(*p,
+			[]corev1.ProcMountType{corev1.DefaultProcMount, corev1.UnmaskedProcMount}, path.Child("procMount"))...)
 		if *p == corev1.UnmaskedProcMount && (spec.HostUsers == nil || *spec.HostUsers) {
-			errs = append(
-				errs,
-				field.Invalid(path.Child("procMount"), *p, "`hostUsers` must be false to use `Unmasked`"),
-			)
+			errs = append(errs, field.Invalid(path.Child("procMount"), *p,
+				"`hostUsers` must be false to use `Unmasked`"))
 		}
 	}
 	errs = append(errs, validateSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
@@ -155,14 +130,8 @@ func validateSysctls(list []corev1.Sysctl, spec *corev1.PodSpec, path *field.Pat
 		case sysctl.Name == "":
 			errs = append(errs, field.Required(at, ""))
 		case len(sysctl.Name) > maxSysctl || !sysctlName().MatchString(sysctl.Name):
-			errs = append(
-				errs,
-				field.Invalid(
-					at,
-					sysctl.Name,
-					"must have at most 253 characters and match regex "+sysctlName().String(),
-				),
-			)
+			errs = append(errs, field.Invalid(at, sysctl.Name,
+				"must have at most 253 characters and match regex "+sysctlName().String()))
 		case seen[sysctl.Name]:
 			errs = append(errs, field.Duplicate(at, sysctl.Name))
 		case spec.HostNetwork && strings.HasPrefix(name, "net."):
@@ -235,10 +204,8 @@ func validateWindows(w *corev1.WindowsSecurityContextOptions, spec *corev1.PodSp
 		errs = append(errs, validate.DNSSubdomain(*n, path.Child("gmsaCredentialSpecName"))...)
 	}
 	if w.GMSACredentialSpec != nil && *w.GMSACredentialSpec == "" {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("gmsaCredentialSpec"), "", "gmsaCredentialSpec cannot be an empty string"),
-		)
+		errs = append(errs, field.Invalid(path.Child("gmsaCredentialSpec"), "",
+			"gmsaCredentialSpec cannot be an empty string"))
 	}
 	if w.RunAsUserName != nil && *w.RunAsUserName == "" {
 		errs = append(errs, field.Invalid(path.Child("runAsUserName"), "", "runAsUserName cannot be an empty string"))

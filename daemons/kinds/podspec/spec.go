@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Of returns the spec of a pod or of an object's pod template, or nil for other kinds.
-func Of(obj runtime.Object) *corev1.PodSpec {
+// SpecOf returns the spec of a pod or of an object's pod template, or nil for other kinds.
+func SpecOf(obj runtime.Object) *corev1.PodSpec {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		return &o.Spec

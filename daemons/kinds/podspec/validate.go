@@ -30,13 +30,8 @@ func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorLi
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 	errs = append(errs, validateSpec(&t.Spec, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
-		errs = append(
-			errs,
-			field.Forbidden(
-				path.Child("spec", "ephemeralContainers"),
-				"ephemeral containers not allowed in pod template",
-			),
-		)
+		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"),
+			"ephemeral containers not allowed in pod template"))
 	}
 	return errs
 }
@@ -73,10 +68,8 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 	}
 	if s := spec.ActiveDeadlineSeconds; s != nil && (*s < 1 || *s > math.MaxInt32) {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("activeDeadlineSeconds"), *s, validation.InclusiveRangeError(1, math.MaxInt32)),
-		)
+		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *s,
+			validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	for i, alias := range spec.HostAliases {
 		at := path.Child("hostAliases").Index(i)
@@ -87,27 +80,19 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, validateGates(spec, path)...)
 	if p := spec.PreemptionPolicy; p != nil {
-		errs = append(
-			errs,
-			validate.Supported(
-				*p,
-				[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
-				path.Child("preemptionPolicy"),
-			)...)
+		errs = append(errs, validate.Supported(*p,
+			[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever},
+			path.Child("preemptionPolicy"))...)
 	}
 	if spec.OS != nil {
-		errs = append(
-			errs,
-			validate.Supported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows},
-				path.Child("os", "name"))...)
+		errs = append(errs, validate.Supported(spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows},
+			path.Child("os", "name"))...)
 	}
 	errs = append(errs, validate.Quantities(spec.Overhead, path.Child("overhead"))...)
 	errs = append(errs, validateHostname(spec, path)...)
 	if len(spec.SchedulingGates) > 0 && spec.NodeName != "" {
-		errs = append(
-			errs,
-			field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"),
-		)
+		errs = append(errs, field.Forbidden(path.Child("nodeName"),
+			"cannot be set until all schedulingGates have been cleared"))
 	}
 	return errs
 }
@@ -125,9 +110,8 @@ func validateGates(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	for i, gate := range spec.ReadinessGates {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
-		errs = append(
-			errs,
-			validate.Invalid(at, string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))...)
+		errs = append(errs, validate.Invalid(at, string(gate.ConditionType),
+			validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	return errs
 }
@@ -165,13 +149,8 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}, path.Child("dnsPolicy"))
 	at := path.Child("dnsConfig")
 	if spec.DNSPolicy == corev1.DNSNone && (spec.DNSConfig == nil || len(spec.DNSConfig.Nameservers) == 0) {
-		errs = append(
-			errs,
-			field.Required(
-				at.Child("nameservers"),
-				"must provide at least one DNS nameserver when `dnsPolicy` is None",
-			),
-		)
+		errs = append(errs, field.Required(at.Child("nameservers"),
+			"must provide at least one DNS nameserver when `dnsPolicy` is None"))
 	}
 	if spec.DNSConfig == nil {
 		return errs
@@ -183,35 +162,18 @@ func validateDNS(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, validate.IPAddress(ns, at.Child("nameservers").Index(i))...)
 	}
 	if s := spec.DNSConfig.Searches; len(s) > maxSearches {
-		errs = append(
-			errs,
-			field.Invalid(
-				at.Child("searches"),
-				s,
-				fmt.Sprintf("must not have more than %d search paths", maxSearches),
-			),
-		)
+		errs = append(errs, field.Invalid(at.Child("searches"), s, fmt.Sprintf(
+			"must not have more than %d search paths", maxSearches)))
 	}
 	if s := strings.Join(spec.DNSConfig.Searches, " "); len(s) > maxSearchesLength {
-		errs = append(
-			errs,
-			field.Invalid(
-				at.Child("searches"),
-				spec.DNSConfig.Searches,
-				fmt.Sprintf(
-					"must not have more than %d characters (including spaces) in the search list",
-					maxSearchesLength,
-				),
-			),
-		)
+		errs = append(errs, field.Invalid(at.Child("searches"), spec.DNSConfig.Searches, fmt.Sprintf(
+			"must not have more than %d characters (including spaces) in the search list", maxSearchesLength)))
 	}
 	for i, search := range spec.DNSConfig.Searches {
 		if search != "." {
 			name := strings.TrimSuffix(search, ".")
-			errs = append(
-				errs,
-				validate.Invalid(at.Child("searches").Index(i), name,
-					validation.IsDNS1123SubdomainWithUnderscore(name))...)
+			errs = append(errs, validate.Invalid(at.Child("searches").Index(i), name,
+				validation.IsDNS1123SubdomainWithUnderscore(name))...)
 		}
 	}
 	for i, o := range spec.DNSConfig.Options {

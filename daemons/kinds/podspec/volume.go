@@ -44,10 +44,8 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
 	}
 	if e := v.EmptyDir; e != nil && e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
-		errs = append(
-			errs,
-			field.Forbidden(at.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity"),
-		)
+		errs = append(errs, field.Forbidden(at.Child("emptyDir", "sizeLimit"),
+			"SizeLimit field must be a valid resource quantity"))
 	}
 	if h := v.HostPath; h != nil {
 		errs = append(errs, volume.ValidateHostPath(h, at.Child("hostPath"))...)
@@ -93,13 +91,9 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 	}
 	if i := v.Image; i != nil {
 		errs = append(errs, validate.Required(i.Reference, at.Child("image", "reference"), "")...)
-		errs = append(
-			errs,
-			validate.Supported(
-				i.PullPolicy,
-				[]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
-				at.Child("image", "pullPolicy"),
-			)...)
+		errs = append(errs, validate.Supported(i.PullPolicy,
+			[]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+			at.Child("image", "pullPolicy"))...)
 	}
 	if g := v.GitRepo; g != nil {
 		errs = append(errs, validate.Required(g.Repository, at.Child("gitRepo", "repository"), "")...)
@@ -145,14 +139,8 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 		case s.ServiceAccountToken != nil:
 			token := where.Child("serviceAccountToken")
 			if n := value.OrZero(s.ServiceAccountToken.ExpirationSeconds); n < 600 {
-				errs = append(
-					errs,
-					field.Invalid(
-						token.Child("expirationSeconds"),
-						n,
-						"may not specify a duration less than 10 minutes",
-					),
-				)
+				errs = append(errs, field.Invalid(token.Child("expirationSeconds"), n,
+					"may not specify a duration less than 10 minutes"))
 			} else if n > 1<<32 {
 				errs = append(errs, field.Invalid(token.Child("expirationSeconds"), n, "may not specify a duration "+
 					"larger than 2^32 seconds"))
@@ -208,10 +196,8 @@ func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path)
 		}
 		switch {
 		case item.FieldRef != nil && item.ResourceFieldRef != nil:
-			errs = append(
-				errs,
-				field.Invalid(where, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"),
-			)
+			errs = append(errs, field.Invalid(where, "resource",
+				"fieldRef and resourceFieldRef can not be specified simultaneously"))
 		case item.FieldRef == nil && item.ResourceFieldRef == nil:
 			errs = append(errs, field.Required(where, "one of fieldRef and resourceFieldRef is required"))
 		case item.ResourceFieldRef != nil && item.ResourceFieldRef.ContainerName == "":

@@ -36,11 +36,8 @@ func volumeWarnings(d *warn.List, volumes []corev1.Volume, at *field.Path) {
 			}
 		}
 		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-			volume.ClaimWarnings(
-				d,
-				&v.Ephemeral.VolumeClaimTemplate.Spec,
-				where.Child("ephemeral", "volumeClaimTemplate", "spec"),
-			)
+			volume.ClaimWarnings(d, &v.Ephemeral.VolumeClaimTemplate.Spec,
+				where.Child("ephemeral", "volumeClaimTemplate", "spec"))
 		}
 	}
 	for i := range volumes {

@@ -59,12 +59,8 @@ func labelWarnings(name, use string) []string {
 		return nil
 	}
 	return []string{
-		fmt.Sprintf(
-			"metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: "+
-				"%v",
-			use,
-			wrong,
-		),
+		fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is "+
+			"recommended: %v", use, wrong),
 	}
 }
 
@@ -133,10 +129,8 @@ func Warnings(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []s
 	portWarnings(&d, containers)
 	portNameWarnings(&d, containers)
 	if s := spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
-		d.Addf(
-			path.Child("terminationGracePeriodSeconds"),
-			"must be >= 0; negative values are invalid and will be treated as 1",
-		)
+		d.Addf(path.Child("terminationGracePeriodSeconds"),
+			"must be >= 0; negative values are invalid and will be treated as 1")
 	}
 	return d
 }
@@ -196,11 +190,8 @@ func portWarnings(d *warn.List, containers []containerPath) {
 		for i, p := range c.Ports {
 			at := c.path.Child("ports").Index(i)
 			if p.HostIP != "" && p.HostPort == 0 {
-				d.Addf(
-					at,
-					"hostIP set without hostPort: %+v",
-					apiPort{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP},
-				)
+				d.Addf(at, "hostIP set without hostPort: %+v",
+					apiPort{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP})
 			}
 			for _, other := range seen[max(0, len(seen)-warn.MaxComparisons):] {
 				switch {
@@ -233,13 +224,8 @@ func portNameWarnings(d *warn.List, containers []containerPath) {
 		for i, p := range c.Ports {
 			at := c.path.Child("ports").Index(i)
 			if first := seen[p.Name]; first != nil {
-				d.Addf(
-					at,
-					"duplicate port name %q with %s, services and probes that select ports by name will use %s",
-					p.Name,
-					first,
-					first,
-				)
+				d.Addf(at, "duplicate port name %q with %s, services and probes that select ports by name will use %s",
+					p.Name, first, first)
 			} else if p.Name != "" {
 				seen[p.Name] = at
 			}
@@ -256,11 +242,11 @@ func addressWarnings(d *warn.List, spec *corev1.PodSpec, path *field.Path) {
 			d.Addf(at, "duplicate ip %q", alias.IP)
 		}
 		seen[alias.IP] = true
-		d.Add(warn.IP(at, alias.IP)...)
+		d.Add(warn.Address(at, alias.IP)...)
 	}
 	if spec.DNSConfig != nil {
 		for i, server := range spec.DNSConfig.Nameservers {
-			d.Add(warn.IP(path.Child("dnsConfig", "nameservers").Index(i), server)...)
+			d.Add(warn.Address(path.Child("dnsConfig", "nameservers").Index(i), server)...)
 		}
 	}
 }
@@ -276,21 +262,13 @@ func placementWarnings(d *warn.List, spec *corev1.PodSpec, path *field.Path) {
 		n, at := spec.Affinity.NodeAffinity, path.Child("affinity", "nodeAffinity")
 		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
 			for i, t := range r.NodeSelectorTerms {
-				warn.NodeTerm(
-					d,
-					t,
-					false,
-					at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i),
-				)
+				warn.NodeTerm(d, t, false,
+					at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i))
 			}
 		}
 		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-			warn.NodeTerm(
-				d,
-				t.Preference,
-				true,
-				at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"),
-			)
+			warn.NodeTerm(d, t.Preference, true,
+				at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"))
 		}
 	}
 	for i, c := range spec.TopologySpreadConstraints {
@@ -304,20 +282,12 @@ func placementWarnings(d *warn.List, spec *corev1.PodSpec, path *field.Path) {
 	}
 	if a := spec.Affinity; a != nil {
 		if p := a.PodAffinity; p != nil {
-			selectorWarnings(
-				d,
-				p.RequiredDuringSchedulingIgnoredDuringExecution,
-				p.PreferredDuringSchedulingIgnoredDuringExecution,
-				path.Child("affinity", "podAffinity"),
-			)
+			selectorWarnings(d, p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("affinity", "podAffinity"))
 		}
 		if p := a.PodAntiAffinity; p != nil {
-			selectorWarnings(
-				d,
-				p.RequiredDuringSchedulingIgnoredDuringExecution,
-				p.PreferredDuringSchedulingIgnoredDuringExecution,
-				path.Child("affinity", "podAntiAffinity"),
-			)
+			selectorWarnings(d, p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("affinity", "podAntiAffinity"))
 		}
 	}
 }
@@ -330,10 +300,8 @@ func selectorWarnings(
 ) {
 	for i, t := range required {
 		if t.LabelSelector == nil {
-			d.Addf(
-				at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"),
-				nullSelector,
-			)
+			d.Addf(at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"),
+				nullSelector)
 		}
 	}
 	for i, t := range preferred {

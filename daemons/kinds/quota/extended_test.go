@@ -12,11 +12,8 @@ import (
 // The test covers what a ResourceClaim uses of the extended resource of its class, in addition to the requests of its
 // pod.
 func TestDevicesCountAsTheExtendedResourceOfTheirClass(t *testing.T) {
-	asks := pod(
-		list("example.com/gpu", "2"),
-		nil,
-		func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" },
-	)
+	asks := pod(list("example.com/gpu", "2"), nil,
+		func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" })
 	named := asks.DeepCopy()
 	named.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "made"}
 	gpus := func(class string, n int64, change func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {

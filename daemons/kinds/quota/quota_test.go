@@ -235,18 +235,8 @@ func TestScopes(t *testing.T) {
 func TestMissingResources(t *testing.T) {
 	q := &corev1.ResourceQuota{
 		Spec: corev1.ResourceQuotaSpec{
-			Hard: list(
-				"requests.cpu",
-				"1",
-				"memory",
-				"1Gi",
-				"limits.cpu",
-				"1",
-				"pods",
-				"9",
-				"limits.ephemeral-storage",
-				"1Gi",
-			),
+			Hard: list("requests.cpu", "1", "memory", "1Gi", "limits.cpu", "1", "pods", "9", "limits.ephemeral-storage",
+				"1Gi"),
 		},
 	}
 	p := pod(list("cpu", "1"), nil)

@@ -102,24 +102,18 @@ func hasCrossNamespaceTerms(a *corev1.Affinity) bool {
 	across := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) bool {
 		term := func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }
 		return slices.ContainsFunc(required, term) ||
-			slices.ContainsFunc(
-				preferred,
-				func(w corev1.WeightedPodAffinityTerm) bool { return term(w.PodAffinityTerm) },
-			)
+			slices.ContainsFunc(preferred,
+				func(w corev1.WeightedPodAffinityTerm) bool { return term(w.PodAffinityTerm) })
 	}
 	if a == nil {
 		return false
 	}
 	return a.PodAffinity != nil &&
-		across(
-			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-		) ||
+		across(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) ||
 		a.PodAntiAffinity != nil &&
-			across(
-				a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-				a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-			)
+			across(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 }
 
 // MissingResources returns the requests and limits that a pod must set because the quota limits them: those of cpu and

@@ -30,15 +30,8 @@ func CSIDrivers() *kind.Kind {
 		}),
 		Validate:       kind.AdaptValidate(validateCSIDriver),
 		ValidateUpdate: kind.AdaptValidateUpdate(validateCSIDriverUpdate),
-		Columns: kind.NewColumns(
-			"AttachRequired:boolean",
-			"PodInfoOnMount:boolean",
-			"StorageCapacity:boolean",
-			"TokenRequests",
-			"RequiresRepublish:boolean",
-			"Modes",
-			"Age",
-		),
+		Columns: kind.NewColumns("AttachRequired:boolean", "PodInfoOnMount:boolean", "StorageCapacity:boolean",
+			"TokenRequests", "RequiresRepublish:boolean", "Modes", "Age"),
 		Row: kind.AdaptRow(func(d *storagev1.CSIDriver) []any {
 			modes, tokens := []string{}, []string{}
 			for _, m := range d.Spec.VolumeLifecycleModes {
@@ -98,10 +91,8 @@ func VolumeAttachments() *kind.Kind {
 				cell.Age(a.CreationTimestamp),
 			}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() },
-			validateAttachmentStatus,
-		).WithKeptMeta(),
+		Status: kind.NewStatus(func(to, from *storagev1.VolumeAttachment) { to.Status = *from.Status.DeepCopy() },
+			validateAttachmentStatus).WithKeptMeta(),
 	}
 }
 
@@ -113,11 +104,9 @@ func CSIStorageCapacities() *kind.Kind {
 		Warnings: kind.AdaptWarnings(capacityWarnings),
 		Validate: kind.AdaptValidate(validateStorageCapacity),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
-			return append(
-				append(
-					validateStorageCapacity(c),
-					validate.Immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...),
-				validate.Immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+			return append(append(validateStorageCapacity(c), validate.Immutable(c.NodeTopology, old.NodeTopology,
+				field.NewPath("nodeTopology"))...), validate.Immutable(c.StorageClassName, old.StorageClassName,
+				field.NewPath("storageClassName"))...)
 		}),
 		Columns: kind.NewColumns("StorageClassName", "Capacity"),
 		Row: kind.AdaptRow(func(c *storagev1.CSIStorageCapacity) []any {

@@ -35,47 +35,26 @@ func validateCSIDriver(d *storagev1.CSIDriver) field.ErrorList {
 		switch seconds := r.ExpirationSeconds; {
 		case seconds == nil:
 		case *seconds < shortest:
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("expirationSeconds"),
-					*seconds,
-					"may not specify a duration less than 10 minutes",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *seconds,
+				"may not specify a duration less than 10 minutes"))
 		case *seconds > longest:
-			errs = append(
-				errs,
-				field.Invalid(
-					at.Child("expirationSeconds"),
-					*seconds,
-					"may not specify a duration larger than 2^32 seconds",
-				),
-			)
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *seconds,
+				"may not specify a duration larger than 2^32 seconds"))
 		}
 	}
 	if p := s.NodeAllocatableUpdatePeriodSeconds; p != nil && *p < 10 {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("nodeAllocatableUpdatePeriodSeconds"),
-				*p,
-				"must be greater than or equal to 10 seconds",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("nodeAllocatableUpdatePeriodSeconds"), *p,
+			"must be greater than or equal to 10 seconds"))
 	}
 	return errs
 }
 
 func validateCSIDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := append(
-		validateCSIDriver(d),
-		validate.Immutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachRequired"))...)
-	return append(
-		errs,
-		validate.Immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes,
-			path.Child("volumeLifecycleModes"))...)
+	errs := append(validateCSIDriver(d), validate.Immutable(d.Spec.AttachRequired, old.Spec.AttachRequired,
+		path.Child("attachRequired"))...)
+	return append(errs, validate.Immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes,
+		path.Child("volumeLifecycleModes"))...)
 }
 
 func validateCSINode(n *storagev1.CSINode) field.ErrorList {
@@ -135,20 +114,14 @@ func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	source, name := path.Child("source"), a.Spec.Source.PersistentVolumeName
 	switch inline := a.Spec.Source.InlineVolumeSpec; {
 	case inline == nil && name == nil:
-		errs = append(
-			errs,
-			field.Required(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"),
-		)
+		errs = append(errs, field.Required(source,
+			"must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
 	case inline != nil && name != nil:
-		errs = append(
-			errs,
-			field.Forbidden(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"),
-		)
+		errs = append(errs, field.Forbidden(source,
+			"must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
 	case name != nil && *name == "":
-		errs = append(
-			errs,
-			field.Required(source.Child("persistentVolumeName"), "must specify non empty persistentVolumeName"),
-		)
+		errs = append(errs, field.Required(source.Child("persistentVolumeName"),
+			"must specify non empty persistentVolumeName"))
 	case name != nil:
 		errs = append(errs, validate.DNSSubdomain(*name, source.Child("persistentVolumeName"))...)
 	}
@@ -158,13 +131,8 @@ func validateVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 func validateStorageCapacity(c *storagev1.CSIStorageCapacity) field.ErrorList {
 	errs := validate.DNSSubdomain(c.StorageClassName, field.NewPath("storageClassName"))
 	if c.NodeTopology != nil {
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				c.NodeTopology,
-				metavalidation.LabelSelectorValidationOptions{},
-				field.NewPath("nodeTopology"),
-			)...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(c.NodeTopology,
+			metavalidation.LabelSelectorValidationOptions{}, field.NewPath("nodeTopology"))...)
 	}
 	for name, q := range map[string]*resource.Quantity{"capacity": c.Capacity,
 		"maximumVolumeSize": c.MaximumVolumeSize} {

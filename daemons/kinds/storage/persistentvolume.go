@@ -52,18 +52,8 @@ func PersistentVolumes() *kind.Kind {
 		Warnings:       kind.AdaptWarnings(persistentVolumeWarnings),
 		Validate:       kind.AdaptValidate(validatePersistentVolume),
 		ValidateUpdate: kind.AdaptValidateUpdate(validatePersistentVolumeUpdate),
-		Columns: kind.NewColumns(
-			"Capacity",
-			"Access Modes",
-			"Reclaim Policy",
-			"Status",
-			"Claim",
-			"StorageClass",
-			"VolumeAttributesClass",
-			"Reason",
-			"Age",
-			"VolumeMode*",
-		),
+		Columns: kind.NewColumns("Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass",
+			"VolumeAttributesClass", "Reason", "Age", "VolumeMode*"),
 		Row: kind.AdaptRow(persistentVolumeRow),
 		Status: kind.NewStatus(func(to,
 			from *corev1.PersistentVolume) {
@@ -121,10 +111,8 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 	}
 	for name, q := range v.Spec.Capacity {
 		if q.Sign() <= 0 {
-			errs = append(
-				errs,
-				field.Invalid(path.Child("capacity").Key(string(name)), q.String(), "must be greater than zero"),
-			)
+			errs = append(errs, field.Invalid(path.Child("capacity").Key(string(name)), q.String(),
+				"must be greater than zero"))
 		}
 	}
 	errs = append(errs, requireOneSource(reflect.ValueOf(v.Spec.PersistentVolumeSource), path)...)
@@ -176,29 +164,17 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 		is.CSI.ControllerExpandSecretRef = nil
 	}
 	if !value.Same(is, was) {
-		errs = append(
-			errs,
-			field.Forbidden(
-				path.Child("persistentvolumesource"),
-				"spec.persistentvolumesource is immutable after creation",
-			),
-		)
+		errs = append(errs, field.Forbidden(path.Child("persistentvolumesource"),
+			"spec.persistentvolumesource is immutable after creation"))
 	}
 	errs = append(errs, validate.Immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Spec.NodeAffinity != nil {
-		errs = append(
-			errs,
-			validate.Immutable(
-				v.Spec.NodeAffinity,
-				renameLabels(old.Spec.NodeAffinity, v.Spec.NodeAffinity),
-				field.NewPath("nodeAffinity"),
-			)...)
+		errs = append(errs, validate.Immutable(v.Spec.NodeAffinity,
+			renameLabels(old.Spec.NodeAffinity, v.Spec.NodeAffinity), field.NewPath("nodeAffinity"))...)
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
-		errs = append(
-			errs,
-			field.Forbidden(path.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"),
-		)
+		errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"),
+			"update from non-nil value to nil is forbidden"))
 	}
 	return errs
 }

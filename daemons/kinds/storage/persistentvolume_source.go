@@ -14,13 +14,8 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 	if h := v.Spec.HostPath; h != nil {
 		errs = append(errs, volume.ValidateHostPath(h, at.Child("hostPath"))...)
 		if h.Path == "/" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-			errs = append(
-				errs,
-				field.Forbidden(
-					at.Child("persistentVolumeReclaimPolicy"),
-					"may not be 'recycle' for a hostPath mount of '/'",
-				),
-			)
+			errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"),
+				"may not be 'recycle' for a hostPath mount of '/'"))
 		}
 	}
 	if n := v.Spec.NFS; n != nil {
@@ -38,13 +33,9 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 		}
 	}
 	if m := v.Spec.VolumeMode; m != nil {
-		errs = append(
-			errs,
-			validate.Supported(
-				*m,
-				[]corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem},
-				at.Child("volumeMode"),
-			)...)
+		errs = append(errs, validate.Supported(*m,
+			[]corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem},
+			at.Child("volumeMode"))...)
 	}
 	if a := v.Spec.NodeAffinity; a != nil {
 		where := at.Child("nodeAffinity", "required")

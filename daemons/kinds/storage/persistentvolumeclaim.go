@@ -37,21 +37,11 @@ func PersistentVolumeClaims() *kind.Kind {
 			return volume.ValidateClaim(&c.Spec, field.NewPath("spec"))
 		}),
 		ValidateUpdate: kind.AdaptValidateUpdate(validateClaimUpdate),
-		Columns: kind.NewColumns(
-			"Status",
-			"Volume",
-			"Capacity",
-			"Access Modes",
-			"StorageClass",
-			"VolumeAttributesClass",
-			"Age",
-			"VolumeMode*",
-		),
+		Columns: kind.NewColumns("Status", "Volume", "Capacity", "Access Modes", "StorageClass",
+			"VolumeAttributesClass", "Age", "VolumeMode*"),
 		Row: kind.AdaptRow(claimRow),
-		Status: kind.NewStatus(
-			func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() },
-			validateClaimStatusUpdate,
-		),
+		Status: kind.NewStatus(func(to, from *corev1.PersistentVolumeClaim) { to.Status = *from.Status.DeepCopy() },
+			validateClaimStatusUpdate),
 	}
 }
 

@@ -67,14 +67,8 @@ func TestTheTwoDataSourceFieldsAreEqual(t *testing.T) {
 		kind.Default(obj)
 		kind.PrepareCreate(obj)
 		if !value.Same(obj.Spec.DataSource, c.want) || !value.Same(obj.Spec.DataSourceRef, c.wantRef) {
-			t.Errorf(
-				"%s: %v and %v, want %v and %v",
-				name,
-				obj.Spec.DataSource,
-				obj.Spec.DataSourceRef,
-				c.want,
-				c.wantRef,
-			)
+			t.Errorf("%s: %v and %v, want %v and %v", name, obj.Spec.DataSource, obj.Spec.DataSourceRef, c.want,
+				c.wantRef)
 		}
 		errs := kind.Validate(obj)
 		if c.refused == "" && len(errs) > 0 ||
@@ -97,13 +91,8 @@ func TestTheTwoDataSourceFieldsAreEqual(t *testing.T) {
 			if errs := kind.ValidateUpdate(changed, old); len(errs) > 0 ||
 				!value.Same(changed.Spec.DataSourceRef, c.wantRef) ||
 				!value.Same(changed.Spec.DataSource, c.want) {
-				t.Errorf(
-					"%s, changed by one who knows the old field: %v and %v: %v",
-					name,
-					changed.Spec.DataSource,
-					changed.Spec.DataSourceRef,
-					errs,
-				)
+				t.Errorf("%s, changed by one who knows the old field: %v and %v: %v", name, changed.Spec.DataSource,
+					changed.Spec.DataSourceRef, errs)
 			}
 		}
 	}

@@ -43,13 +43,8 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	}
 	// A request whose expansion failed may be reduced, but not below the volume's capacity.
 	if has := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(has) <= 0 {
-		errs = append(
-			errs,
-			field.Forbidden(
-				path.Child("resources", "requests", "storage"),
-				"field can not be less than status.capacity",
-			),
-		)
+		errs = append(errs, field.Forbidden(path.Child("resources", "requests", "storage"),
+			"field can not be less than status.capacity"))
 	}
 	errs = append(errs, validate.Immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Status.CurrentVolumeAttributesClassName != nil &&
@@ -62,13 +57,8 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 			what = "empty string"
 		}
 		if what != "" {
-			errs = append(
-				errs,
-				field.Forbidden(
-					path.Child("volumeAttributesClassName"),
-					"update to "+what+" is forbidden when status.currentVolumeAttributesClassName is not nil",
-				),
-			)
+			errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"),
+				"update to "+what+" is forbidden when status.currentVolumeAttributesClassName is not nil"))
 		}
 	}
 	return errs
@@ -85,11 +75,8 @@ func validateSameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{
-		field.Invalid(
-			field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation),
-			is,
-			validate.ImmutableText,
-		),
+		field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), is,
+			validate.ImmutableText),
 	}
 }
 

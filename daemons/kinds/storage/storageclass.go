@@ -33,14 +33,8 @@ func StorageClasses() *kind.Kind {
 		Warnings:       kind.AdaptWarnings(storageClassWarnings),
 		Validate:       kind.AdaptValidate(validateStorageClass),
 		ValidateUpdate: kind.AdaptValidateUpdate(validateStorageClassUpdate),
-		Columns: kind.NewColumns(
-			"Name",
-			"Provisioner",
-			"ReclaimPolicy",
-			"VolumeBindingMode",
-			"AllowVolumeExpansion:boolean",
-			"Age",
-		),
+		Columns: kind.NewColumns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode",
+			"AllowVolumeExpansion:boolean", "Age"),
 		RowHasName: true,
 		Row: kind.AdaptRow(func(c *storagev1.StorageClass) []any {
 			name := c.Name
@@ -140,10 +134,8 @@ func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) f
 			}
 			keys[e.Key] = values
 		}
-		if slices.ContainsFunc(
-			seen,
-			func(other map[string]sets.Set[string]) bool { return equality.Semantic.DeepEqual(other, keys) },
-		) {
+		if slices.ContainsFunc(seen,
+			func(other map[string]sets.Set[string]) bool { return equality.Semantic.DeepEqual(other, keys) }) {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("matchLabelExpressions"), ""))
 		}
 		seen = append(seen, keys)
@@ -158,9 +150,8 @@ func VolumeAttributesClasses() *kind.Kind {
 		New: kind.New[storagev1.VolumeAttributesClass](), NewList: kind.New[storagev1.VolumeAttributesClassList](),
 		Validate: kind.AdaptValidate(validateAttributesClass),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-			errs := append(
-				validateAttributesClass(c),
-				validate.Immutable(c.DriverName, old.DriverName, field.NewPath("driverName"))...)
+			errs := append(validateAttributesClass(c), validate.Immutable(c.DriverName, old.DriverName,
+				field.NewPath("driverName"))...)
 			return append(errs, validate.Immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
 		}),
 		Columns: kind.NewColumns("DriverName", "Age"),

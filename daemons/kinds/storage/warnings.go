@@ -21,11 +21,8 @@ func persistentVolumeWarnings(v, _ *corev1.PersistentVolume) []string {
 	path := field.NewPath("spec")
 	volume.ClassWarnings(&d, v.Annotations)
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		d.Addf(
-			path.Child("persistentVolumeReclaimPolicy"),
-			"The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic "+
-				"provisioning.",
-		)
+		d.Addf(path.Child("persistentVolumeReclaimPolicy"), "The Recycle reclaim policy is deprecated. Instead, the "+
+			"recommended approach is to use dynamic provisioning.")
 	}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
 		for i, t := range a.Required.NodeSelectorTerms {
@@ -55,11 +52,8 @@ func storageClassWarnings(c, _ *storagev1.StorageClass) []string {
 	for i, t := range c.AllowedTopologies {
 		for j, e := range t.MatchLabelExpressions {
 			if text := warn.RenamedLabels[e.Key]; text != "" {
-				d.Addf(
-					field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"),
-					"%s",
-					text,
-				)
+				d.Addf(field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key"),
+					"%s", text)
 			}
 		}
 	}

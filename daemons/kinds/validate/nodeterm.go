@@ -15,30 +15,18 @@ func NodeTerm(t corev1.NodeSelectorTerm, path *field.Path) field.ErrorList {
 		switch r.Operator {
 		case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 			if len(r.Values) == 0 {
-				errs = append(
-					errs,
-					field.Required(at.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"),
-				)
+				errs = append(errs, field.Required(at.Child("values"),
+					"must be specified when `operator` is 'In' or 'NotIn'"))
 			}
 		case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 			if len(r.Values) > 0 {
-				errs = append(
-					errs,
-					field.Forbidden(
-						at.Child("values"),
-						"may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-					),
-				)
+				errs = append(errs, field.Forbidden(at.Child("values"),
+					"may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
 			}
 		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 			if len(r.Values) != 1 {
-				errs = append(
-					errs,
-					field.Required(
-						at.Child("values"),
-						"must be specified single value when `operator` is 'Lt' or 'Gt'",
-					),
-				)
+				errs = append(errs, field.Required(at.Child("values"),
+					"must be specified single value when `operator` is 'Lt' or 'Gt'"))
 			}
 		default:
 			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator"))
@@ -50,13 +38,8 @@ func NodeTerm(t corev1.NodeSelectorTerm, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("key"), r.Key, "not a valid field selector key"))
 		}
 		if len(r.Values) != 1 {
-			errs = append(
-				errs,
-				field.Required(
-					at.Child("values"),
-					"must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
-				),
-			)
+			errs = append(errs, field.Required(at.Child("values"),
+				"must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
 		}
 	}
 	return errs

@@ -188,11 +188,8 @@ func SignerName(name string, path *field.Path) field.ErrorList {
 	domain, rest, ok := strings.Cut(name, "/")
 	if !ok || strings.Contains(rest, "/") {
 		return field.ErrorList{
-			field.Invalid(
-				path,
-				name,
-				"must be a fully qualified domain and path of the form 'example.com/signer-name'",
-			),
+			field.Invalid(path, name,
+				"must be a fully qualified domain and path of the form 'example.com/signer-name'"),
 		}
 	}
 	var errs field.ErrorList
@@ -209,10 +206,8 @@ func SignerName(name string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.TooLong(path, domain, longestDomain))
 	}
 	if labels(domain, validation.IsDNS1123Label) < 2 {
-		errs = append(
-			errs,
-			field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"),
-		)
+		errs = append(errs, field.Invalid(path, domain,
+			"should be a domain with at least two segments separated by dots"))
 	}
 	labels(rest, validation.IsDNS1123Subdomain)
 	if len(name) > longest {

@@ -14,13 +14,8 @@ import (
 func ValidateClaim(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
 	errs := ValidateAccessModes(spec.AccessModes, path.Child("accessModes"))
 	if spec.Selector != nil {
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				spec.Selector,
-				metavalidation.LabelSelectorValidationOptions{},
-				path.Child("selector"),
-			)...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(spec.Selector,
+			metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	}
 	storage := path.Child("resources").Key(string(corev1.ResourceStorage))
 	if q, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
@@ -51,14 +46,8 @@ func ValidateClaim(spec *corev1.PersistentVolumeClaimSpec, path *field.Path) fie
 		if ns := value.OrZero(d.Namespace); ns != "" {
 			errs = append(errs, validate.DNSLabel(ns, at.Child("namespace"))...)
 			if spec.DataSource != nil {
-				errs = append(
-					errs,
-					field.Invalid(
-						path.Child("dataSource"),
-						spec.DataSource,
-						"may not be specified when dataSourceRef.namespace is specified",
-					),
-				)
+				errs = append(errs, field.Invalid(path.Child("dataSource"), spec.DataSource,
+					"may not be specified when dataSourceRef.namespace is specified"))
 			}
 		}
 	}

@@ -20,11 +20,8 @@ func ClaimWarnings(d *warn.List, spec *corev1.PersistentVolumeClaimSpec, at *fie
 		of   corev1.ResourceList
 	}{{"requests", spec.Resources.Requests}, {"limits", spec.Resources.Limits}} {
 		if q, ok := list.of[corev1.ResourceStorage]; ok && q.MilliValue()%1000 != 0 {
-			d.Addf(
-				at.Child("resources", list.name).Key(string(corev1.ResourceStorage)),
-				"fractional byte value %q is invalid, must be an integer",
-				q.String(),
-			)
+			d.Addf(at.Child("resources", list.name).Key(string(corev1.ResourceStorage)),
+				"fractional byte value %q is invalid, must be an integer", q.String())
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// IP and CIDR warn about addresses in forms that programs interpret differently. Invalid addresses are
+// Address and CIDR warn about addresses in forms that programs interpret differently. Invalid addresses are
 // rejected elsewhere.
-func IP(at *field.Path, text string) []string {
+func Address(at *field.Path, text string) []string {
 	if netutils.ParseIPSloppy(text) == nil {
 		return nil
 	}

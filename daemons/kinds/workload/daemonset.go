@@ -41,22 +41,11 @@ func DaemonSets() *kind.Kind {
 		),
 		Validate: kind.AdaptValidate(validateDaemonSet),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(d, old *appsv1.DaemonSet) field.ErrorList {
-			return append(
-				validateDaemonSet(d),
-				validate.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			return append(validateDaemonSet(d), validate.Immutable(d.Spec.Selector, old.Spec.Selector,
+				field.NewPath("spec", "selector"))...)
 		}),
-		Columns: kind.NewColumns(
-			"Desired:integer",
-			"Current:integer",
-			"Ready:integer",
-			"Up-to-date:integer",
-			"Available:integer",
-			"Node Selector",
-			"Age",
-			"Containers*",
-			"Images*",
-			"Selector*",
-		),
+		Columns: kind.NewColumns("Desired:integer", "Current:integer", "Ready:integer", "Up-to-date:integer",
+			"Available:integer", "Node Selector", "Age", "Containers*", "Images*", "Selector*"),
 		Row: kind.AdaptRow(func(d *appsv1.DaemonSet) []any {
 			spec := &d.Spec.Template.Spec
 			return []any{
@@ -69,10 +58,8 @@ func DaemonSets() *kind.Kind {
 				cell.SelectorText(d.Spec.Selector),
 			}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() },
-			validateDaemonSetStatus,
-		),
+		Status: kind.NewStatus(func(to, from *appsv1.DaemonSet) { to.Status = *from.Status.DeepCopy() },
+			validateDaemonSetStatus),
 	}
 }
 
@@ -102,10 +89,8 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		value.SetDefault(&d.Spec.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
 	podspec.DefaultTemplate(&d.Spec.Template)
-	countTemplate(
-		d,
-		templateCount(d),
-	) // the annotation is part of every write, although clients cannot choose its value
+	countTemplate(d,
+		templateCount(d)) // the annotation is part of every write, although clients cannot choose its value
 }
 
 func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {

@@ -31,27 +31,16 @@ func Deployments() *kind.Kind {
 			return !value.Same(obj.(*appsv1.Deployment).Annotations, old.(*appsv1.Deployment).Annotations)
 		},
 		Warnings: podspec.WithNameWarnings(
-			podspec.TemplateWarnings(
-				func(o *appsv1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template },
-				"spec",
-				"template",
-			),
+			podspec.TemplateWarnings(func(o *appsv1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template },
+				"spec", "template"),
 		),
 		Validate: kind.AdaptValidate(validateDeployment),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(d, old *appsv1.Deployment) field.ErrorList {
-			return append(
-				validateDeployment(d),
-				validate.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			return append(validateDeployment(d), validate.Immutable(d.Spec.Selector, old.Spec.Selector,
+				field.NewPath("spec", "selector"))...)
 		}),
-		Columns: kind.NewColumns(
-			"Ready",
-			"Up-to-date:integer",
-			"Available:integer",
-			"Age",
-			"Containers*",
-			"Images*",
-			"Selector*",
-		),
+		Columns: kind.NewColumns("Ready", "Up-to-date:integer", "Available:integer", "Age", "Containers*", "Images*",
+			"Selector*"),
 		Row: kind.AdaptRow(func(d *appsv1.Deployment) []any {
 			spec := &d.Spec.Template.Spec
 			return []any{
@@ -61,10 +50,8 @@ func Deployments() *kind.Kind {
 				cell.ContainerNames(spec), cell.ContainerImages(spec), cell.SelectorText(d.Spec.Selector),
 			}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() },
-			validateDeploymentStatus,
-		).WithKeptMeta("labels"),
+		Status: kind.NewStatus(func(to, from *appsv1.Deployment) { to.Status = *from.Status.DeepCopy() },
+			validateDeploymentStatus).WithKeptMeta("labels"),
 		Scale: &kind.Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				d := o.(*appsv1.Deployment)
@@ -101,10 +88,8 @@ func validateDeployment(d *appsv1.Deployment) field.ErrorList {
 	if deadline := d.Spec.ProgressDeadlineSeconds; deadline != nil {
 		errs = append(errs, validate.NotNegative(int64(*deadline), path.Child("progressDeadlineSeconds"))...)
 		if *deadline <= d.Spec.MinReadySeconds {
-			errs = append(
-				errs,
-				field.Invalid(path.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"),
-			)
+			errs = append(errs, field.Invalid(path.Child("progressDeadlineSeconds"), *deadline,
+				"must be greater than minReadySeconds"))
 		}
 	}
 	return errs
@@ -129,10 +114,8 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 		errs := validate.CountOrShare(r.MaxUnavailable, at.Child("maxUnavailable"))
 		errs = append(errs, validate.CountOrPercent(r.MaxSurge, at.Child("maxSurge"))...)
 		if validate.IsZero(r.MaxUnavailable) && validate.IsZero(r.MaxSurge) {
-			errs = append(
-				errs,
-				field.Invalid(at.Child("maxUnavailable"), r.MaxUnavailable, "may not be 0 when `maxSurge` is 0"),
-			)
+			errs = append(errs, field.Invalid(at.Child("maxUnavailable"), r.MaxUnavailable,
+				"may not be 0 when `maxSurge` is 0"))
 		}
 		return errs
 	default:

@@ -43,14 +43,8 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 			"equal to 1"))
 	}
 	if a.Spec.MaxReplicas < value.OrZero(a.Spec.MinReplicas) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("maxReplicas"),
-				a.Spec.MaxReplicas,
-				"must be greater than or equal to `minReplicas`",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), a.Spec.MaxReplicas,
+			"must be greater than or equal to `minReplicas`"))
 	}
 	errs = append(errs, validateScaleTarget(a.Spec.ScaleTargetRef, path.Child("scaleTargetRef"))...)
 	for i := range a.Spec.Metrics {
@@ -60,13 +54,8 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 		!slices.ContainsFunc(a.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 			return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 		}) {
-		errs = append(
-			errs,
-			field.Forbidden(
-				path.Child("metrics"),
-				"must specify at least one Object or External metric to support scaling to zero replicas",
-			),
-		)
+		errs = append(errs, field.Forbidden(path.Child("metrics"),
+			"must specify at least one Object or External metric to support scaling to zero replicas"))
 	}
 	if b := a.Spec.Behavior; b != nil {
 		errs = append(errs, validateScaling(b.ScaleUp, path.Child("behavior", "scaleUp"))...)
@@ -96,13 +85,8 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			errs = append(errs, validateMetricIdentifier(m.Object.Metric, at.Child("metric"))...)
 			errs = append(errs, validateTarget(m.Object.Target, at.Child("target"))...)
 			if m.Object.Target.Value == nil && m.Object.Target.AverageValue == nil {
-				errs = append(
-					errs,
-					field.Required(
-						at.Child("target", "averageValue"),
-						"must set either a target value or averageValue",
-					),
-				)
+				errs = append(errs, field.Required(at.Child("target", "averageValue"),
+					"must set either a target value or averageValue"))
 			}
 			return errs
 		}},
@@ -115,10 +99,8 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			errs := validateMetricIdentifier(m.Pods.Metric, at.Child("metric"))
 			errs = append(errs, validateTarget(m.Pods.Target, at.Child("target"))...)
 			if v := m.Pods.Target.AverageValue; v == nil || v.Sign() != 1 {
-				errs = append(
-					errs,
-					field.Required(at.Child("target", "averageValue"), "must specify a positive target averageValue"),
-				)
+				errs = append(errs, field.Required(at.Child("target", "averageValue"),
+					"must specify a positive target averageValue"))
 			}
 			return errs
 		}},
@@ -133,10 +115,8 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			func(at *field.Path) field.ErrorList {
 				errs := validate.Required(m.ContainerResource.Container, at.Child("container"), "must specify a "+
 					"container")
-				errs = append(
-					errs,
-					validate.Required(string(m.ContainerResource.Name), at.Child("name"), "must specify a resource "+
-						"name")...)
+				errs = append(errs, validate.Required(string(m.ContainerResource.Name), at.Child("name"),
+					"must specify a resource name")...)
 				return append(errs, validateShare(m.ContainerResource.Target, at.Child("target"))...)
 			},
 		},
@@ -156,10 +136,8 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			set = append(set, s.name)
 		}
 		if s.kind == m.Type && !s.set {
-			errs = append(
-				errs,
-				field.Required(path.Child(s.name), "must populate information for the given metric source"),
-			)
+			errs = append(errs, field.Required(path.Child(s.name),
+				"must populate information for the given metric source"))
 		}
 	}
 	if !slices.Contains(kinds, m.Type) {
@@ -187,10 +165,8 @@ func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorL
 		errs = append(errs, field.Required(path.Child("type"), "must specify a metric target type"))
 	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
 	default:
-		errs = append(
-			errs,
-			field.Invalid(path.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"),
-		)
+		errs = append(errs, field.Invalid(path.Child("type"), t.Type,
+			"must be either Utilization, Value, or AverageValue"))
 	}
 	if t.Value != nil && t.Value.Sign() != 1 {
 		errs = append(errs, field.Invalid(path.Child("value"), t.Value.String(), "must be positive"))
@@ -209,18 +185,11 @@ func validateShare(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorLi
 	errs := validateTarget(t, path)
 	switch {
 	case t.AverageUtilization == nil && t.AverageValue == nil:
-		errs = append(
-			errs,
-			field.Required(
-				path.Child("averageUtilization"),
-				"must set either a target raw value or a target utilization",
-			),
-		)
+		errs = append(errs, field.Required(path.Child("averageUtilization"),
+			"must set either a target raw value or a target utilization"))
 	case t.AverageUtilization != nil && t.AverageValue != nil:
-		errs = append(
-			errs,
-			field.Forbidden(path.Child("averageValue"), "may not set both a target raw value and a target utilization"),
-		)
+		errs = append(errs, field.Forbidden(path.Child("averageValue"),
+			"may not set both a target raw value and a target utilization"))
 	}
 	return errs
 }
@@ -245,10 +214,8 @@ func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.E
 	}
 	var errs field.ErrorList
 	if w := r.StabilizationWindowSeconds; w != nil && *w < 0 {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be greater than or equal to zero"),
-		)
+		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w,
+			"must be greater than or equal to zero"))
 	} else if w != nil && *w > 3600 {
 		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, "must be less than or equal "+
 			"to 3600"))
@@ -284,9 +251,7 @@ func validateScaling(r *autoscalingv2.HPAScalingRules, path *field.Path) field.E
 }
 
 func validateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	return requireNotNegativeCounts(
-		field.NewPath("status"),
+	return requireNotNegativeCounts(field.NewPath("status"),
 		namedCount{"currentReplicas", int64(a.Status.CurrentReplicas)},
-		namedCount{"desiredReplicas", int64(a.Status.DesiredReplicas)},
-	)
+		namedCount{"desiredReplicas", int64(a.Status.DesiredReplicas)})
 }

@@ -46,10 +46,8 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 			errs = append(errs, field.Invalid(at, *n, "must be less than or equal to completions"))
 		}
 		if spec.BackoffLimitPerIndex == nil {
-			errs = append(
-				errs,
-				field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"),
-			)
+			errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"),
+				"when maxFailedIndexes is specified"))
 		}
 	}
 	if indexed {
@@ -85,13 +83,8 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 			errs = append(errs, field.Invalid(at, p, "requires indexed completion mode"))
 		}
 		if len(p.Rules) == 0 {
-			errs = append(
-				errs,
-				field.Required(
-					at.Child("rules"),
-					"at least one rules must be specified when the successPolicy is specified",
-				),
-			)
+			errs = append(errs, field.Required(at.Child("rules"),
+				"at least one rules must be specified when the successPolicy is specified"))
 		} else if len(p.Rules) > maxJobRules {
 			errs = append(errs, field.TooMany(at.Child("rules"), len(p.Rules), maxJobRules))
 		}
@@ -107,14 +100,8 @@ func validateIndexes(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	atOnce, failed := path.Child("parallelism"), path.Child("maxFailedIndexes")
 	if n := value.OrZero(spec.Parallelism); n > maxIndexes {
-		errs = append(
-			errs,
-			field.Invalid(
-				atOnce,
-				n,
-				fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexes),
-			),
-		)
+		errs = append(errs, field.Invalid(atOnce, n, fmt.Sprintf(
+			"must be less than or equal to %d when completion mode is Indexed", maxIndexes)))
 	}
 	if n := value.OrZero(spec.MaxFailedIndexes); n > maxIndexes {
 		errs = append(errs, field.Invalid(failed, n, fmt.Sprintf("must be less than or equal to %d", maxIndexes)))
@@ -123,16 +110,11 @@ func validateIndexes(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		return errs
 	}
 	if spec.MaxFailedIndexes == nil {
-		errs = append(
-			errs,
-			field.Required(failed, fmt.Sprintf("must be specified when completions is above %d", maxIndexes)),
-		)
+		errs = append(errs, field.Required(failed, fmt.Sprintf("must be specified when completions is above %d",
+			maxIndexes)))
 	}
-	text := fmt.Sprintf(
-		"must be less than or equal to %d when completions are above %d and used with backoff limit per index",
-		maxParallelIndexes,
-		maxIndexes,
-	)
+	text := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with "+
+		"backoff limit per index", maxParallelIndexes, maxIndexes)
 	if n := value.OrZero(spec.Parallelism); n > maxParallelIndexes {
 		errs = append(errs, field.Invalid(atOnce, n, text))
 	}
@@ -148,26 +130,16 @@ func validateFailureRule(r *batchv1.PodFailurePolicyRule, spec *batchv1.JobSpec,
 		batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore,
 	}, path.Child("action"))
 	if r.Action == batchv1.PodFailurePolicyActionFailIndex && spec.BackoffLimitPerIndex == nil {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("action"), r.Action, "requires the backoffLimitPerIndex to be set"),
-		)
+		errs = append(errs, field.Invalid(path.Child("action"), r.Action,
+			"requires the backoffLimitPerIndex to be set"))
 	}
 	switch {
 	case r.OnExitCodes != nil && len(r.OnPodConditions) > 0:
-		errs = append(
-			errs,
-			field.Invalid(
-				path,
-				field.OmitValueType{},
-				"specifying both OnExitCodes and OnPodConditions is not supported",
-			),
-		)
+		errs = append(errs, field.Invalid(path, field.OmitValueType{},
+			"specifying both OnExitCodes and OnPodConditions is not supported"))
 	case r.OnExitCodes == nil && len(r.OnPodConditions) == 0:
-		errs = append(
-			errs,
-			field.Invalid(path, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"),
-		)
+		errs = append(errs, field.Invalid(path, field.OmitValueType{},
+			"specifying one of OnExitCodes and OnPodConditions is required"))
 	}
 	if r.OnExitCodes != nil {
 		errs = append(errs, validateExitCodes(r.OnExitCodes, &spec.Template.Spec, path.Child("onExitCodes"))...)
@@ -177,9 +149,8 @@ func validateFailureRule(r *batchv1.PodFailurePolicyRule, spec *batchv1.JobSpec,
 		errs = append(errs, field.TooMany(at, len(r.OnPodConditions), maxJobConditions))
 	}
 	for i, c := range r.OnPodConditions {
-		errs = append(
-			errs,
-			validate.Invalid(at.Index(i).Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
+		errs = append(errs, validate.Invalid(at.Index(i).Child("type"), string(c.Type),
+			validation.IsQualifiedName(string(c.Type)))...)
 		errs = append(errs, validate.Supported(c.Status, []corev1.ConditionStatus{
 			corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown,
 		}, at.Index(i).Child("status"))...)
@@ -198,14 +169,8 @@ func validateExitCodes(
 	if name := c.ContainerName; name != nil {
 		is := func(c corev1.Container) bool { return c.Name == *name }
 		if !slices.ContainsFunc(pod.Containers, is) && !slices.ContainsFunc(pod.InitContainers, is) {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("containerName"),
-					*name,
-					"must be one of the container or initContainer names in the pod template",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("containerName"), *name,
+				"must be one of the container or initContainer names in the pod template"))
 		}
 	}
 	at := path.Child("values")
@@ -254,28 +219,12 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, spec *batchv1.JobSpec, pa
 		at := path.Child("succeededCount")
 		errs = append(errs, validate.NotNegative(int64(*n), at)...)
 		if all := spec.Completions; all != nil && *n > *all {
-			errs = append(
-				errs,
-				field.Invalid(
-					at,
-					*n,
-					fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *all),
-				),
-			)
+			errs = append(errs, field.Invalid(at, *n, fmt.Sprintf(
+				"must be less than or equal to %d (the number of specified completions)", *all)))
 		}
 		if int64(*n) > named {
-			errs = append(
-				errs,
-				field.Invalid(
-					at,
-					*n,
-					fmt.Sprintf(
-						"must be less than or equal to %d (the number of indexes in the specified succeededIndexes "+
-							"field)",
-						named,
-					),
-				),
-			)
+			errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the "+
+				"number of indexes in the specified succeededIndexes field)", named)))
 		}
 	}
 	return errs
@@ -318,24 +267,15 @@ func validateJobSelector(j *batchv1.Job) field.ErrorList {
 	if j.Spec.Selector == nil {
 		return field.ErrorList{field.Required(path.Child("selector"), "")}
 	}
-	errs := metavalidation.ValidateLabelSelector(
-		j.Spec.Selector,
-		metavalidation.LabelSelectorValidationOptions{},
-		path.Child("selector"),
-	)
+	errs := metavalidation.ValidateLabelSelector(j.Spec.Selector, metavalidation.LabelSelectorValidationOptions{},
+		path.Child("selector"))
 	selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
 	if err != nil {
 		return errs
 	}
 	if !selector.Matches(labels.Set(j.Spec.Template.Labels)) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("template", "metadata", "labels"),
-				j.Spec.Template.Labels,
-				"`selector` does not match template `labels`",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), j.Spec.Template.Labels,
+			"`selector` does not match template `labels`"))
 	}
 	return errs
 }
@@ -353,10 +293,8 @@ func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
 	}
 	for _, key := range []string{"controller-uid", batchv1.ControllerUidLabel, "job-name", batchv1.JobNameLabel} {
 		if is := j.Spec.Template.Labels[key]; is != own[key] {
-			errs = append(
-				errs,
-				field.Invalid(path.Child("template", "metadata", "labels").Key(key), is, "must be '"+own[key]+"'"),
-			)
+			errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels").Key(key), is,
+				"must be '"+own[key]+"'"))
 		}
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(own) {

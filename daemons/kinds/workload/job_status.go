@@ -25,51 +25,29 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 	path, is, was := field.NewPath("status"), &j.Status, &old.Status
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
 		if hasJobCondition(old, t) && !hasJobCondition(j, t) {
-			errs = append(
-				errs,
-				field.Invalid(
-					path.Child("conditions"),
-					field.OmitValueType{},
-					"cannot disable the terminal "+string(t)+"=True condition",
-				),
-			)
+			errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{},
+				"cannot disable the terminal "+string(t)+"=True condition"))
 		}
 	}
 	if hasJobCondition(old, batchv1.JobSuccessCriteriaMet) && !hasJobCondition(j, batchv1.JobSuccessCriteriaMet) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("conditions"),
-				field.OmitValueType{},
-				"cannot disable the SuccessCriteriaMet=True condition",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{},
+			"cannot disable the SuccessCriteriaMet=True condition"))
 	}
 	if hasJobCondition(old, batchv1.JobComplete) && !hasJobCondition(old, batchv1.JobSuccessCriteriaMet) &&
 		hasJobCondition(j, batchv1.JobSuccessCriteriaMet) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("conditions"),
-				field.OmitValueType{},
-				"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{},
+			"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"))
 	}
 	if is.Failed < was.Failed {
 		errs = append(errs, field.Invalid(path.Child("failed"), is.Failed, "cannot decrease the failed counter"))
 	}
 	if is.Succeeded < was.Succeeded {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("succeeded"), is.Succeeded, "cannot decrease the succeeded counter"),
-		)
+		errs = append(errs, field.Invalid(path.Child("succeeded"), is.Succeeded,
+			"cannot decrease the succeeded counter"))
 	}
 	if is.CompletionTime != nil && was.CompletionTime != nil && !is.CompletionTime.Equal(was.CompletionTime) {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("completionTime"), is.CompletionTime, "completionTime cannot be mutated"),
-		)
+		errs = append(errs, field.Invalid(path.Child("completionTime"), is.CompletionTime,
+			"completionTime cannot be mutated"))
 	}
 	if was.StartTime != nil && !was.StartTime.Equal(is.StartTime) && !value.OrZero(j.Spec.Suspend) {
 		errs = append(errs, field.Required(path.Child("startTime"), "startTime cannot be removed for unsuspended job"))
@@ -78,23 +56,17 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 }
 
 func hasJobCondition(j *batchv1.Job, t batchv1.JobConditionType) bool {
-	return slices.ContainsFunc(
-		j.Status.Conditions,
-		func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue },
-	)
+	return slices.ContainsFunc(j.Status.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
 }
 
 // validateJobReport returns contradictions within a job's status, or between its status and its spec.
 func validateJobReport(j *batchv1.Job) field.ErrorList {
 	path, s := field.NewPath("status"), &j.Status
-	errs := requireNotNegativeCounts(
-		path,
-		namedCount{"active", int64(s.Active)},
-		namedCount{"succeeded", int64(s.Succeeded)},
-		namedCount{"failed", int64(s.Failed)},
+	errs := requireNotNegativeCounts(path, namedCount{"active", int64(s.Active)},
+		namedCount{"succeeded", int64(s.Succeeded)}, namedCount{"failed", int64(s.Failed)},
 		namedCount{"ready", int64(value.OrZero(s.Ready))},
-		namedCount{"terminating", int64(value.OrZero(s.Terminating))},
-	)
+		namedCount{"terminating", int64(value.OrZero(s.Terminating))})
 	complete, failed := hasJobCondition(j, batchv1.JobComplete), hasJobCondition(j, batchv1.JobFailed)
 	failing, met := hasJobCondition(j, batchv1.JobFailureTarget), hasJobCondition(j, batchv1.JobSuccessCriteriaMet)
 	for _, c := range []struct {
@@ -115,10 +87,8 @@ func validateJobReport(j *batchv1.Job) field.ErrorList {
 	at := path.Child("completionTime")
 	switch {
 	case s.CompletionTime != nil && !complete:
-		errs = append(
-			errs,
-			field.Invalid(at, s.CompletionTime, "cannot set completionTime when there is no Complete=True condition"),
-		)
+		errs = append(errs, field.Invalid(at, s.CompletionTime,
+			"cannot set completionTime when there is no Complete=True condition"))
 	case s.CompletionTime == nil && complete:
 		errs = append(errs, field.Required(at, "completionTime is required for Complete jobs"))
 	}
@@ -142,23 +112,15 @@ func validateFinishedStatus(s *batchv1.JobStatus, path *field.Path) field.ErrorL
 		errs = append(errs, field.Invalid(path.Child("active"), s.Active, "active>0 is invalid for finished job"))
 	}
 	if value.OrZero(s.Terminating) > 0 {
-		errs = append(
-			errs,
-			field.Invalid(path.Child("terminating"), s.Terminating, "terminating>0 is invalid for finished job"),
-		)
+		errs = append(errs, field.Invalid(path.Child("terminating"), s.Terminating,
+			"terminating>0 is invalid for finished job"))
 	}
 	if s.StartTime == nil {
 		errs = append(errs, field.Required(path.Child("startTime"), "startTime is required for finished job"))
 	}
 	if u := s.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("uncountedTerminatedPods"),
-				u,
-				"uncountedTerminatedPods needs to be empty for finished job",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), u,
+			"uncountedTerminatedPods needs to be empty for finished job"))
 	}
 	return errs
 }
@@ -193,48 +155,28 @@ func validateIndexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	s := &j.Status
 	var errs field.ErrorList
 	if s.CompletedIndexes != "" && value.OrZero(j.Spec.CompletionMode) != batchv1.IndexedCompletion {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("completedIndexes"),
-				s.CompletedIndexes,
-				"cannot set non-empty completedIndexes when non-indexed completion mode",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("completedIndexes"), s.CompletedIndexes,
+			"cannot set non-empty completedIndexes when non-indexed completion mode"))
 	}
 	if j.Spec.BackoffLimitPerIndex == nil && s.FailedIndexes != nil {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("failedIndexes"),
-				*s.FailedIndexes,
-				"cannot set non-null failedIndexes when backoffLimitPerIndex is null",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes,
+			"cannot set non-null failedIndexes when backoffLimitPerIndex is null"))
 	}
 	if j.Spec.Completions == nil {
 		return errs
 	}
 	completed, err := parseIndexRanges(s.CompletedIndexes, *j.Spec.Completions)
 	if err != nil {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("completedIndexes"),
-				s.CompletedIndexes,
-				"error parsing completedIndexes: "+err.Error(),
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("completedIndexes"), s.CompletedIndexes,
+			"error parsing completedIndexes: "+err.Error()))
 	}
 	if s.FailedIndexes == nil || j.Spec.BackoffLimitPerIndex == nil {
 		return errs
 	}
 	failed, err := parseIndexRanges(*s.FailedIndexes, *j.Spec.Completions)
 	if err != nil {
-		return append(
-			errs,
-			field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes, "error parsing failedIndexes: "+err.Error()),
-		)
+		return append(errs, field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes,
+			"error parsing failedIndexes: "+err.Error()))
 	}
 	for len(completed) > 0 && len(failed) > 0 {
 		c, f := completed[0], failed[0]
@@ -244,14 +186,8 @@ func validateIndexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 		case f[1] < c[0]:
 			failed = failed[1:]
 		default:
-			return append(
-				errs,
-				field.Invalid(
-					path.Child("failedIndexes"),
-					*s.FailedIndexes,
-					fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", max(c[0], f[0])),
-				),
-			)
+			return append(errs, field.Invalid(path.Child("failedIndexes"), *s.FailedIndexes, fmt.Sprintf(
+				"failedIndexes and completedIndexes overlap at index: %d", max(c[0], f[0]))))
 		}
 	}
 	return errs
@@ -280,11 +216,8 @@ func parseIndexRanges(text string, completions int32) ([][2]int32, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		words := strings.Split(part, "-")
 		if len(words) > 2 {
-			return nil, fmt.Errorf(
-				"the fragment %q violates the requirement that an index interval can have at most two parts "+
-					"separated by '-'",
-				part,
-			)
+			return nil, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most "+
+				"two parts separated by '-'", part)
 		}
 		first, err := number(words[0])
 		if err != nil {

@@ -33,11 +33,8 @@ func validateIndexedName(j *batchv1.Job) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{
-		field.Invalid(
-			field.NewPath("metadata", "name"),
-			j.Name,
-			"will not able to create pod with invalid DNS label: "+host,
-		),
+		field.Invalid(field.NewPath("metadata", "name"), j.Name,
+			"will not able to create pod with invalid DNS label: "+host),
 	}
 }
 
@@ -55,26 +52,16 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, validate.NotNegative(value.OrZero(spec.ActiveDeadlineSeconds),
 		path.Child("activeDeadlineSeconds"))...)
 	if mode := spec.CompletionMode; mode != nil {
-		errs = append(
-			errs,
-			validate.Supported(
-				*mode,
-				[]batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion},
-				path.Child("completionMode"),
-			)...)
+		errs = append(errs, validate.Supported(*mode,
+			[]batchv1.CompletionMode{batchv1.IndexedCompletion, batchv1.NonIndexedCompletion},
+			path.Child("completionMode"))...)
 		if *mode == batchv1.IndexedCompletion && spec.Completions == nil {
 			errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 		}
 	}
 	if spec.BackoffLimitPerIndex != nil && value.OrZero(spec.CompletionMode) != batchv1.IndexedCompletion {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("backoffLimitPerIndex"),
-				*spec.BackoffLimitPerIndex,
-				"requires indexed completion mode",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex,
+			"requires indexed completion mode"))
 	}
 	errs = append(errs, validateJobPolicies(spec, path)...)
 	errs = append(errs, podspec.ValidateTemplate(&spec.Template, path.Child("template"))...)
@@ -83,19 +70,11 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	case policy == corev1.RestartPolicyAlways || policy == "":
 		errs = append(errs, field.Required(restart, `valid values: "OnFailure", "Never"`))
 	case policy != corev1.RestartPolicyOnFailure && policy != corev1.RestartPolicyNever:
-		errs = append(
-			errs,
-			validate.NotSupported(
-				restart,
-				policy,
-				[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
-			),
-		)
+		errs = append(errs, validate.NotSupported(restart, policy,
+			[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	case spec.PodFailurePolicy != nil && policy != corev1.RestartPolicyNever:
-		errs = append(
-			errs,
-			field.Invalid(restart, policy, `only "Never" is supported when podFailurePolicy is specified`),
-		)
+		errs = append(errs, field.Invalid(restart, policy,
+			`only "Never" is supported when podFailurePolicy is specified`))
 	}
 	return errs
 }
@@ -115,9 +94,8 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs = append(errs, validate.Immutable(is.CompletionMode, was.CompletionMode, path.Child("completionMode"))...)
 	errs = append(errs, validate.Immutable(is.PodFailurePolicy, was.PodFailurePolicy,
 		path.Child("podFailurePolicy"))...)
-	errs = append(
-		errs,
-		validate.Immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
+	errs = append(errs, validate.Immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex,
+		path.Child("backoffLimitPerIndex"))...)
 	errs = append(errs, validate.Immutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
 	errs = append(errs, validate.Immutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
 	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
@@ -169,10 +147,8 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	}
 	if zone := c.Spec.TimeZone; zone != nil {
 		if *zone == "" {
-			errs = append(
-				errs,
-				field.Invalid(path.Child("timeZone"), *zone, "timeZone must be nil or non-empty string"),
-			)
+			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone,
+				"timeZone must be nil or non-empty string"))
 		} else if _, err := time.LoadLocation(*zone); err != nil || strings.EqualFold(*zone, "local") {
 			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, "unknown time zone "+*zone))
 		}
@@ -182,14 +158,10 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	errs = append(errs, validate.Supported(c.Spec.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent,
 	}, path.Child("concurrencyPolicy"))...)
-	errs = append(
-		errs,
-		validate.NotNegative(int64(value.OrZero(c.Spec.SuccessfulJobsHistoryLimit)),
-			path.Child("successfulJobsHistoryLimit"))...)
-	errs = append(
-		errs,
-		validate.NotNegative(int64(value.OrZero(c.Spec.FailedJobsHistoryLimit)),
-			path.Child("failedJobsHistoryLimit"))...)
+	errs = append(errs, validate.NotNegative(int64(value.OrZero(c.Spec.SuccessfulJobsHistoryLimit)),
+		path.Child("successfulJobsHistoryLimit"))...)
+	errs = append(errs, validate.NotNegative(int64(value.OrZero(c.Spec.FailedJobsHistoryLimit)),
+		path.Child("failedJobsHistoryLimit"))...)
 	at, job := path.Child("jobTemplate", "spec"), &c.Spec.JobTemplate.Spec
 	if job.Selector != nil {
 		errs = append(errs, field.Invalid(at.Child("selector"), job.Selector, "`selector` will be auto-generated"))

@@ -32,10 +32,8 @@ func PodDisruptionBudgets() *kind.Kind {
 			}
 			return []any{least, most, int64(b.Status.DisruptionsAllowed), cell.Age(b.CreationTimestamp)}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() },
-			validateBudgetStatus,
-		),
+		Status: kind.NewStatus(func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() },
+			validateBudgetStatus),
 	}
 }
 
@@ -48,33 +46,21 @@ func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	errs = append(errs, validate.CountOrShare(b.Spec.MinAvailable, path.Child("minAvailable"))...)
 	errs = append(errs, validate.CountOrShare(b.Spec.MaxUnavailable, path.Child("maxUnavailable"))...)
 	if b.Spec.Selector != nil {
-		errs = append(
-			errs,
-			metavalidation.ValidateLabelSelector(
-				b.Spec.Selector,
-				metavalidation.LabelSelectorValidationOptions{},
-				path.Child("selector"),
-			)...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector,
+			metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	}
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil {
-		errs = append(
-			errs,
-			validate.Supported(
-				*p,
-				[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget},
-				path.Child("unhealthyPodEvictionPolicy"),
-			)...)
+		errs = append(errs, validate.Supported(*p,
+			[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget},
+			path.Child("unhealthyPodEvictionPolicy"))...)
 	}
 	return errs
 }
 
 func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	s := &b.Status
-	return requireNotNegativeCounts(
-		field.NewPath("status"),
+	return requireNotNegativeCounts(field.NewPath("status"),
 		namedCount{"disruptionsAllowed", int64(s.DisruptionsAllowed)},
-		namedCount{"currentHealthy", int64(s.CurrentHealthy)},
-		namedCount{"desiredHealthy", int64(s.DesiredHealthy)},
-		namedCount{"expectedPods", int64(s.ExpectedPods)},
-	)
+		namedCount{"currentHealthy", int64(s.CurrentHealthy)}, namedCount{"desiredHealthy", int64(s.DesiredHealthy)},
+		namedCount{"expectedPods", int64(s.ExpectedPods)})
 }

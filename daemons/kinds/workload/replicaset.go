@@ -31,30 +31,19 @@ func ReplicaSets() *kind.Kind {
 		PrepareCreate: kind.Adapt(func(r *appsv1.ReplicaSet) { r.Status = appsv1.ReplicaSetStatus{} }),
 		PrepareUpdate: kind.AdaptUpdate(func(r, old *appsv1.ReplicaSet) { r.Status = old.Status }),
 		Warnings: podspec.WithNameWarnings(
-			podspec.TemplateWarnings(
-				func(o *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template },
-				"spec",
-				"template",
-			),
+			podspec.TemplateWarnings(func(o *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template },
+				"spec", "template"),
 		),
 		Validate: kind.AdaptValidate(validateReplicaSet),
 		ValidateUpdate: kind.AdaptValidateUpdate(func(r, old *appsv1.ReplicaSet) field.ErrorList {
-			return append(
-				validateReplicaSet(r),
-				validate.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+			return append(validateReplicaSet(r), validate.Immutable(r.Spec.Selector, old.Spec.Selector,
+				field.NewPath("spec", "selector"))...)
 		}),
 		Fields: kind.AdaptFields(func(r *appsv1.ReplicaSet) fields.Set {
 			return fields.Set{"status.replicas": strconv.Itoa(int(r.Status.Replicas))}
 		}),
-		Columns: kind.NewColumns(
-			"Desired:integer",
-			"Current:integer",
-			"Ready:integer",
-			"Age",
-			"Containers*",
-			"Images*",
-			"Selector*",
-		),
+		Columns: kind.NewColumns("Desired:integer", "Current:integer", "Ready:integer", "Age", "Containers*", "Images*",
+			"Selector*"),
 		Row: kind.AdaptRow(func(r *appsv1.ReplicaSet) []any {
 			spec := &r.Spec.Template.Spec
 			return []any{
@@ -64,10 +53,8 @@ func ReplicaSets() *kind.Kind {
 				cell.ContainerNames(spec), cell.ContainerImages(spec), cell.SelectorText(r.Spec.Selector),
 			}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() },
-			validateReplicaSetStatus,
-		),
+		Status: kind.NewStatus(func(to, from *appsv1.ReplicaSet) { to.Status = *from.Status.DeepCopy() },
+			validateReplicaSetStatus),
 		Scale: &kind.Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*appsv1.ReplicaSet)
@@ -116,15 +103,8 @@ func ReplicationControllers() *kind.Kind {
 		Fields: kind.AdaptFields(func(r *corev1.ReplicationController) fields.Set {
 			return fields.Set{"status.replicas": strconv.Itoa(int(r.Status.Replicas))}
 		}),
-		Columns: kind.NewColumns(
-			"Desired:integer",
-			"Current:integer",
-			"Ready:integer",
-			"Age",
-			"Containers*",
-			"Images*",
-			"Selector*",
-		),
+		Columns: kind.NewColumns("Desired:integer", "Current:integer", "Ready:integer", "Age", "Containers*", "Images*",
+			"Selector*"),
 		Row: kind.AdaptRow(func(r *corev1.ReplicationController) []any {
 			names, images := "", ""
 			if r.Spec.Template != nil {
@@ -137,10 +117,8 @@ func ReplicationControllers() *kind.Kind {
 				names, images, cell.LabelText(r.Spec.Selector),
 			}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() },
-			validateReplicationControllerStatus,
-		),
+		Status: kind.NewStatus(func(to, from *corev1.ReplicationController) { to.Status = *from.Status.DeepCopy() },
+			validateReplicationControllerStatus),
 		Scale: &kind.Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				r := o.(*corev1.ReplicationController)
@@ -177,17 +155,10 @@ func validateReplicationController(r *corev1.ReplicationController) field.ErrorL
 		return append(errs, field.Required(path.Child("template"), ""))
 	}
 	if !labels.SelectorFromSet(r.Spec.Selector).Matches(labels.Set(r.Spec.Template.Labels)) {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("template", "metadata", "labels"),
-				r.Spec.Template.Labels,
-				"`selector` does not match template `labels`",
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), r.Spec.Template.Labels,
+			"`selector` does not match template `labels`"))
 	}
 	errs = append(errs, podspec.ValidateTemplate(r.Spec.Template, path.Child("template"))...)
-	return append(
-		errs,
-		requireAlwaysRestart("ReplicationController", &r.Spec.Template.Spec, path.Child("template", "spec"))...)
+	return append(errs, requireAlwaysRestart("ReplicationController", &r.Spec.Template.Spec,
+		path.Child("template", "spec"))...)
 }

@@ -39,10 +39,8 @@ func StatefulSets() *kind.Kind {
 				cell.ContainerNames(spec), cell.ContainerImages(spec),
 			}
 		}),
-		Status: kind.NewStatus(
-			func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() },
-			validateStatefulSetStatus,
-		),
+		Status: kind.NewStatus(func(to, from *appsv1.StatefulSet) { to.Status = *from.Status.DeepCopy() },
+			validateStatefulSetStatus),
 		Scale: &kind.Scale{
 			Get: func(o runtime.Object) (int32, int32, string) {
 				s := o.(*appsv1.StatefulSet)
@@ -65,14 +63,10 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	}
 	value.SetDefault(&s.Spec.PersistentVolumeClaimRetentionPolicy,
 		appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
-	value.SetEmpty(
-		&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted,
-		appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-	)
-	value.SetEmpty(
-		&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled,
-		appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-	)
+	value.SetEmpty(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted,
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	value.SetEmpty(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled,
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	podspec.DefaultTemplate(&s.Spec.Template)
 	for i := range s.Spec.VolumeClaimTemplates {
 		claim := &s.Spec.VolumeClaimTemplates[i]
@@ -90,10 +84,8 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("podManagementPolicy"), ""))
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
 	default:
-		errs = append(
-			errs,
-			field.Invalid(path.Child("podManagementPolicy"), policy, "must be 'OrderedReady' or 'Parallel'"),
-		)
+		errs = append(errs, field.Invalid(path.Child("podManagementPolicy"), policy,
+			"must be 'OrderedReady' or 'Parallel'"))
 	}
 	update := path.Child("updateStrategy")
 	switch strategy := s.Spec.UpdateStrategy; strategy.Type {
@@ -160,15 +152,9 @@ func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	is.Ordinals, is.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals,
 		old.Spec.PersistentVolumeClaimRetentionPolicy
 	if len(validate.Immutable(is, &old.Spec, nil)) > 0 {
-		errs = append(
-			errs,
-			field.Forbidden(
-				field.NewPath("spec"),
-				"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-					"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
-					"'minReadySeconds' are forbidden",
-			),
-		)
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+
+			"'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "+
+			"'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
 	}
 	return errs
 }

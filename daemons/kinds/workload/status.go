@@ -66,57 +66,27 @@ func validateReplicaCounts(
 
 func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	path, s := field.NewPath("status"), &d.Status
-	errs := requireNotNegativeCounts(
-		path,
-		namedCount{"observedGeneration", s.ObservedGeneration},
+	errs := requireNotNegativeCounts(path, namedCount{"observedGeneration", s.ObservedGeneration},
 		namedCount{"unavailableReplicas", int64(s.UnavailableReplicas)},
-		namedCount{"terminatingReplicas", int64(value.OrZero(s.TerminatingReplicas))},
-	)
-	errs = append(
-		errs,
-		validateReplicaCounts(
-			path,
-			s.Replicas,
-			s.ReadyReplicas,
-			s.AvailableReplicas,
-			aboveReady,
-			namedCount{"updatedReplicas", int64(s.UpdatedReplicas)},
-		)...)
+		namedCount{"terminatingReplicas", int64(value.OrZero(s.TerminatingReplicas))})
+	errs = append(errs, validateReplicaCounts(path, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, aboveReady,
+		namedCount{"updatedReplicas", int64(s.UpdatedReplicas)})...)
 	return append(errs, validateCollisions(s.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 	path, s := field.NewPath("status"), &r.Status
-	errs := requireNotNegativeCounts(
-		path,
-		namedCount{"observedGeneration", s.ObservedGeneration},
-		namedCount{"terminatingReplicas", int64(value.OrZero(s.TerminatingReplicas))},
-	)
-	return append(
-		errs,
-		validateReplicaCounts(
-			path,
-			s.Replicas,
-			s.ReadyReplicas,
-			s.AvailableReplicas,
-			aboveReady,
-			namedCount{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
-		)...)
+	errs := requireNotNegativeCounts(path, namedCount{"observedGeneration", s.ObservedGeneration},
+		namedCount{"terminatingReplicas", int64(value.OrZero(s.TerminatingReplicas))})
+	return append(errs, validateReplicaCounts(path, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, aboveReady,
+		namedCount{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)})...)
 }
 
 func validateReplicationControllerStatus(r, _ *corev1.ReplicationController) field.ErrorList {
 	path, s := field.NewPath("status"), &r.Status
 	errs := requireNotNegativeCounts(path, namedCount{"observedGeneration", s.ObservedGeneration})
-	return append(
-		errs,
-		validateReplicaCounts(
-			path,
-			s.Replicas,
-			s.ReadyReplicas,
-			s.AvailableReplicas,
-			aboveReady,
-			namedCount{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)},
-		)...)
+	return append(errs, validateReplicaCounts(path, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, aboveReady,
+		namedCount{"fullyLabeledReplicas", int64(s.FullyLabeledReplicas)})...)
 }
 
 func validateStatefulSetStatus(s, old *appsv1.StatefulSet) field.ErrorList {

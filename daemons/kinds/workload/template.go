@@ -22,20 +22,11 @@ func validateTemplateSelector(
 	if s == nil {
 		return field.ErrorList{field.Required(path.Child("selector"), "")}
 	}
-	errs := metavalidation.ValidateLabelSelector(
-		s,
-		metavalidation.LabelSelectorValidationOptions{},
-		path.Child("selector"),
-	)
+	errs := metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{},
+		path.Child("selector"))
 	if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-		errs = append(
-			errs,
-			field.Invalid(
-				path.Child("selector"),
-				s,
-				"empty selector is invalid for "+strings.ToLower(kind[:1])+kind[1:],
-			),
-		)
+		errs = append(errs, field.Invalid(path.Child("selector"), s,
+			"empty selector is invalid for "+strings.ToLower(kind[:1])+kind[1:]))
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -52,20 +43,12 @@ func validateTemplateSelector(
 func requireAlwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(
-			errs,
-			validate.NotSupported(
-				path.Child("restartPolicy"),
-				spec.RestartPolicy,
-				[]corev1.RestartPolicy{corev1.RestartPolicyAlways},
-			),
-		)
+		errs = append(errs, validate.NotSupported(path.Child("restartPolicy"), spec.RestartPolicy,
+			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if spec.ActiveDeadlineSeconds != nil {
-		errs = append(
-			errs,
-			field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"),
-		)
+		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"),
+			"activeDeadlineSeconds in "+kind+" is not Supported"))
 	}
 	return errs
 }

@@ -60,10 +60,8 @@ func statefulSetWarnings(obj, old runtime.Object) []string {
 		volume.ClaimWarnings(&d, &s.Spec.VolumeClaimTemplates[i].Spec, at)
 	}
 	if value.OrZero(s.Spec.RevisionHistoryLimit) < 0 {
-		d.Addf(
-			field.NewPath("spec", "revisionHistoryLimit"),
-			"a negative value retains all historical revisions; a value >= 0 is recommended",
-		)
+		d.Addf(field.NewPath("spec", "revisionHistoryLimit"),
+			"a negative value retains all historical revisions; a value >= 0 is recommended")
 	}
 	return d
 }

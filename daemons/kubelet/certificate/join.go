@@ -37,12 +37,8 @@ func Ensure(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	with := cfg.Kubeconfig
 	if err != nil || !now.Before(end) {
 		if with = cfg.BootstrapKubeconfig; with == "" {
-			return fmt.Errorf(
-				"the client certificate in %s ended on %s, and there is no --bootstrap-kubeconfig to ask for another "+
-					"with",
-				cfg.Kubeconfig,
-				end.UTC().Format(time.RFC3339),
-			)
+			return fmt.Errorf("the client certificate in %s ended on %s, and there is no --bootstrap-kubeconfig to "+
+				"ask for another with", cfg.Kubeconfig, end.UTC().Format(time.RFC3339))
 		}
 	}
 	node, err := machine.NodeName(cfg.HostnameOverride)

@@ -57,15 +57,8 @@ func (s certificateRequester) sign(ctx context.Context) (certs.Pair, error) {
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("create a certificate signing request: %w", err)
 	}
-	s.log.Info(
-		"waiting for a certificate to be approved and signed",
-		"request",
-		created.Name,
-		"signer",
-		s.signer,
-		"subject",
-		s.template.Subject.String(),
-	)
+	s.log.Info("waiting for a certificate to be approved and signed", "request", created.Name, "signer", s.signer,
+		"subject", s.template.Subject.String())
 	cert, err := s.awaitSigned(ctx, created.Name, created.UID)
 	if err != nil {
 		return certs.Pair{}, fmt.Errorf("wait for certificate signing request %s: %w", created.Name, err)

@@ -156,49 +156,29 @@ func canMountRecursive(handlers []*runtime.RuntimeHandler, name string) bool {
 
 // RunPodSandbox implements Runtime.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (string, error) {
-	r, err := callUncanceled(
-		ctx,
-		2*changeTimeout,
-		"run sandbox",
-		c.runtime.RunPodSandbox,
-		&runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler},
-	)
+	r, err := callUncanceled(ctx, 2*changeTimeout, "run sandbox", c.runtime.RunPodSandbox,
+		&runtime.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	return r.GetPodSandboxId(), err
 }
 
 // StopPodSandbox implements Runtime.
 func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
-	_, err := callWithTimeout(
-		ctx,
-		changeTimeout,
-		"stop sandbox "+id,
-		c.runtime.StopPodSandbox,
-		&runtime.StopPodSandboxRequest{PodSandboxId: id},
-	)
+	_, err := callWithTimeout(ctx, changeTimeout, "stop sandbox "+id, c.runtime.StopPodSandbox,
+		&runtime.StopPodSandboxRequest{PodSandboxId: id})
 	return ignoreNotFound(err)
 }
 
 // RemovePodSandbox implements Runtime.
 func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
-	_, err := callWithTimeout(
-		ctx,
-		changeTimeout,
-		"remove sandbox "+id,
-		c.runtime.RemovePodSandbox,
-		&runtime.RemovePodSandboxRequest{PodSandboxId: id},
-	)
+	_, err := callWithTimeout(ctx, changeTimeout, "remove sandbox "+id, c.runtime.RemovePodSandbox,
+		&runtime.RemovePodSandboxRequest{PodSandboxId: id})
 	return ignoreNotFound(err)
 }
 
 // PodSandboxStatus implements Runtime.
 func (c *Client) PodSandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatus, error) {
-	r, err := callWithTimeout(
-		ctx,
-		queryTimeout,
-		"ask the status of sandbox "+id,
-		c.runtime.PodSandboxStatus,
-		&runtime.PodSandboxStatusRequest{PodSandboxId: id},
-	)
+	r, err := callWithTimeout(ctx, queryTimeout, "ask the status of sandbox "+id, c.runtime.PodSandboxStatus,
+		&runtime.PodSandboxStatusRequest{PodSandboxId: id})
 	return r.GetStatus(), err
 }
 
@@ -216,25 +196,15 @@ func (c *Client) CreateContainer(
 	config *runtime.ContainerConfig,
 	box *runtime.PodSandboxConfig,
 ) (string, error) {
-	r, err := callUncanceled(
-		ctx,
-		changeTimeout,
-		"create container",
-		c.runtime.CreateContainer,
-		&runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box},
-	)
+	r, err := callUncanceled(ctx, changeTimeout, "create container", c.runtime.CreateContainer,
+		&runtime.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: box})
 	return r.GetContainerId(), err
 }
 
 // StartContainer implements Runtime.
 func (c *Client) StartContainer(ctx context.Context, id string) error {
-	_, err := callUncanceled(
-		ctx,
-		changeTimeout,
-		"start container "+id,
-		c.runtime.StartContainer,
-		&runtime.StartContainerRequest{ContainerId: id},
-	)
+	_, err := callUncanceled(ctx, changeTimeout, "start container "+id, c.runtime.StartContainer,
+		&runtime.StartContainerRequest{ContainerId: id})
 	return err
 }
 
@@ -247,37 +217,22 @@ func (c *Client) StopContainer(ctx context.Context, id string, grace time.Durati
 
 // RemoveContainer implements Runtime.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
-	_, err := callWithTimeout(
-		ctx,
-		changeTimeout,
-		"remove container "+id,
-		c.runtime.RemoveContainer,
-		&runtime.RemoveContainerRequest{ContainerId: id},
-	)
+	_, err := callWithTimeout(ctx, changeTimeout, "remove container "+id, c.runtime.RemoveContainer,
+		&runtime.RemoveContainerRequest{ContainerId: id})
 	return ignoreNotFound(err)
 }
 
 // ListContainers implements Runtime.
 func (c *Client) ListContainers(ctx context.Context, filter *runtime.ContainerFilter) ([]*runtime.Container, error) {
-	r, err := callWithTimeout(
-		ctx,
-		queryTimeout,
-		"list containers",
-		c.runtime.ListContainers,
-		&runtime.ListContainersRequest{Filter: filter},
-	)
+	r, err := callWithTimeout(ctx, queryTimeout, "list containers", c.runtime.ListContainers,
+		&runtime.ListContainersRequest{Filter: filter})
 	return r.GetContainers(), err
 }
 
 // ContainerStatus implements Runtime.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (*runtime.ContainerStatus, error) {
-	r, err := callWithTimeout(
-		ctx,
-		queryTimeout,
-		"ask the status of container "+id,
-		c.runtime.ContainerStatus,
-		&runtime.ContainerStatusRequest{ContainerId: id},
-	)
+	r, err := callWithTimeout(ctx, queryTimeout, "ask the status of container "+id, c.runtime.ContainerStatus,
+		&runtime.ContainerStatusRequest{ContainerId: id})
 	return r.GetStatus(), err
 }
 
@@ -333,13 +288,8 @@ func (c *Client) PortForward(ctx context.Context, q *runtime.PortForwardRequest)
 
 // ReopenContainerLog implements Runtime.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
-	_, err := callWithTimeout(
-		ctx,
-		queryTimeout,
-		"reopen the log of container "+id,
-		c.runtime.ReopenContainerLog,
-		&runtime.ReopenContainerLogRequest{ContainerId: id},
-	)
+	_, err := callWithTimeout(ctx, queryTimeout, "reopen the log of container "+id, c.runtime.ReopenContainerLog,
+		&runtime.ReopenContainerLogRequest{ContainerId: id})
 	return err
 }
 
@@ -352,26 +302,16 @@ func (c *Client) ListPodSandboxStats(ctx context.Context) ([]*runtime.PodSandbox
 
 // PodMetrics implements Runtime.
 func (c *Client) PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error) {
-	about, err := callWithTimeout(
-		ctx,
-		queryTimeout,
-		"list the descriptions of metrics",
-		c.runtime.ListMetricDescriptors,
-		&runtime.ListMetricDescriptorsRequest{},
-	)
+	about, err := callWithTimeout(ctx, queryTimeout, "list the descriptions of metrics",
+		c.runtime.ListMetricDescriptors, &runtime.ListMetricDescriptorsRequest{})
 	if err != nil {
 		if status.Code(errors.Unwrap(err)) == codes.Unimplemented {
 			err = ErrNoMetrics
 		}
 		return nil, nil, err
 	}
-	r, err := callWithTimeout(
-		ctx,
-		queryTimeout,
-		"list the metrics of pods",
-		c.runtime.ListPodSandboxMetrics,
-		&runtime.ListPodSandboxMetricsRequest{},
-	)
+	r, err := callWithTimeout(ctx, queryTimeout, "list the metrics of pods", c.runtime.ListPodSandboxMetrics,
+		&runtime.ListPodSandboxMetricsRequest{})
 	return about.GetDescriptors(), r.GetPodMetrics(), err
 }
 
@@ -404,13 +344,8 @@ func (c *Client) Events(ctx context.Context, seen func(string)) error {
 
 // ImageStatus implements Images.
 func (c *Client) ImageStatus(ctx context.Context, image string) (*runtime.Image, error) {
-	r, err := callWithTimeout(
-		ctx,
-		queryTimeout,
-		"look for image "+image,
-		c.images.ImageStatus,
-		&runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: image}},
-	)
+	r, err := callWithTimeout(ctx, queryTimeout, "look for image "+image, c.images.ImageStatus,
+		&runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: image}})
 	return r.GetImage(), err
 }
 
@@ -434,13 +369,8 @@ func (c *Client) ListImages(ctx context.Context) ([]*runtime.Image, error) {
 
 // RemoveImage implements Images.
 func (c *Client) RemoveImage(ctx context.Context, image string) error {
-	_, err := callWithTimeout(
-		ctx,
-		changeTimeout,
-		"remove image "+image,
-		c.images.RemoveImage,
-		&runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: image}},
-	)
+	_, err := callWithTimeout(ctx, changeTimeout, "remove image "+image, c.images.RemoveImage,
+		&runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: image}})
 	return ignoreNotFound(err)
 }
 

@@ -88,16 +88,8 @@ func TestResolverFollowsThePolicy(t *testing.T) {
 		if len(omitted) > 0 {
 			t.Errorf("%s: %q", c.name, omitted)
 		}
-		got := strings.Join(
-			d.Servers,
-			" ",
-		) + " | " + strings.Join(
-			d.Searches,
-			" ",
-		) + " | " + strings.Join(
-			d.Options,
-			" ",
-		)
+		got := strings.Join(d.Servers, " ") + " | " + strings.Join(d.Searches, " ") + " | " + strings.Join(d.Options,
+			" ")
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
@@ -170,14 +162,8 @@ func TestServicesHaveEnvironmentVariables(t *testing.T) {
 		},
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}}
-	env, err := Env(
-		context.Background(),
-		p,
-		&corev1.Container{Env: []corev1.EnvVar{{Name: "URL", Value: "$(MY_DB_PORT)"}}},
-		nil,
-		services,
-		pod.Node{},
-	)
+	env, err := Env(context.Background(), p,
+		&corev1.Container{Env: []corev1.EnvVar{{Name: "URL", Value: "$(MY_DB_PORT)"}}}, nil, services, pod.Node{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,12 +206,8 @@ func TestRunAsNonRootIsEnforced(t *testing.T) {
 		"pod says a user":  {&corev1.SecurityContext{RunAsNonRoot: &yes, RunAsUser: &one}, &runtime.Image{}, true},
 		"nothing demanded": {nil, &runtime.Image{}, true},
 	} {
-		_, err := Container(
-			&corev1.Pod{},
-			&corev1.Container{Name: "c", SecurityContext: c.sc},
-			NodeSettings{},
-			ContainerExtras{Image: c.image},
-		)
+		_, err := Container(&corev1.Pod{}, &corev1.Container{Name: "c", SecurityContext: c.sc}, NodeSettings{},
+			ContainerExtras{Image: c.image})
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -234,11 +216,8 @@ func TestRunAsNonRootIsEnforced(t *testing.T) {
 
 func TestSandboxSharesTheRequestedNamespaces(t *testing.T) {
 	yes := true
-	got := Sandbox(
-		&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, ShareProcessNamespace: &yes}},
-		NodeSettings{},
-		0,
-	).Linux.SecurityContext.NamespaceOptions
+	got := Sandbox(&corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true, ShareProcessNamespace: &yes}}, NodeSettings{},
+		0).Linux.SecurityContext.NamespaceOptions
 	want := &runtime.NamespaceOption{Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_POD}
 	if !reflect.DeepEqual(got.String(), want.String()) {
 		t.Errorf("got %v", got)

@@ -101,25 +101,14 @@ func containerSecurity(
 	if nonRoot := firstBool(cc.RunAsNonRoot, pc.RunAsNonRoot); nonRoot {
 		switch {
 		case s.RunAsUser != nil && s.RunAsUser.Value == 0 && user != nil:
-			return nil, fmt.Errorf(
-				"container's runAsUser breaks non-root policy (pod: %q, container: %s)",
-				p.Name,
-				spec.Name,
-			)
+			return nil, fmt.Errorf("container's runAsUser breaks non-root policy (pod: %q, container: %s)", p.Name,
+				spec.Name)
 		case s.RunAsUser != nil && s.RunAsUser.Value == 0:
-			return nil, fmt.Errorf(
-				"container has runAsNonRoot and image will run as root (pod: %q, container: %s)",
-				p.Name,
-				spec.Name,
-			)
+			return nil, fmt.Errorf("container has runAsNonRoot and image will run as root (pod: %q, container: %s)",
+				p.Name, spec.Name)
 		case s.RunAsUsername != "":
-			return nil, fmt.Errorf(
-				"container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root "+
-					"(pod: %q, container: %s)",
-				s.RunAsUsername,
-				p.Name,
-				spec.Name,
-			)
+			return nil, fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify "+
+				"user is non-root (pod: %q, container: %s)", s.RunAsUsername, p.Name, spec.Name)
 		}
 	}
 	if sp := cc.SeccompProfile; sp != nil {

@@ -43,11 +43,7 @@ func (r Resolver) PodConfig(p *corev1.Pod) (d *runtime.DNSConfig, omitted []stri
 	switch {
 	case policy == corev1.DNSNone:
 	case policy == corev1.DNSDefault || len(r.Cluster) == 0:
-		d.Servers, d.Searches, d.Options = slices.Clone(
-			host.Servers,
-		), slices.Clone(
-			host.Searches,
-		), slices.Clone(
+		d.Servers, d.Searches, d.Options = slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(
 			host.Options,
 		)
 	default:

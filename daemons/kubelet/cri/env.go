@@ -174,10 +174,8 @@ func ServiceEnv(p *corev1.Pod, services []*corev1.Service) []*runtime.KeyValue {
 		add(prefix+"_SERVICE_PORT", strconv.Itoa(int(s.Spec.Ports[0].Port)))
 		for _, port := range s.Spec.Ports {
 			if port.Name != "" {
-				add(
-					prefix+"_SERVICE_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")),
-					strconv.Itoa(int(port.Port)),
-				)
+				add(prefix+"_SERVICE_PORT_"+strings.ToUpper(strings.ReplaceAll(port.Name, "-", "_")),
+					strconv.Itoa(int(port.Port)))
 			}
 		}
 		for i, port := range s.Spec.Ports {

@@ -54,21 +54,10 @@ func TestHealthReportsExpire(t *testing.T) {
 	}
 	check("nothing said", is("a", now), "Unknown")
 	list := []*healthv1.DeviceHealth{
-		newReport(
-			"a",
-			healthy,
-			"",
-			time.Time{},
-			0,
-		), newReport("b", unhealthy, "hot", after(-20*time.Second), 0),
+		newReport("a", healthy, "", time.Time{}, 0), newReport("b", unhealthy, "hot", after(-20*time.Second), 0),
 		newReport("c", healthy, "", after(time.Hour), 90),
-		newReport(
-			"d",
-			healthv1.HealthStatus_UNKNOWN,
-			"asleep",
-			time.Time{},
-			0,
-		), newReport("e", healthy, "", time.Time{}, 1<<62), newReport("f", healthy, "", time.Time{}, -5), nil,
+		newReport("d", healthv1.HealthStatus_UNKNOWN, "asleep", time.Time{},
+			0), newReport("e", healthy, "", time.Time{}, 1<<62), newReport("f", healthy, "", time.Time{}, -5), nil,
 	}
 	if !h.update("driver", list, now) || h.update("driver", list, now) {
 		t.Error("it is told that something is another thing when it is, and only then")

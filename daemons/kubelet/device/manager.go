@@ -223,32 +223,20 @@ func (m *Manager) readClaim(ctx context.Context, pod *corev1.Pod, u claimUse) (*
 	}
 	switch {
 	case u.isOwned && !metav1.IsControlledBy(claim, pod):
-		return nil, fmt.Errorf(
-			"ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)",
-			claim.Namespace,
-			name,
-			pod.Namespace,
-			pod.Name,
-		)
+		return nil, fmt.Errorf("ResourceClaim %s/%s was not created for Pod %s/%s (Pod is not owner)", claim.Namespace,
+			name, pod.Namespace, pod.Name)
 	case claim.Status.Allocation == nil:
 		return nil, fmt.Errorf("ResourceClaim %s/%s is not allocated", claim.Namespace, name)
 	case !slices.ContainsFunc(claim.Status.ReservedFor,
 		func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID }):
-		return nil, fmt.Errorf(
-			"pod %s (%s) is not allowed to use ResourceClaim %s (%s)",
-			pod.Name,
-			pod.UID,
-			name,
-			claim.UID,
-		)
+		return nil, fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", pod.Name, pod.UID, name,
+			claim.UID)
 	}
 	for _, r := range claim.Status.Allocation.Devices.Results {
 		if len(r.SkipNodeOperations) > 0 {
 			return nil, fmt.Errorf(
 				"ResourceClaim %s/%s: devices that are not to be prepared are not supported by this node",
-				claim.Namespace,
-				name,
-			)
+				claim.Namespace, name)
 		}
 	}
 	return claim, nil

@@ -195,10 +195,8 @@ func newClaim(name string, users ...string) *resourcev1.ResourceClaim {
 			{Request: "gpu", Driver: "gpu.example.com", Pool: "n", Device: "d0"}}},
 	}
 	for _, u := range users {
-		c.Status.ReservedFor = append(
-			c.Status.ReservedFor,
-			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-of-" + u)},
-		)
+		c.Status.ReservedFor = append(c.Status.ReservedFor,
+			resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: u, UID: types.UID("uid-of-" + u)})
 	}
 	return c
 }
@@ -280,10 +278,7 @@ func TestClaimsArePreparedOnceAndUnpreparedAfterTheLastPod(t *testing.T) {
 		t.Errorf("what is prepared: %v", err)
 	}
 	if got := next.IDs(a, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{
-		Name: "mine", Request: "gpu"}}}}); !slices.Equal(
-		got,
-		[]string{"example.com/gpu=c"},
-	) {
+		Name: "mine", Request: "gpu"}}}}); !slices.Equal(got, []string{"example.com/gpu=c"}) {
 		t.Errorf("after a restart: %v", got)
 	}
 	for _, p := range []*corev1.Pod{a, a, b} {

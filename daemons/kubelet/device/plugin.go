@@ -40,10 +40,8 @@ func (p *plugin) prepare(ctx context.Context, claims []Claim) (map[types.UID][]D
 	if p.beta {
 		request := &drav1beta1.NodePrepareResourcesRequest{}
 		for _, c := range claims {
-			request.Claims = append(
-				request.Claims,
-				&drav1beta1.Claim{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)},
-			)
+			request.Claims = append(request.Claims,
+				&drav1beta1.Claim{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)})
 		}
 		answer, err := drav1beta1.NewDRAPluginClient(p.conn).NodePrepareResources(ctx, request)
 		if err != nil {

@@ -201,12 +201,8 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 	}
 	stable := slices.Contains(info.SupportedVersions, drav1.DRAPluginService)
 	if !stable && !slices.Contains(info.SupportedVersions, drav1beta1.DRAPluginService) {
-		why := fmt.Sprintf(
-			"none of the versions %v is supported by this kubelet, which has %s and %s",
-			info.SupportedVersions,
-			drav1.DRAPluginService,
-			drav1beta1.DRAPluginService,
-		)
+		why := fmt.Sprintf("none of the versions %v is supported by this kubelet, which has %s and %s",
+			info.SupportedVersions, drav1.DRAPluginService, drav1beta1.DRAPluginService)
 		_, err := client.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{Error: why})
 		return &instance{isFinal: true}, errors.Join(errors.New(why), err)
 	}

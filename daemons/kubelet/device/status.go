@@ -25,20 +25,16 @@ func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.Resource
 					r.Message = &message
 				}
 			}
-			if !slices.ContainsFunc(
-				s.Resources,
-				func(have corev1.ResourceHealth) bool { return have.ResourceID == r.ResourceID },
-			) {
+			if !slices.ContainsFunc(s.Resources,
+				func(have corev1.ResourceHealth) bool { return have.ResourceID == r.ResourceID }) {
 				s.Resources = append(s.Resources, r)
 			}
 		})
 		if len(s.Resources) == 0 {
 			continue
 		}
-		slices.SortFunc(
-			s.Resources,
-			func(a, b corev1.ResourceHealth) int { return cmp.Compare(a.ResourceID, b.ResourceID) },
-		)
+		slices.SortFunc(s.Resources,
+			func(a, b corev1.ResourceHealth) int { return cmp.Compare(a.ResourceID, b.ResourceID) })
 		// Several extended resources may map to the same request.
 		if !slices.ContainsFunc(out, func(have corev1.ResourceStatus) bool { return have.Name == s.Name }) {
 			out = append(out, s)
@@ -66,10 +62,8 @@ type claimRequest struct{ claim, request, name string }
 
 func claimRequests(pod *corev1.Pod, c *corev1.Container) (all []claimRequest) {
 	for _, takes := range c.Resources.Claims {
-		i := slices.IndexFunc(
-			pod.Spec.ResourceClaims,
-			func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name },
-		)
+		i := slices.IndexFunc(pod.Spec.ResourceClaims,
+			func(p corev1.PodResourceClaim) bool { return p.Name == takes.Name })
 		if i < 0 {
 			continue
 		}

@@ -185,11 +185,8 @@ func (r *Runtime) writeLog(c *container, line string) {
 	if box == nil || box.config.LogDirectory == "" || c.config.LogPath == "" {
 		return
 	}
-	f, err := os.OpenFile(
-		filepath.Join(box.config.LogDirectory, c.config.LogPath),
-		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
-		0o640,
-	)
+	f, err := os.OpenFile(filepath.Join(box.config.LogDirectory, c.config.LogPath), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o640)
 	if err != nil {
 		return
 	}

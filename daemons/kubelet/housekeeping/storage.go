@@ -111,10 +111,8 @@ func hasStorageLimit(p *corev1.Pod) bool {
 func storageExcess(p *corev1.Pod, s diskUsage) string {
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
 	if whole, limited := limits[corev1.ResourceEphemeralStorage]; limited && s.total() > whole.Value() {
-		return fmt.Sprintf(
-			"Pod ephemeral local storage usage exceeds the total limit of containers %s. ",
-			whole.String(),
-		)
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ",
+			whole.String())
 	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]

@@ -56,10 +56,8 @@ func New(r prometheus.Registerer, served bool) *Metrics {
 			prometheus.CounterOpts{Name: "kubelet_evictions", Help: "Pods ended because the node ran short."},
 			[]string{"eviction_signal"},
 		),
-		clientErrors: counter(
-			"kubelet_certificate_manager_client_expiration_renew_errors",
-			"Failures to renew the client certificate.",
-		),
+		clientErrors: counter("kubelet_certificate_manager_client_expiration_renew_errors",
+			"Failures to renew the client certificate."),
 		ServerErrors: counter("kubelet_server_expiration_renew_errors", "Failures to renew the serving certificate."),
 	}
 	r.MustRegister(m.StartSeconds, m.LeaseRenewals, m.Evictions, m.clientErrors, m.ServerErrors)

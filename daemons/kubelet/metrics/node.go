@@ -28,36 +28,16 @@ type Node struct {
 var (
 	nodeNameDesc   = prometheus.NewDesc("kubelet_node_name", "1, with the name of the node.", []string{"node"}, nil)
 	podsDesc       = prometheus.NewDesc("kubelet_running_pods", "Pods with a sandbox that runs.", nil, nil)
-	containersDesc = prometheus.NewDesc(
-		"kubelet_running_containers",
-		"Containers by their state.",
-		[]string{"container_state"},
-		nil,
-	)
-	volumesDesc = prometheus.NewDesc(
-		"volume_manager_total_volumes",
-		"Volumes that pods want and have, by their plugin.",
-		[]string{"plugin_name", "state"},
-		nil,
-	)
-	configDesc = prometheus.NewDesc(
-		"kubelet_node_config_error",
-		"1 when the configuration of the node is not in use because of an error.",
-		nil,
-		nil,
-	)
-	clientTTLDesc = prometheus.NewDesc(
-		"kubelet_certificate_manager_client_ttl_seconds",
-		"How long the client certificate is still valid; +Inf without one.",
-		nil,
-		nil,
-	)
-	serverTTLDesc = prometheus.NewDesc(
-		"kubelet_certificate_manager_server_ttl_seconds",
-		"How long the serving certificate is still valid; +Inf without one.",
-		nil,
-		nil,
-	)
+	containersDesc = prometheus.NewDesc("kubelet_running_containers", "Containers by their state.",
+		[]string{"container_state"}, nil)
+	volumesDesc = prometheus.NewDesc("volume_manager_total_volumes",
+		"Volumes that pods want and have, by their plugin.", []string{"plugin_name", "state"}, nil)
+	configDesc = prometheus.NewDesc("kubelet_node_config_error",
+		"1 when the configuration of the node is not in use because of an error.", nil, nil)
+	clientTTLDesc = prometheus.NewDesc("kubelet_certificate_manager_client_ttl_seconds",
+		"How long the client certificate is still valid; +Inf without one.", nil, nil)
+	serverTTLDesc = prometheus.NewDesc("kubelet_certificate_manager_server_ttl_seconds",
+		"How long the serving certificate is still valid; +Inf without one.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

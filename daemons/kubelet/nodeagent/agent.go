@@ -114,13 +114,9 @@ func (a *Agent) Run(ctx context.Context, recorder record.EventRecorder) error {
 type nameTakenError struct{ name, ours, theirs string }
 
 func (e *nameTakenError) Error() string {
-	return fmt.Sprintf(
-		"node name %q is taken by another machine that is alive (its machine id is %s, this one's is %s): "+
-			"give this machine another name with --hostname-override, or delete the node when that machine is gone",
-		e.name,
-		e.theirs,
-		e.ours,
-	)
+	return fmt.Sprintf("node name %q is taken by another machine that is alive (its machine id is %s, this one's is "+
+		"%s): give this machine another name with --hostname-override, or delete the node when that machine is gone",
+		e.name, e.theirs, e.ours)
 }
 
 // ensureNode creates the Node, or adopts an existing one.
@@ -182,10 +178,8 @@ func (a *Agent) isAlive(ctx context.Context, node *corev1.Node) bool {
 func (a *Agent) newNode(ctx context.Context) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Name, Labels: a.configuredLabels()}}
 	for _, t := range a.File.RegisterWithTaints {
-		node.Spec.Taints = append(
-			node.Spec.Taints,
-			corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)},
-		)
+		node.Spec.Taints = append(node.Spec.Taints,
+			corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 	node.Status = a.MeasureStatus(ctx, &corev1.NodeStatus{})
 	return node

@@ -16,10 +16,8 @@ func TestStatusChangesAreRecordedAsEvents(t *testing.T) {
 			if is != "" {
 				kind := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
 					corev1.NodePIDPressure, corev1.NodeReady}[i]
-				s.Conditions = append(
-					s.Conditions,
-					corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(is)},
-				)
+				s.Conditions = append(s.Conditions,
+					corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(is)})
 			}
 		}
 		return s

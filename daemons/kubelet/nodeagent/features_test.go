@@ -16,10 +16,8 @@ func TestNodeStatusReportsTheFeaturesOfItsRuntime(t *testing.T) {
 	}})
 	var got []string
 	for _, h := range said {
-		got = append(
-			got,
-			fmt.Sprintf("%q %v %v", h.Name, *h.Features.RecursiveReadOnlyMounts, *h.Features.UserNamespaces),
-		)
+		got = append(got, fmt.Sprintf("%q %v %v", h.Name, *h.Features.RecursiveReadOnlyMounts,
+			*h.Features.UserNamespaces))
 	}
 	if want := `"" false false, "gvisor" false false, "runc" true false`; strings.Join(got, ", ") != want {
 		t.Errorf("handlers %v, want %s", got, want)

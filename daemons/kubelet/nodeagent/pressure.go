@@ -82,11 +82,8 @@ func (m *Monitor) Measure() Pressures {
 	if d, err := m.Machine.Disk(); err == nil {
 		p.Disk = below("nodefs.available", d.Available, d.Capacity) ||
 			d.InodeCount > 0 &&
-				below(
-					"nodefs.inodesFree",
-					d.InodesFree,
-					d.InodeCount,
-				) || below("imagefs.available", d.Available, d.Capacity)
+				below("nodefs.inodesFree", d.InodesFree,
+					d.InodeCount) || below("imagefs.available", d.Available, d.Capacity)
 	}
 	if used, capacity, err := m.Machine.Processes(); err == nil {
 		p.PIDs = below("pid.available", capacity-used, capacity)

@@ -148,14 +148,9 @@ func Threshold(s string, capacity int64) int64 {
 func (a *Agent) conditions(runtime *criapi.StatusResponse, err error) []corev1.NodeCondition {
 	p := a.Pressures.Report(time.Now())
 	list := []corev1.NodeCondition{
-		condition(
-			corev1.NodeMemoryPressure,
-			p.Memory,
-			"KubeletHasInsufficientMemory",
-			"kubelet has insufficient memory available",
-			"KubeletHasSufficientMemory",
-			"kubelet has sufficient memory available",
-		),
+		condition(corev1.NodeMemoryPressure, p.Memory, "KubeletHasInsufficientMemory",
+			"kubelet has insufficient memory available", "KubeletHasSufficientMemory",
+			"kubelet has sufficient memory available"),
 		condition(corev1.NodeDiskPressure, p.Disk, "KubeletHasDiskPressure", "kubelet has disk pressure",
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
 		condition(corev1.NodePIDPressure, p.PIDs, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
@@ -195,10 +190,8 @@ func runtimeProblems(runtime *criapi.StatusResponse, err error) []string {
 			if c.Type == "NetworkReady" {
 				what = "container runtime network not ready: "
 			}
-			found = append(
-				found,
-				fmt.Sprintf("%s%s=%t reason:%s message:%s", what, c.Type, c.Status, c.Reason, c.Message),
-			)
+			found = append(found, fmt.Sprintf("%s%s=%t reason:%s message:%s", what, c.Type, c.Status, c.Reason,
+				c.Message))
 		}
 	}
 	return found

@@ -19,12 +19,8 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	}
 	box := f.sandbox()
 	own := []corev1.PodCondition{
-		newCondition(
-			corev1.PodReadyToStartContainers,
-			box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork),
-			"",
-			"",
-		),
+		newCondition(corev1.PodReadyToStartContainers, box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork),
+			"", ""),
 		initializedCondition(f, s, over),
 	}
 	containers := readyCondition(f, s, over)

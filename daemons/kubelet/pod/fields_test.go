@@ -160,10 +160,8 @@ func TestEveryPodFieldIsClassified(t *testing.T) {
 				t.Errorf("%s is listed and no longer there", key)
 			}
 		}
-		if !slices.ContainsFunc(
-			slices.Collect(maps.Keys(seen)),
-			func(have reflect.Type) bool { return have.Name() == typ },
-		) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)),
+			func(have reflect.Type) bool { return have.Name() == typ }) {
 			t.Errorf("%s is listed, and no pod has a %s", key, typ)
 		}
 	}

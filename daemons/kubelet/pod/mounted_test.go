@@ -24,10 +24,8 @@ func TestContainerStatusReportsVolumeMounts(t *testing.T) {
 	text := func(list []corev1.VolumeMountStatus) string {
 		var words []string
 		for _, m := range list {
-			words = append(
-				words,
-				fmt.Sprint(m.Name, " ", m.MountPath, " ", m.ReadOnly, " ", ptr.Deref(m.RecursiveReadOnly, "-")),
-			)
+			words = append(words, fmt.Sprint(m.Name, " ", m.MountPath, " ", m.ReadOnly, " ",
+				ptr.Deref(m.RecursiveReadOnly, "-")))
 		}
 		return strings.Join(words, ", ")
 	}

@@ -100,10 +100,8 @@ func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 // podLevelShare returns each container's share of the memory that the pod-level request exceeds the containers'
 // requests by.
 func podLevelShare(p *corev1.Pod) int64 {
-	whole, parts := p.Spec.Resources.Requests[corev1.ResourceMemory], resource.AggregateContainerRequests(
-		p,
-		resource.PodResourcesOptions{},
-	)
+	whole, parts := p.Spec.Resources.Requests[corev1.ResourceMemory], resource.AggregateContainerRequests(p,
+		resource.PodResourcesOptions{})
 	count := int64(len(p.Spec.Containers))
 	for i := range p.Spec.InitContainers {
 		if IsSidecar(&p.Spec.InitContainers[i]) {

@@ -208,21 +208,15 @@ func actualResources(p *corev1.Pod, spec *corev1.Container, c *Container) *corev
 	if has := max(c.Size.CPUQuota, 0); has != want.CPUQuota {
 		delete(r.Limits, corev1.ResourceCPU)
 		if has > 0 {
-			set(
-				&r.Limits,
-				corev1.ResourceCPU,
-				resource.NewMilliQuantity(has*1000/max(c.Size.CPUPeriod, 1), resource.DecimalSI),
-			)
+			set(&r.Limits, corev1.ResourceCPU, resource.NewMilliQuantity(has*1000/max(c.Size.CPUPeriod, 1),
+				resource.DecimalSI))
 		}
 	}
 	if c.Size.CPUShares != want.CPUShares {
 		delete(r.Requests, corev1.ResourceCPU)
 		if c.Size.CPUShares > MinShares {
-			set(
-				&r.Requests,
-				corev1.ResourceCPU,
-				resource.NewMilliQuantity((c.Size.CPUShares*1000+1023)/1024, resource.DecimalSI),
-			)
+			set(&r.Requests, corev1.ResourceCPU, resource.NewMilliQuantity((c.Size.CPUShares*1000+1023)/1024,
+				resource.DecimalSI))
 		}
 	}
 	return r

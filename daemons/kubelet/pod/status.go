@@ -43,22 +43,16 @@ func Status(f *Facts) corev1.PodStatus {
 		return s
 	}
 	for i := range f.Pod.Spec.InitContainers {
-		s.InitContainerStatuses = append(
-			s.InitContainerStatuses,
-			withSizes(f, &f.Pod.Spec.InitContainers[i], containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)),
-		)
+		s.InitContainerStatuses = append(s.InitContainerStatuses, withSizes(f, &f.Pod.Spec.InitContainers[i],
+			containerStatus(f, &f.Pod.Spec.InitContainers[i], true, end)))
 	}
 	for i := range f.Pod.Spec.Containers {
-		s.ContainerStatuses = append(
-			s.ContainerStatuses,
-			withSizes(f, &f.Pod.Spec.Containers[i], containerStatus(f, &f.Pod.Spec.Containers[i], false, end)),
-		)
+		s.ContainerStatuses = append(s.ContainerStatuses, withSizes(f, &f.Pod.Spec.Containers[i],
+			containerStatus(f, &f.Pod.Spec.Containers[i], false, end)))
 	}
 	s.EphemeralContainerStatuses = ephemeralStatuses(f, end)
-	sort.Slice(
-		s.ContainerStatuses,
-		func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name },
-	)
+	sort.Slice(s.ContainerStatuses,
+		func(i, j int) bool { return s.ContainerStatuses[i].Name < s.ContainerStatuses[j].Name })
 	switch {
 	case end != nil && !f.hasLiveContainer():
 		// The phase is terminal only when all containers have ended, because other components rely on that.
@@ -233,14 +227,8 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 
 // CrashMessage returns the message that a container's restart is delayed.
 func CrashMessage(p *corev1.Pod, container string, b Backoff) string {
-	return fmt.Sprintf(
-		"back-off %s restarting failed container=%s pod=%s_%s(%s)",
-		b.Delay,
-		container,
-		p.Name,
-		p.Namespace,
-		p.UID,
-	)
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", b.Delay, container, p.Name,
+		p.Namespace, p.UID)
 }
 
 func waitingState(f *Facts) *corev1.ContainerStateWaiting {

@@ -387,10 +387,8 @@ func TestConditionKeepsItsTransitionTimeWithoutAStatusChange(t *testing.T) {
 	if again := Status(f); !equality.Semantic.DeepEqual(again, f.Pod.Status) {
 		t.Errorf("status changed by itself:\n%v\n%v", f.Pod.Status, again)
 	}
-	f.Pod.Status.Conditions = append(
-		f.Pod.Status.Conditions,
-		corev1.PodCondition{Type: "example.org/mine", Status: corev1.ConditionTrue},
-	)
+	f.Pod.Status.Conditions = append(f.Pod.Status.Conditions,
+		corev1.PodCondition{Type: "example.org/mine", Status: corev1.ConditionTrue})
 	found := false
 	for _, c := range Status(f).Conditions {
 		found = found || c.Type == "example.org/mine"
@@ -451,16 +449,9 @@ func TestEveryPodComesToRest(t *testing.T) {
 		f.Prepared, f.Sandboxes[0].Ready = rapid.Bool().Draw(t, "prepared"), rapid.Bool().Draw(t, "ready")
 		for _, name := range []string{"a", "s", "m"} {
 			if findContainer(f.Pod, name) != nil && rapid.Bool().Draw(t, name) {
-				f.Containers = append(
-					f.Containers,
-					attemptOf(
-						name,
-						0,
-						rapid.SampledFrom([]State{Created, Running, Exited, Unknown}).Draw(t, "state"),
-						rapid.Int32Range(0, 1).Draw(t, "code"),
-						time.Minute,
-					),
-				)
+				f.Containers = append(f.Containers, attemptOf(name, 0,
+					rapid.SampledFrom([]State{Created, Running, Exited, Unknown}).Draw(t, "state"),
+					rapid.Int32Range(0, 1).Draw(t, "code"), time.Minute))
 			}
 		}
 		if rapid.Bool().Draw(t, "deleted") {

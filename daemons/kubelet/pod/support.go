@@ -29,38 +29,26 @@ func CheckPod(p *corev1.Pod, unsafe []string) *End {
 		return refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 	}
 	if spec.HostUsers != nil && !*spec.HostUsers {
-		return refuse(
-			"UserNamespacesNotSupported",
-			"Pod was rejected: spec.hostUsers is false, and this node has no user namespaces for pods",
-		)
+		return refuse("UserNamespacesNotSupported",
+			"Pod was rejected: spec.hostUsers is false, and this node has no user namespaces for pods")
 	}
 	if len(spec.ResourceClaims) > 0 && IsStatic(p) {
-		return refuse(
-			"FailedPrepareDynamicResources",
-			"Pod was rejected: failed to prepare dynamic resources: static pods do not support resource claims "+
-				"(resource claim %q)",
-			spec.ResourceClaims[0].Name,
-		)
+		return refuse("FailedPrepareDynamicResources", "Pod was rejected: failed to prepare dynamic resources: static "+
+			"pods do not support resource claims (resource claim %q)", spec.ResourceClaims[0].Name)
 	}
 	if message := forbiddenSysctl(p, unsafe); message != "" {
 		return refuse("SysctlForbidden", "forbidden sysctl: %s", message)
 	}
 	for i := range spec.Volumes {
 		if hasOtherOwners(&spec.Volumes[i]) {
-			return refuse(
-				"FailedMount",
+			return refuse("FailedMount",
 				"Pod was rejected: volume %q: files of another user than root's are not supported by this node",
-				spec.Volumes[i].Name,
-			)
+				spec.Volumes[i].Name)
 		}
 		if e := spec.Volumes[i].EmptyDir; e != nil && e.Medium != corev1.StorageMediumDefault &&
 			e.Medium != corev1.StorageMediumMemory {
-			return refuse(
-				"FailedMount",
-				"Pod was rejected: volume %q: this node has no medium %s for an emptyDir",
-				spec.Volumes[i].Name,
-				e.Medium,
-			)
+			return refuse("FailedMount", "Pod was rejected: volume %q: this node has no medium %s for an emptyDir",
+				spec.Volumes[i].Name, e.Medium)
 		}
 	}
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
@@ -93,11 +81,8 @@ func checkFields(c *corev1.Container) *End {
 	}
 	for _, m := range c.VolumeMounts {
 		if len(m.BindMountOptions) > 0 {
-			return refuse(
-				"UnsupportedMountOptions",
-				"bind mount options are not supported by this node (volume %q)",
-				m.Name,
-			)
+			return refuse("UnsupportedMountOptions", "bind mount options are not supported by this node (volume %q)",
+				m.Name)
 		}
 	}
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
@@ -108,11 +93,8 @@ func checkFields(c *corev1.Container) *End {
 	}
 	for _, e := range c.Env {
 		if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
-			return refuse(
-				"UnsupportedEnvironment",
-				"variable %s is to be read from a file, which this node does not do",
-				e.Name,
-			)
+			return refuse("UnsupportedEnvironment",
+				"variable %s is to be read from a file, which this node does not do", e.Name)
 		}
 	}
 	for _, r := range c.RestartPolicyRules {
@@ -121,19 +103,14 @@ func checkFields(c *corev1.Container) *End {
 		}
 	}
 	if sc := c.SecurityContext; sc != nil && sc.ProcMount != nil && *sc.ProcMount != corev1.DefaultProcMount {
-		return refuse(
-			"UserNamespacesNotSupported",
-			"procMount %s needs user namespaces, which this node has not for pods",
-			*sc.ProcMount,
-		)
+		return refuse("UserNamespacesNotSupported",
+			"procMount %s needs user namespaces, which this node has not for pods", *sc.ProcMount)
 	}
 	if l := c.Lifecycle; l != nil {
 		for _, h := range []*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
 			if h != nil && h.TCPSocket != nil {
-				return refuse(
-					"UnsupportedHandler",
-					"a tcpSocket is not a lifecycle handler: Kubernetes never supported it",
-				)
+				return refuse("UnsupportedHandler",
+					"a tcpSocket is not a lifecycle handler: Kubernetes never supported it")
 			}
 		}
 	}

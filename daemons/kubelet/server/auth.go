@@ -76,30 +76,14 @@ func (g *authFilter) guard(next http.Handler) http.Handler {
 		}
 		ok, err := g.authorize(r, user)
 		if err != nil {
-			g.s.Log.Warn(
-				"ask whether a request is allowed",
-				"user",
-				user.Username,
-				"path",
-				r.URL.Path,
-				"error",
-				err,
-			)
+			g.s.Log.Warn("ask whether a request is allowed", "user", user.Username, "path", r.URL.Path, "error", err)
 			http.Error(w, "authorization could not be decided", http.StatusInternalServerError)
 			return
 		}
 		if !ok {
 			verb, resource := requestAttributes(r)
-			http.Error(
-				w,
-				fmt.Sprintf(
-					"Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)",
-					user.Username,
-					verb,
-					resource,
-				),
-				http.StatusForbidden,
-			)
+			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource=%s)", user.Username,
+				verb, resource), http.StatusForbidden)
 			return
 		}
 		run.ConnOf(r.Context()).Identify()

@@ -89,10 +89,7 @@ func (s *Server) containerMetrics(ctx context.Context) ([]prometheus.Metric, err
 			if m.MetricType == criapi.MetricType_COUNTER {
 				kind = prometheus.CounterValue
 			}
-			made, err := prometheus.NewConstMetric(
-				desc,
-				kind,
-				float64(m.Value.Value),
+			made, err := prometheus.NewConstMetric(desc, kind, float64(m.Value.Value),
 				append(m.LabelValues[:len(m.LabelValues):len(m.LabelValues)], id)...)
 			if err != nil {
 				continue // the label values do not match the descriptor
@@ -164,12 +161,7 @@ func (s *Server) podStatsMetrics(ctx context.Context, wanted func(name string) b
 		id := c.GetAttributes().GetId()
 		labels := []string{p.GetNamespace(), p.GetName(), c.GetAttributes().GetMetadata().GetName(), images[id], id, id}
 		if n := c.GetCpu().GetUsageCoreNanoSeconds(); n != nil {
-			add(
-				cpuMetric,
-				containerLabels,
-				prometheus.CounterValue,
-				float64(n.Value)/1e9,
-				c.GetCpu().GetTimestamp(),
+			add(cpuMetric, containerLabels, prometheus.CounterValue, float64(n.Value)/1e9, c.GetCpu().GetTimestamp(),
 				labels...)
 		}
 		for _, one := range []struct {
@@ -178,13 +170,8 @@ func (s *Server) podStatsMetrics(ctx context.Context, wanted func(name string) b
 		}{{workingSetMetric, c.GetMemory().GetWorkingSetBytes()}, {memoryMetric, c.GetMemory().GetUsageBytes()},
 			{rssMetric, c.GetMemory().GetRssBytes()}} {
 			if one.n != nil {
-				add(
-					one.name,
-					containerLabels,
-					prometheus.GaugeValue,
-					float64(one.n.Value),
-					c.GetMemory().GetTimestamp(),
-					labels...)
+				add(one.name, containerLabels, prometheus.GaugeValue, float64(one.n.Value),
+					c.GetMemory().GetTimestamp(), labels...)
 			}
 		}
 		add(startMetric, containerLabels, prometheus.GaugeValue, float64(created)/1e9, 0, labels...)
@@ -194,20 +181,10 @@ func (s *Server) podStatsMetrics(ctx context.Context, wanted func(name string) b
 		if n := network.GetDefaultInterface(); n != nil {
 			id := b.GetAttributes().GetId()
 			labels := []string{m.GetNamespace(), m.GetName(), "", "", id, id, n.Name}
-			add(
-				receivedMetric,
-				networkLabels,
-				prometheus.CounterValue,
-				float64(n.GetRxBytes().GetValue()),
-				network.GetTimestamp(),
-				labels...)
-			add(
-				sentMetric,
-				networkLabels,
-				prometheus.CounterValue,
-				float64(n.GetTxBytes().GetValue()),
-				network.GetTimestamp(),
-				labels...)
+			add(receivedMetric, networkLabels, prometheus.CounterValue, float64(n.GetRxBytes().GetValue()),
+				network.GetTimestamp(), labels...)
+			add(sentMetric, networkLabels, prometheus.CounterValue, float64(n.GetTxBytes().GetValue()),
+				network.GetTimestamp(), labels...)
 		}
 	}
 	return out, nil

@@ -22,13 +22,8 @@ func (s *Server) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	s.respondVolume(
-		w,
-		name,
-		"remove",
-		s.Volumes.RemoveProvisioned(name, query.Get(directory.UsedParameter) != "",
-			query.Get(directory.MachineParameter)),
-	)
+	s.respondVolume(w, name, "remove", s.Volumes.RemoveProvisioned(name, query.Get(directory.UsedParameter) != "",
+		query.Get(directory.MachineParameter)))
 }
 
 // serveGrowVolume raises the size limit of the directory of a volume that was provisioned on this node. The query holds

@@ -94,15 +94,8 @@ func (u podStats) write(to io.Writer, machine Machine) error {
 		for _, b := range u.sandboxes {
 			m := b.GetAttributes().GetMetadata()
 			if v, at, ok := series.of(b.GetLinux().GetCpu(), b.GetLinux().GetMemory()); ok {
-				fmt.Fprintf(
-					w,
-					"pod_%s{namespace=%q,pod=%q} %g %d\n",
-					series.name,
-					m.GetNamespace(),
-					m.GetName(),
-					v,
-					at/1e6,
-				)
+				fmt.Fprintf(w, "pod_%s{namespace=%q,pod=%q} %g %d\n", series.name, m.GetNamespace(), m.GetName(), v,
+					at/1e6)
 			}
 		}
 	}

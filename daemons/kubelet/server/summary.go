@@ -103,9 +103,7 @@ func memoryStats(m *criapi.MemoryUsage) *stats.MemoryStats {
 		Time: timeOf(
 			m.Timestamp,
 		), WorkingSetBytes: uint64Of(m.WorkingSetBytes), AvailableBytes: uint64Of(m.AvailableBytes),
-		UsageBytes: uint64Of(
-			m.UsageBytes,
-		), RSSBytes: uint64Of(m.RssBytes), PageFaults: uint64Of(m.PageFaults),
+		UsageBytes: uint64Of(m.UsageBytes), RSSBytes: uint64Of(m.RssBytes), PageFaults: uint64Of(m.PageFaults),
 		MajorPageFaults: uint64Of(m.MajorPageFaults),
 	}
 }

@@ -17,8 +17,7 @@ func TestLogRequestForAWaitingContainerReturnsTheReason(t *testing.T) {
 	p := &corev1.Pod{Status: corev1.PodStatus{
 		InitContainerStatuses: waits("init", "CrashLoopBackOff"),
 		ContainerStatuses:     waits("web", "PodInitializing"),
-		EphemeralContainerStatuses: append(
-			waits("debug", "CreateContainerConfigError"),
+		EphemeralContainerStatuses: append(waits("debug", "CreateContainerConfigError"),
 			waits("pull", "ImagePullBackOff")...),
 	}}
 	for name, want := range map[string]string{

@@ -26,12 +26,8 @@ func (m *Manager) claimVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	name := ClaimName(p, v)
 	claim, err := m.Source.Claim(ctx, p.Namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"error processing PVC %s/%s: failed to fetch PVC from API server: %w",
-			p.Namespace,
-			name,
-			err,
-		)
+		return nil, fmt.Errorf("error processing PVC %s/%s: failed to fetch PVC from API server: %w", p.Namespace, name,
+			err)
 	}
 	if err := checkClaim(p, v, claim); err != nil {
 		return nil, fmt.Errorf("error processing PVC %s/%s: %w", p.Namespace, name, err)
@@ -51,13 +47,8 @@ func (m *Manager) claimVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 func checkClaim(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, p):
-		return fmt.Errorf(
-			"PVC %s/%s was not created for pod %s/%s (pod is not owner)",
-			claim.Namespace,
-			claim.Name,
-			p.Namespace,
-			p.Name,
-		)
+		return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name,
+			p.Namespace, p.Name)
 	case claim.DeletionTimestamp != nil:
 		return errors.New("PVC is being deleted")
 	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
@@ -73,25 +64,13 @@ func checkBound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim
 	switch {
 	case ref == nil:
 		return fmt.Errorf(
-			"found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
-			pv.Name,
-		)
+			"found PV object %s but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim", pv.Name)
 	case ref.UID == "" || ref.UID != claim.UID:
-		return fmt.Errorf(
-			"found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s",
-			pv.Name,
-			ref.UID,
-			claim.UID,
-		)
+		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef.UID %s does not point to claim.UID %s", pv.Name,
+			ref.UID, claim.UID)
 	case ref.Namespace != claim.Namespace || ref.Name != claim.Name:
-		return fmt.Errorf(
-			"found PV object %s but its pv.Spec.ClaimRef %s/%s does not point to claim %s/%s",
-			pv.Name,
-			ref.Namespace,
-			ref.Name,
-			claim.Namespace,
-			claim.Name,
-		)
+		return fmt.Errorf("found PV object %s but its pv.Spec.ClaimRef %s/%s does not point to claim %s/%s", pv.Name,
+			ref.Namespace, ref.Name, claim.Namespace, claim.Name)
 	}
 	return nil
 }

@@ -21,10 +21,8 @@ func (m *Manager) deviceFile(p *corev1.Pod, v *corev1.Volume) string {
 // owner of the device is not changed.
 func (m *Manager) mountDevice(p *corev1.Pod, pv *corev1.PersistentVolume, at string) error {
 	if pv.Spec.Local == nil {
-		return fmt.Errorf(
-			"persistent volume %s has volumeMode Block, and only local volumes are supported as devices",
-			pv.Name,
-		)
+		return fmt.Errorf("persistent volume %s has volumeMode Block, and only local volumes are supported as devices",
+			pv.Name)
 	}
 	if len(pv.Spec.MountOptions) > 0 {
 		return fmt.Errorf("persistent volume %s: a device is not mounted, and has no mount options", pv.Name)
@@ -52,11 +50,8 @@ func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Dev
 	for _, d := range spec.VolumeDevices {
 		v := findVolume(p, d.Name)
 		if v == nil {
-			return nil, fmt.Errorf(
-				"container %s has volume %q as a device, which the pod does not have",
-				spec.Name,
-				d.Name,
-			)
+			return nil, fmt.Errorf("container %s has volume %q as a device, which the pod does not have", spec.Name,
+				d.Name)
 		}
 		at := m.deviceFile(p, v)
 		if _, err := os.Lstat(at); err != nil {
@@ -66,10 +61,8 @@ func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Dev
 		if c := v.PersistentVolumeClaim; c != nil && c.ReadOnly {
 			permissions = "r"
 		}
-		devices = append(
-			devices,
-			&runtime.Device{HostPath: at, ContainerPath: absolutePath(d.DevicePath), Permissions: permissions},
-		)
+		devices = append(devices,
+			&runtime.Device{HostPath: at, ContainerPath: absolutePath(d.DevicePath), Permissions: permissions})
 	}
 	return devices, nil
 }

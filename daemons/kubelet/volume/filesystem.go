@@ -79,10 +79,8 @@ func (m *Manager) mountFileSystem(
 			return fmt.Errorf("persistent volume %s: %q is not a file system type", pv.Name, f.Type)
 		}
 	}
-	half := filepath.Join(
-		filepath.Dir(dir),
-		"..fs-"+filepath.Base(dir),
-	) // no volume and no prepared bind mount has this name
+	half := filepath.Join(filepath.Dir(dir),
+		"..fs-"+filepath.Base(dir)) // no volume and no prepared bind mount has this name
 	if err := m.Mounter.Unmount(half); err != nil {
 		return err
 	}

@@ -143,11 +143,8 @@ func TestAnInterruptedFormatOfXFSIsRepeated(t *testing.T) {
 func TestAKilledMkfsIsRepeatedByTheSameKubelet(t *testing.T) {
 	device := newDevice(t)
 	m, _, p := newDeviceClaim(t, device)
-	restore := replaceProgram(
-		t,
-		"mkfs.ext4",
-		"echo half | dd of="+device+" bs=4096 seek=1 conv=notrunc,fsync 2>/dev/null\nkill -9 $$\n",
-	)
+	restore := replaceProgram(t, "mkfs.ext4",
+		"echo half | dd of="+device+" bs=4096 seek=1 conv=notrunc,fsync 2>/dev/null\nkill -9 $$\n")
 	if _, err := m.Setup(t.Context(), p); err == nil {
 		t.Fatal("it was not killed")
 	}

@@ -203,11 +203,8 @@ func checkEmpty(device string) error {
 			return fmt.Errorf("read %s: %w", device, err)
 		}
 		if len(bytes.Trim(part, "\x00")) > 0 {
-			return fmt.Errorf(
-				"%s has no file system that is known, but is not empty: wipe it (blkdiscard, or zeros over its first "+
-					"and last MiB) if one may be made there",
-				device,
-			)
+			return fmt.Errorf("%s has no file system that is known, but is not empty: wipe it (blkdiscard, or zeros "+
+				"over its first and last MiB) if one may be made there", device)
 		}
 	}
 	return nil

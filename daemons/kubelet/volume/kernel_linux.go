@@ -173,12 +173,8 @@ func (Kernel) UnmountAll(dir string) error {
 // unmountBeneath unmounts a path beneath an open directory. It follows no link on the way, because a link could lead to
 // a mount of the machine.
 func unmountBeneath(root int, path string) error {
-	parent, err := openBeneath(
-		root,
-		filepath.Dir(path),
-		unix.O_PATH|unix.O_DIRECTORY,
-		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS,
-	)
+	parent, err := openBeneath(root, filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return err
 	}

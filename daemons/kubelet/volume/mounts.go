@@ -50,12 +50,8 @@ func (m *Manager) Mounts(
 		case v.Image != nil:
 			// The runtime resolves the path too and also rejects paths that lead out of the image.
 			if err := checkSubPath(sub); err != nil {
-				return nil, fmt.Errorf(
-					"failed to prepare subPath for volumeMount %q of container %q: %w",
-					vm.Name,
-					spec.Name,
-					err,
-				)
+				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name,
+					spec.Name, err)
 			}
 			if sub != "" {
 				sub = filepath.Clean(sub)
@@ -70,12 +66,8 @@ func (m *Manager) Mounts(
 		if sub != "" {
 			target := filepath.Join(m.PodDir(string(p.UID)), "volume-subpaths", vm.Name, spec.Name, strconv.Itoa(i))
 			if err := m.bindSubPath(host, sub, target); err != nil {
-				return nil, fmt.Errorf(
-					"failed to prepare subPath for volumeMount %q of container %q: %w",
-					vm.Name,
-					spec.Name,
-					err,
-				)
+				return nil, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name,
+					spec.Name, err)
 			}
 			host = target
 		}

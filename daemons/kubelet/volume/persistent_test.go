@@ -363,15 +363,8 @@ func TestProjectedFilesAreReadableByTheUserOfThePod(t *testing.T) {
 				owner = c.owner
 			}
 			if st.Mode&0o777 != want || int64(st.Uid) != owner {
-				t.Errorf(
-					"%s: %s has mode %o and user %d, want %o and %d",
-					name,
-					file,
-					st.Mode&0o777,
-					st.Uid,
-					want,
-					owner,
-				)
+				t.Errorf("%s: %s has mode %o and user %d, want %o and %d", name, file, st.Mode&0o777, st.Uid, want,
+					owner)
 			}
 		}
 	}

@@ -84,13 +84,8 @@ func (projectKernel) CheckEnforced(dir string) error {
 		return err
 	case err != nil:
 		// The error depends on the file system. Kernels before 5.14 do not have the call.
-		return fmt.Errorf(
-			"%w: the file system of %s has none (%w): it can be xfs or ext4 with the feature project, mounted with "+
-				"the option prjquota",
-			ErrNoQuota,
-			dir,
-			err,
-		)
+		return fmt.Errorf("%w: the file system of %s has none (%w): it can be xfs or ext4 with the feature project, "+
+			"mounted with the option prjquota", ErrNoQuota, dir, err)
 	case binary.NativeEndian.Uint16(state[2:])&enforcedFlag == 0:
 		return fmt.Errorf("%w: the file system of %s is not mounted with the option prjquota", ErrNoQuota, dir)
 	}

@@ -42,12 +42,8 @@ func (m *Manager) mountProvisioned(ctx context.Context, p *corev1.Pod, v *corev1
 	}
 	if pv.Name != name || pv.Spec.Local == nil || !directory.IsProvisioned(pv) ||
 		pv.Spec.Local.Path != directory.Path(name) {
-		return fmt.Errorf(
-			"persistent volume %s: what %s provisioned lies at %s",
-			pv.Name,
-			directory.Provisioner,
-			directory.Path(pv.Name),
-		)
+		return fmt.Errorf("persistent volume %s: what %s provisioned lies at %s", pv.Name, directory.Provisioner,
+			directory.Path(pv.Name))
 	}
 	if err := m.checkMissing(pv); err != nil {
 		return err
@@ -71,15 +67,8 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 	}
 	if why, known := m.onOtherNode(pv.Annotations[directory.UsedAnnotation] != "",
 		pv.Annotations[directory.MachineAnnotation]); why != "" {
-		return fmt.Errorf(
-			"persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, delete the "+
-				"claim or take the %s off the volume "+
-				"to have an empty one",
-			pv.Name,
-			ErrMissing,
-			why,
-			known,
-		)
+		return fmt.Errorf("persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, "+
+			"delete the claim or take the %s off the volume to have an empty one", pv.Name, ErrMissing, why, known)
 	}
 	return nil
 }
@@ -92,11 +81,8 @@ func (m *Manager) onOtherNode(made bool, machine string) (why, known string) {
 		return fmt.Sprintf("the machine was installed again, or its disk is not mounted at %s", m.Provisioned),
 			"annotations " + directory.UsedAnnotation + " and " + directory.MachineAnnotation
 	case machine != "" && m.MachineID != "" && machine != m.MachineID:
-		return fmt.Sprintf(
-			"it was provisioned on machine %s, and this is %s",
-			machine,
-			m.MachineID,
-		), "annotation " + directory.MachineAnnotation
+		return fmt.Sprintf("it was provisioned on machine %s, and this is %s", machine,
+			m.MachineID), "annotation " + directory.MachineAnnotation
 	}
 	return "", ""
 }
@@ -154,12 +140,8 @@ func (m *Manager) hasVolume(name string) (bool, error) {
 	}
 	switch _, err := os.Lstat(m.createdRecord(name)); {
 	case err == nil:
-		return false, fmt.Errorf(
-			"%w: see that what was mounted at %s or above is mounted, or remove %s if the data is gone for good",
-			ErrMissing,
-			m.Provisioned,
-			m.createdRecord(name),
-		)
+		return false, fmt.Errorf("%w: see that what was mounted at %s or above is mounted, or remove %s if "+
+			"the data is gone for good", ErrMissing, m.Provisioned, m.createdRecord(name))
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
@@ -216,13 +198,8 @@ func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 		return fmt.Errorf("look how large the file system of %s is: %w", m.Provisioned, err)
 	}
 	if size := int64(st.Blocks) * st.Bsize; size < bytes {
-		return fmt.Errorf(
-			"%w: it has %d bytes at %s, and the volume is to have %d",
-			ErrTooLarge,
-			size,
-			m.Provisioned,
-			bytes,
-		)
+		return fmt.Errorf("%w: it has %d bytes at %s, and the volume is to have %d", ErrTooLarge, size, m.Provisioned,
+			bytes)
 	}
 	return m.limitSize(name, filepath.Join(m.Provisioned, name), bytes)
 }
@@ -259,13 +236,8 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	}
 	if !there && !m.wasRemoved(name) {
 		if why, known := m.onOtherNode(made, machine); why != "" {
-			return fmt.Errorf(
-				"%w: %s; bring the directory back to have it removed, or, if the data is gone for good, take the %s "+
-					"off the volume",
-				ErrMissing,
-				why,
-				known,
-			)
+			return fmt.Errorf("%w: %s; bring the directory back to have it removed, or, if the data is gone for good, "+
+				"take the %s off the volume", ErrMissing, why, known)
 		}
 	}
 	if !there {

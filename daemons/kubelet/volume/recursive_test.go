@@ -69,12 +69,8 @@ func TestAnUnresolvedSubPathIsNotMounted(t *testing.T) {
 			Name:         "c",
 			VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(A)"}},
 		}
-		mounts, err := m.Mounts(
-			p,
-			spec,
-			func(string) (string, error) { return "", errors.New("missing value for A") },
-			nil,
-		)
+		mounts, err := m.Mounts(p, spec, func(string) (string, error) { return "", errors.New("missing value for A") },
+			nil)
 		if err == nil || !strings.Contains(err.Error(), "missing value for A") {
 			t.Errorf("%s: %v, %v", name, mounts, err)
 		}

@@ -47,10 +47,8 @@ func (m *Manager) trustAnchors(ctx context.Context, p *corev1.ClusterTrustBundle
 		}
 	}
 	if selected == 0 && !optional {
-		return nil, fmt.Errorf(
-			"combination of signerName %s and labelSelector matched zero ClusterTrustBundles",
-			signer,
-		)
+		return nil, fmt.Errorf("combination of signerName %s and labelSelector matched zero ClusterTrustBundles",
+			signer)
 	}
 	var out bytes.Buffer
 	for _, der := range slices.Sorted(maps.Keys(found)) {

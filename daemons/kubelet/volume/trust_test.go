@@ -26,12 +26,8 @@ func TestTrustAnchorsAreProjected(t *testing.T) {
 	const signer, other = "example.com/s", "example.com/o"
 	bundles := []certificatesv1.ClusterTrustBundle{
 		bundle("plain", "", "", "said before\n"+cert("b")+"\nand between\n"+cert("a")),
-		bundle(
-			"example.com:s:1",
-			signer,
-			"old",
-			cert("a")+cert("b"),
-		), bundle("example.com:s:2", signer, "new", cert("b")+cert("c")),
+		bundle("example.com:s:1", signer, "old",
+			cert("a")+cert("b")), bundle("example.com:s:2", signer, "new", cert("b")+cert("c")),
 		bundle("example.com:o:1", other, "new", cert("d")),
 	}
 	of := func(name string) *string { return &name }

@@ -231,11 +231,8 @@ func (m *Manager) ExceededLimit(p *corev1.Pod) string {
 		}
 		// On an error, the usage is a lower bound.
 		if u, _ := measureUsage(m.volumeDir(p, v)); u.Bytes > v.EmptyDir.SizeLimit.Value() {
-			return fmt.Sprintf(
-				"Usage of EmptyDir volume %q exceeds the limit %q. ",
-				v.Name,
-				v.EmptyDir.SizeLimit.String(),
-			)
+			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name,
+				v.EmptyDir.SizeLimit.String())
 		}
 	}
 	return ""

@@ -264,10 +264,8 @@ func TestHostPathTypes(t *testing.T) {
 		err := checkHostPath(&corev1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
 		if (err == nil) != c.ok ||
 			err != nil &&
-				!strings.HasPrefix(
-					err.Error(),
-					"hostPath type check failed: "+c.path+" is not a "+hostPathKinds[c.kind],
-				) {
+				!strings.HasPrefix(err.Error(),
+					"hostPath type check failed: "+c.path+" is not a "+hostPathKinds[c.kind]) {
 			t.Errorf("%s as %q: %v", c.path, c.kind, err)
 		}
 	}

@@ -42,29 +42,19 @@ func DueKeys(s *state.State) (list []string) {
 				rotate = append(rotate, name)
 			}
 		}
-		text := fmt.Sprintf(
-			"keys were on %s, which left the control plane on %s",
-			machine,
-			byMachine[machine][0].At.UTC().Format(time.DateOnly),
-		)
+		text := fmt.Sprintf("keys were on %s, which left the control plane on %s", machine,
+			byMachine[machine][0].At.UTC().Format(time.DateOnly))
 		if len(rotate) > 0 {
-			text += "; due for replacement: " + strings.Join(
-				rotate,
-				", ",
-			) + " (clusterctl certs rotate " + strings.Join(
-				rotate,
-				" ",
-			) + ", then apply)"
+			text += "; due for replacement: " + strings.Join(rotate,
+				", ") + " (clusterctl certs rotate " + strings.Join(rotate, " ") + ", then apply)"
 		}
 		if len(drop) > 0 {
 			text += "; replaced, and still trusted: " + strings.Join(drop, ", ")
 		}
 		if len(encryption) > 0 {
 			slices.Sort(encryption)
-			text += "; due for replacement: " + strings.Join(
-				encryption,
-				", ",
-			) + " (give key in cluster { encryption { } } another name, then apply)"
+			text += "; due for replacement: " + strings.Join(encryption,
+				", ") + " (give key in cluster { encryption { } } another name, then apply)"
 		}
 		list = append(list, text+".")
 	}

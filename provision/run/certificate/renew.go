@@ -85,11 +85,8 @@ func (r *Renewals) Check(machines []*session.Machine) error {
 	}
 	for _, name := range r.Requested.Names {
 		if name != "all" && !r.found[name] {
-			return fmt.Errorf(
-				"renew %s: none of the machines has it; there are %s, or all",
-				name,
-				strings.Join(slices.Sorted(maps.Keys(r.found)), ", "),
-			)
+			return fmt.Errorf("renew %s: none of the machines has it; there are %s, or all", name,
+				strings.Join(slices.Sorted(maps.Keys(r.found)), ", "))
 		}
 	}
 	return nil

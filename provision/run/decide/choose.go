@@ -59,12 +59,8 @@ func (p *Situation) CheckSelection() error {
 	}{{"-target", p.Options.Targets}, {"-exclude", p.Options.Excludes}} {
 		for _, t := range chosen.list {
 			if !slices.ContainsFunc(addresses, func(a string) bool { return config.Includes(t, a) }) {
-				return fmt.Errorf(
-					"%s %s: there is no such machine, workload or object, neither declared nor applied before. An "+
-						"address with an index is quoted in a shell: 'machine.node[\"a\"]'",
-					chosen.flag,
-					t,
-				)
+				return fmt.Errorf("%s %s: there is no such machine, workload or object, neither declared nor applied "+
+					"before. An address with an index is quoted in a shell: 'machine.node[\"a\"]'", chosen.flag, t)
 			}
 		}
 	}
@@ -82,11 +78,8 @@ func (p *Situation) CheckDestroyable() error {
 		flag = "-target"
 	}
 	if len(p.Machines) == 0 {
-		return fmt.Errorf(
-			"destroy %s: destroy takes machines away, and what is in the cluster with the last one of them; none is "+
-				"selected. To take an object or a workload away, take its block out and apply",
-			flag,
-		)
+		return fmt.Errorf("destroy %s: destroy takes machines away, and what is in the cluster with the last one of "+
+			"them; none is selected. To take an object or a workload away, take its block out and apply", flag)
 	}
 	control, stay := 0, 0
 	for address, m := range p.State.Machines {
@@ -106,11 +99,7 @@ func (p *Situation) CheckDestroyable() error {
 		list = append(list, m.Address)
 	}
 	slices.Sort(list)
-	return fmt.Errorf(
-		"destroy %s: the cluster lives on without %s, which would stay in its store and in the API. Take the blocks "+
-			"out and apply: what leaves is drained and leaves in good order. "+
-			"A machine that does not answer needs no -exclude: the others are cleaned all the same",
-		flag,
-		strings.Join(list, ", "),
-	)
+	return fmt.Errorf("destroy %s: the cluster lives on without %s, which would stay in its store and in the API. "+
+		"Take the blocks out and apply: what leaves is drained and leaves in good order. A machine that does not "+
+		"answer needs no -exclude: the others are cleaned all the same", flag, strings.Join(list, ", "))
 }

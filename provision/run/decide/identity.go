@@ -26,17 +26,12 @@ func (p *Situation) CheckIdentities() (foreign map[*session.Machine]error, err e
 			continue
 		}
 		if check.isForeign(m) {
-			err := fmt.Errorf(
-				"it serves another cluster: the certificate in %s was not issued by this cluster's authority. Take it out of "+
-					"that cluster first, or out of this configuration",
-				host.ClusterCAPath,
-			)
+			err := fmt.Errorf("it serves another cluster: the certificate in %s was not issued by this cluster's "+
+				"authority. Take it out of that cluster first, or out of this configuration", host.ClusterCAPath)
 			if p.IsNewCluster {
-				err = fmt.Errorf(
-					"it serves a cluster, and there is no state of one in %s. If that was lost, make it anew with "+
-						"clusterctl state rebuild; otherwise take the machine out of that cluster first",
-					p.StateDir,
-				)
+				err = fmt.Errorf("it serves a cluster, and there is no state of one in %s. If that was lost, make it "+
+					"anew with clusterctl state rebuild; otherwise take the machine out of that cluster first",
+					p.StateDir)
 			}
 			if m.Action == plan.Remove {
 				foreign[m] = err
@@ -77,15 +72,10 @@ func (p identities) outdated(m *session.Machine) error {
 	if len(later) == 0 {
 		return nil
 	}
-	return fmt.Errorf(
-		"the state in %s is older than the cluster: this machine was given, by a later one, %s. An apply would take "+
-			"that back. Bring the latest state here, from where the last apply was run; if there is none any more, "+
-			"rebuild it with clusterctl state rebuild -force. When other machines do not say this, it is this one "+
-			"that is old, its disk from a copy: apply -replace %s",
-		p.StateDir,
-		strings.Join(later, ", "),
-		m.Address,
-	)
+	return fmt.Errorf("the state in %s is older than the cluster: this machine was given, by a later one, %s. An "+
+		"apply would take that back. Bring the latest state here, from where the last apply was run; if there is none "+
+		"any more, rebuild it with clusterctl state rebuild -force. When other machines do not say this, it is this "+
+		"one that is old, its disk from a copy: apply -replace %s", p.StateDir, strings.Join(later, ", "), m.Address)
 }
 
 // duplicate returns an error in two cases: a machine to remove is the same as one that stays, known there by
@@ -98,21 +88,14 @@ func (p identities) duplicate(m *session.Machine) error {
 		switch {
 		case other == m || other.Agent == nil && other.Action != plan.Remove:
 		case m.Action == plan.Remove && other.Action != plan.Remove && isSameMachine(m, other):
-			return fmt.Errorf(
-				"it is no longer declared, and is the same machine as %s, which is: it would be cleaned. Keep one "+
-					"block for it, with the name and the address that it was applied with (%s, %s)",
-				other.Address,
-				m.Name,
-				m.IP,
-			)
+			return fmt.Errorf("it is no longer declared, and is the same machine as %s, which is: it would be "+
+				"cleaned. Keep one block for it, with the name and the address that it was applied with (%s, %s)",
+				other.Address, m.Name, m.IP)
 		case m.Action == plan.Create && other.Action == plan.Remove && other.Agent == nil && m.Facts.Identity != "" &&
 			m.Facts.Identity == p.State.Machines[other.Address].Identity:
-			return fmt.Errorf(
-				"it is the machine that was applied as %s at %s, by its machine-id and host keys. Write that block "+
-					"with the new address instead: a new block makes another machine of it",
-				other.Address,
-				other.IP,
-			)
+			return fmt.Errorf("it is the machine that was applied as %s at %s, by its machine-id and host keys. Write "+
+				"that block with the new address instead: a new block makes another machine of it", other.Address,
+				other.IP)
 		}
 	}
 	return nil
@@ -137,20 +120,13 @@ func (p identities) address(m *session.Machine) error {
 		same = m.Facts.ClusterCA != "" // and it is this cluster's authority, which identify has checked
 	}
 	if !same {
-		return fmt.Errorf(
-			"it was applied to the machine at %s, and the one at %s is another. Give that a block of its own, apply, "+
-				"then take out the block of the old one and apply again",
-			known.Machine.IP,
-			m.IP,
-		)
+		return fmt.Errorf("it was applied to the machine at %s, and the one at %s is another. Give that a block of "+
+			"its own, apply, then take out the block of the old one and apply again", known.Machine.IP, m.IP)
 	}
 	if known.Machine.HasRole(config.RoleControlPlane) || m.HasRole(config.RoleControlPlane) {
-		return fmt.Errorf(
-			"its address was %s: machines of the control plane are known to the others by their addresses. Take the "+
-				"block out and apply, then bring it in again with the new address %s",
-			known.Machine.IP,
-			m.IP,
-		)
+		return fmt.Errorf("its address was %s: machines of the control plane are known to the others by their "+
+			"addresses. Take the block out and apply, then bring it in again with the new address %s", known.Machine.IP,
+			m.IP)
 	}
 	return nil
 }

@@ -27,38 +27,16 @@ func (p *Situation) CheckProtected(going, declared []state.Object) error {
 	for _, o := range going {
 		switch {
 		case o.IsProtected:
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"%s: %s %s would be deleted, and was applied with prevent_destroy. Apply its block once without",
-					o.Address,
-					o.Kind,
-					o.FullName(),
-				),
-			)
+			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and was applied with prevent_destroy. "+
+				"Apply its block once without", o.Address, o.Kind, o.FullName()))
 		case said[o.Identity()]:
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"%s: %s %s would be deleted, and its block says prevent_destroy",
-					o.Address,
-					o.Kind,
-					o.FullName(),
-				),
-			)
+			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and its block says prevent_destroy", o.Address,
+				o.Kind, o.FullName()))
 		case o.APIVersion == "v1" && o.Kind == "Namespace":
 			for _, kept := range within[o.Name] {
-				errs = append(
-					errs,
-					fmt.Errorf(
-						"%s: Namespace %s would be deleted, and with it %s %s (%s), which prevent_destroy keeps",
-						o.Address,
-						o.Name,
-						kept.Kind,
-						kept.FullName(),
-						kept.Address,
-					),
-				)
+				errs = append(errs, fmt.Errorf(
+					"%s: Namespace %s would be deleted, and with it %s %s (%s), which prevent_destroy keeps", o.Address,
+					o.Name, kept.Kind, kept.FullName(), kept.Address))
 			}
 		}
 	}
@@ -79,17 +57,9 @@ func (p *Situation) CheckDataLoss(going, vanished []state.Object) error {
 				func(named string) bool { return config.Includes(named, o.Address) }) {
 			continue
 		}
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"%s: %s %s would be deleted, and %s. If that is meant, say so: -allow-data-loss '%s'",
-				o.Address,
-				o.Kind,
-				o.FullName(),
-				loss,
-				o.Address,
-			),
-		)
+		errs = append(errs, fmt.Errorf(
+			"%s: %s %s would be deleted, and %s. If that is meant, say so: -allow-data-loss '%s'", o.Address, o.Kind,
+			o.FullName(), loss, o.Address))
 	}
 	return errors.Join(errs...)
 }

@@ -40,12 +40,8 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 		m := s.Machines[was]
 		address, ok := renamed(was)
 		if other, taken := s.Machines[address]; ok && taken {
-			return 0, fmt.Errorf(
-				"%s cannot be called %s: that is another machine, at %s",
-				was,
-				address,
-				other.Machine.IP,
-			)
+			return 0, fmt.Errorf("%s cannot be called %s: that is another machine, at %s", was, address,
+				other.Machine.IP)
 		}
 		m.Machine.Address = address
 		machines[address] = m
@@ -61,10 +57,8 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 // IsKept reports whether a removed block says that whatever was applied under an address stays unchanged.
 func (p *Situation) IsKept(address string) bool {
 	return !p.Options.IsDestroy &&
-		slices.ContainsFunc(
-			p.Config.Removed,
-			func(r config.Removed) bool { return !r.Destroy && config.Includes(r.From, address) },
-		)
+		slices.ContainsFunc(p.Config.Removed,
+			func(r config.Removed) bool { return !r.Destroy && config.Includes(r.From, address) })
 }
 
 // PlanForgets adds to a plan what the state will forget because of removed blocks that leave things as they are.
@@ -79,16 +73,9 @@ func (p *Situation) PlanForgets(to *plan.Plan) error {
 				continue
 			}
 			if known := p.State.Machines[address].Machine; known.HasRole(config.RoleControlPlane) {
-				errs = append(
-					errs,
-					fmt.Errorf(
-						"%s:%d: %s is of the control plane: the others count on it, so that it cannot be left alone. "+
-							"Take the removed block out; without its own block the machine leaves in good order",
-						r.Source.File,
-						r.Source.Line,
-						address,
-					),
-				)
+				errs = append(errs, fmt.Errorf("%s:%d: %s is of the control plane: the others count on it, so that it "+
+					"cannot be left alone. Take the removed block out; without its own block the machine leaves in "+
+					"good order", r.Source.File, r.Source.Line, address))
 			}
 			to.Machines = append(
 				to.Machines,

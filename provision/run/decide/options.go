@@ -37,10 +37,8 @@ func (o Options) IsSelected(address string) bool {
 
 // IsReplaced reports whether the machine, workload or object of an address is to be deleted and created again.
 func (o Options) IsReplaced(address string) bool {
-	return slices.ContainsFunc(
-		o.Replaces,
-		func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") },
-	)
+	return slices.ContainsFunc(o.Replaces,
+		func(t string) bool { return address == t || strings.HasPrefix(address, t+"[") })
 }
 
 // CanSkip reports whether a machine that is not reached is left out. Machines of the control plane are not, because

@@ -34,12 +34,8 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 		session.Filter(active, func(m *session.Machine) bool {
 			return slices.ContainsFunc(m.Changes, func(c step.Change) bool { return c.Needs != "" })
 		}))
-	add(
-		"Members of machines that are lost leave the store",
-		1,
-		session.Filter(removed,
-			func(m *session.Machine) bool { return m.UnreachedReason != nil && m.HasRole(config.RoleControlPlane) }),
-	)
+	add("Members of machines that are lost leave the store", 1, session.Filter(removed,
+		func(m *session.Machine) bool { return m.UnreachedReason != nil && m.HasRole(config.RoleControlPlane) }))
 	control := p.ControlPlaneOf(active)
 	add("The control plane, machines that are down first, each when the others are well", 1, control)
 	objects := objectStage(of)
@@ -49,10 +45,8 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 		}
 	}
 	demoted := session.Filter(active, p.IsDemoted)
-	together, ahead, rolled := p.SplitNodes(
-		session.Filter(active,
-			func(m *session.Machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }),
-	)
+	together, ahead, rolled := p.SplitNodes(session.Filter(active,
+		func(m *session.Machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }))
 	if p.IsNewCluster {
 		add("All machines", 0, together)
 		bring()
@@ -67,11 +61,8 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 	add(first, 1, ahead)
 	add("Nodes whose daemons restart", p.DrainBudget(), rolled)
 	add("Machines that are replaced: drained, cleaned and created again", 1, p.WithAction(plan.Replace))
-	add(
-		"Machines that leave the control plane and stay: the member leaves the store, then its files are removed",
-		1,
-		demoted,
-	)
+	add("Machines that leave the control plane and stay: the member leaves the store, then its files are removed", 1,
+		demoted)
 	add("Machines that are removed: drained and cleaned, once all that is declared is there", 1, removed)
 	var names []string
 	for _, r := range of.Rotations {

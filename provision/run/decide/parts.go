@@ -45,10 +45,8 @@ func (p *Situation) SelectParts(declared []state.Object) (parts Parts) {
 	// An object of a selected block may have moved to a block that is not selected. It is still declared, so it is not
 	// touched.
 	for _, o := range p.State.Objects {
-		elsewhere := slices.ContainsFunc(
-			declared,
-			func(d state.Object) bool { return d.IsSame(o) && !p.Options.IsSelected(d.Address) },
-		)
+		elsewhere := slices.ContainsFunc(declared,
+			func(d state.Object) bool { return d.IsSame(o) && !p.Options.IsSelected(d.Address) })
 		if p.Options.IsSelected(o.Address) && !elsewhere {
 			if !p.IsKept(o.Address) {
 				parts.Before = append(parts.Before, o)
@@ -65,10 +63,8 @@ func (p *Situation) SelectParts(declared []state.Object) (parts Parts) {
 // API would not accept again.
 func (p *Situation) ReplacedObjects(refusals session.RefusedError) (list []state.Object) {
 	for _, o := range p.State.Objects {
-		refused := slices.ContainsFunc(
-			refusals.List,
-			func(r session.Refusal) bool { return r.Kind == o.Kind && r.Name == o.FullName() },
-		)
+		refused := slices.ContainsFunc(refusals.List,
+			func(r session.Refusal) bool { return r.Kind == o.Kind && r.Name == o.FullName() })
 		if p.Options.IsReplaced(o.Address) && p.Options.IsSelected(o.Address) && !refused {
 			list = append(list, o)
 		}

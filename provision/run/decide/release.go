@@ -74,12 +74,8 @@ func (p describer) updateLine(m *session.Machine, entry *plan.Machine) string {
 	}
 	if failed := p.State.Machines[m.Address].Failed; failed != nil {
 		name, _ := plan.ReleaseNames(failed.To, from)
-		entry.LastFailure = fmt.Sprintf(
-			"last time, %s, %s was rolled back: %s",
-			failed.At.UTC().Format(time.RFC3339),
-			name,
-			failed.Reason,
-		)
+		entry.LastFailure = fmt.Sprintf("last time, %s, %s was rolled back: %s", failed.At.UTC().Format(time.RFC3339),
+			name, failed.Reason)
 	}
 	return text
 }

@@ -30,10 +30,8 @@ func (p *Situation) CheckReplaceable() error {
 				return m.HasRole(config.RoleControlPlane) && p.Options.IsReplaced(m.Address)
 			},
 		) {
-		return fmt.Errorf(
-			"-replace: the only machine of the control plane has the cluster's store: add others first, or destroy " +
-				"the cluster and apply again",
-		)
+		return fmt.Errorf("-replace: the only machine of the control plane has the cluster's store: add others " +
+			"first, or destroy the cluster and apply again")
 	}
 	return nil
 }

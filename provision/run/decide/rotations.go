@@ -41,10 +41,7 @@ func (p *Situation) PlanRotations(holders func() string) (list []plan.Rotation) 
 		switch {
 		case len(missing) > 0:
 			entry.Action, entry.Note = plan.None, "waits until an apply reaches all machines; this one does not "+
-				"reach "+strings.Join(
-				missing,
-				", ",
-			)
+				"reach "+strings.Join(missing, ", ")
 		case r.Phase == state.PhaseTrust:
 			entry.Note = "trust both everywhere, then issue everything by the next one; " + trustedUntil(r)
 		case r.Issued.IsZero():

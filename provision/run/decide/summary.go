@@ -73,20 +73,15 @@ func (p describer) describe(m *session.Machine, entry *plan.Machine) {
 		entry.Action, entry.Note = plan.Replace, "drain and clean it, then create it again"
 	case p.wasDrained(m):
 		entry.Note = "takes pods again, after a run that was cut off"
-		entry.Changes = append(
-			entry.Changes,
-			step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"},
-		)
+		entry.Changes = append(entry.Changes,
+			step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"})
 	case len(entry.Changes) == 0 && p.State.Machines[m.Address].HasJoined:
 		if entry.Action = plan.None; p.FormerAddresses[m.Address] != "" {
 			entry.Action, entry.Note = plan.Move, "nothing changes on it"
 		}
 	case p.IsDemoted(m):
 		entry.Note = "leaves the control plane: its API server stops, its member leaves the store, its keys are " +
-			"removed; " + p.describeRestarts(
-			m,
-			entry.Changes,
-		)
+			"removed; " + p.describeRestarts(m, entry.Changes)
 	case m.Action == plan.Change:
 		entry.Note = p.describeRestarts(m, entry.Changes)
 		if update := p.updateLine(m, entry); update != "" {

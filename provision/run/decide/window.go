@@ -21,10 +21,8 @@ func (p *Situation) WindowLines() []string {
 		return nil
 	}
 	return []string{
-		fmt.Sprintf(
-			"upgrades and reboots of machines are not looked at: their window opens %s.",
-			s.Window.NextOpening(p.Now()).Format("Mon 2006-01-02 15:04 MST"),
-		),
+		fmt.Sprintf("upgrades and reboots of machines are not looked at: their window opens %s.",
+			s.Window.NextOpening(p.Now()).Format("Mon 2006-01-02 15:04 MST")),
 	}
 }
 

@@ -134,12 +134,8 @@ func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 	var errs []error
 	most := -1
 	for _, m := range a.reached() {
-		answer, err := a.callStore(
-			ctx,
-			m,
-			requestTimeout,
-			store.Request{Op: store.Status, Client: role.StoreClient(), Endpoints: a.endpoints()},
-		)
+		answer, err := a.callStore(ctx, m, requestTimeout,
+			store.Request{Op: store.Status, Client: role.StoreClient(), Endpoints: a.endpoints()})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Address, err))
 			continue
@@ -189,11 +185,8 @@ func (a *Access) reachMachine(ctx context.Context, name string) (*session.Machin
 			}
 			return m, m.UnreachedReason
 		}
-		return nil, fmt.Errorf(
-			"%s is not a machine of the control plane; there are %s",
-			name,
-			strings.Join(a.Machines(), ", "),
-		)
+		return nil, fmt.Errorf("%s is not a machine of the control plane; there are %s", name,
+			strings.Join(a.Machines(), ", "))
 	}
 	list, err := a.Status(ctx)
 	if err != nil {

@@ -35,26 +35,19 @@ func (a *Access) SnapshotBefore(ctx context.Context, risks []string) error {
 		if err == nil {
 			taken := fmt.Sprintf("snapshot of the store: %s, revision %d, %d keys", a.Path(s.Name), s.Revision, s.Keys)
 			for _, text := range append(notes, taken) {
-				a.Session.Report(
-					report.Event{Kind: report.Note, Machine: a.Session.Machines[i].Address, Message: text})
+				a.Session.Report(report.Event{Kind: report.Note, Machine: a.Session.Machines[i].Address, Message: text})
 			}
 			return nil
 		}
 		errs = append(errs, err)
 	}
-	return fmt.Errorf(
-		"nothing is changed: a snapshot of the store has to be taken before %s, and cannot be: %w. Mend that, or go "+
-			"on without one: -no-snapshot",
-		SummarizeRisks(risks),
-		errors.Join(errs...),
-	)
+	return fmt.Errorf("nothing is changed: a snapshot of the store has to be taken before %s, and cannot be: %w. Mend "+
+		"that, or go on without one: -no-snapshot", SummarizeRisks(risks), errors.Join(errs...))
 }
 
 func isAnswering(members []store.Member, name string) bool {
-	return slices.ContainsFunc(
-		members,
-		func(m store.Member) bool { return m.Name == name && m.Error == "" && !m.Learner },
-	)
+	return slices.ContainsFunc(members,
+		func(m store.Member) bool { return m.Name == name && m.Error == "" && !m.Learner })
 }
 
 // SummarizeRisks names the first risks, and counts the others.

@@ -39,12 +39,8 @@ func (a *Access) Disarm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.callStore(
-		ctx,
-		m,
-		requestTimeout,
-		store.Request{Op: store.Disarm, Client: role.StoreClient(), Endpoint: role.MemberURL},
-	)
+	_, err = a.callStore(ctx, m, requestTimeout,
+		store.Request{Op: store.Disarm, Client: role.StoreClient(), Endpoint: role.MemberURL})
 	return err
 }
 
@@ -128,14 +124,8 @@ func spareError(name string, list []store.Member) error {
 	}
 	// A store of one or two members, all of them well, is unavailable meanwhile in any case.
 	if others <= voters/2 && (others+1 < voters || voters > 2) {
-		return fmt.Errorf(
-			"%s is not defragmented: the others that answer would be %d of %d, which is not a majority (%s). Bring them "+
-				"back first",
-			name,
-			others,
-			voters,
-			failureReasons(list),
-		)
+		return fmt.Errorf("%s is not defragmented: the others that answer would be %d of %d, which is not a majority "+
+			"(%s). Bring them back first", name, others, voters, failureReasons(list))
 	}
 	return nil
 }
@@ -154,11 +144,8 @@ func (a *Access) awaitMember(ctx context.Context, name string) (store.Member, er
 		}
 		select {
 		case <-ctx.Done():
-			return store.Member{}, fmt.Errorf(
-				"%s is not back a minute after it was defragmented, so that the others are left as they are: %s",
-				name,
-				failureReasons(list),
-			)
+			return store.Member{}, fmt.Errorf("%s is not back a minute after it was defragmented, so that the "+
+				"others are left as they are: %s", name, failureReasons(list))
 		case <-tick.C:
 		}
 	}

@@ -35,25 +35,14 @@ func CheckLostMajority(s *state.State, machines []*session.Machine) error {
 	case len(lost) == 0 || members-len(lost) > members/2:
 		return nil
 	case len(left) > 0:
-		return fmt.Errorf(
-			"%d of %d members of the store have lost their data in /var/lib/etcd (%s), and the rest is not a majority. "+
-				"%s still has the data: clusterctl etcd snapshot restore -from-member %s rebuilds the store from it "+
-				"(docs/operations/etcd-majority-lost.md)",
-			len(lost),
-			members,
-			strings.Join(lost, ", "),
-			strings.Join(left, ", "),
-			left[0],
-		)
+		return fmt.Errorf("%d of %d members of the store have lost their data in /var/lib/etcd (%s), and the rest is "+
+			"not a majority. %s still has the data: clusterctl etcd snapshot restore -from-member %s rebuilds the "+
+			"store from it (docs/operations/etcd-majority-lost.md)", len(lost), members, strings.Join(lost, ", "),
+			strings.Join(left, ", "), left[0])
 	}
-	return fmt.Errorf(
-		"%d of %d members of the store have lost their data in /var/lib/etcd (%s): clusterctl etcd snapshot restore "+
-			"brings it back from a snapshot (docs/operations/etcd-all-lost.md); without one, destroy the cluster and "+
-			"apply again",
-		len(lost),
-		members,
-		strings.Join(lost, ", "),
-	)
+	return fmt.Errorf("%d of %d members of the store have lost their data in /var/lib/etcd (%s): clusterctl etcd "+
+		"snapshot restore brings it back from a snapshot (docs/operations/etcd-all-lost.md); without one, destroy the "+
+		"cluster and apply again", len(lost), members, strings.Join(lost, ", "))
 }
 
 // UnstartedNames returns the names of the machines to create that have not joined yet.

@@ -26,22 +26,14 @@ func (a *Access) Remove(ctx context.Context, member string) (store.Member, error
 	}
 	for address, m := range a.State.Machines {
 		if m.Machine.Name == list[i].Name && m.Machine.HasRole(config.RoleControlPlane) {
-			return store.Member{}, fmt.Errorf(
-				"%s is the member of %s: take the machine, or its role control-plane, out of the configuration and "+
-					"apply",
-				list[i].Name,
-				address,
-			)
+			return store.Member{}, fmt.Errorf("%s is the member of %s: take the machine, or its role control-plane, "+
+				"out of the configuration and apply", list[i].Name, address)
 		}
 	}
 	for _, m := range a.Config.ControlPlane() {
 		if m.Name == list[i].Name {
-			return store.Member{}, fmt.Errorf(
-				"%s is declared to be of the control plane (%s): take the machine, or its role, out of the "+
-					"configuration and apply",
-				list[i].Name,
-				m.Address,
-			)
+			return store.Member{}, fmt.Errorf("%s is declared to be of the control plane (%s): take the machine, or "+
+				"its role, out of the configuration and apply", list[i].Name, m.Address)
 		}
 	}
 	through, err := a.reachMachine(ctx, "")

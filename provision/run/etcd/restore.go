@@ -52,12 +52,9 @@ func (a *Access) Restore(ctx context.Context, r Restore) (first string, err erro
 		return "", err
 	}
 	if missing := a.State.Keys.Encryption.AddFormerKeys(snapshot.Encryption); len(missing) > 0 {
-		return "", fmt.Errorf(
-			"%s has values that are encrypted with %s, which the state does not have: bring back the state that has "+
-				"it (.clusterctl/versions), or choose another snapshot",
-			snapshot.Name,
-			strings.Join(missing, ", "),
-		)
+		return "", fmt.Errorf("%s has values that are encrypted with %s, which the state does not have: bring back "+
+			"the state that has it (.clusterctl/versions), or choose another snapshot", snapshot.Name,
+			strings.Join(missing, ", "))
 	}
 	moved := fmt.Sprintf("%s/former-%s", role.EtcdData, a.Session.Now().UTC().Format("20060102T150405Z"))
 	if r.Approve != nil {
@@ -87,8 +84,7 @@ func (a *Access) Restore(ctx context.Context, r Restore) (first string, err erro
 
 // snapshotOwnData makes a snapshot of the data that a machine's stopped member has.
 func (a *Access) snapshotOwnData(ctx context.Context, at *session.Machine, file string) (store.Snapshot, error) {
-	a.Session.Report(
-		report.Event{Kind: report.Note, Machine: at.Address, Message: "making a snapshot of its own data"})
+	a.Session.Report(report.Event{Kind: report.Note, Machine: at.Address, Message: "making a snapshot of its own data"})
 	answer, err := a.callStore(ctx, at, saveTimeout,
 		store.Request{Op: store.FromData, Data: role.EtcdData, File: file})
 	if err != nil {
@@ -97,12 +93,9 @@ func (a *Access) snapshotOwnData(ctx context.Context, at *session.Machine, file 
 	}
 	snapshot := answer.Snapshots[0]
 	if missing := a.State.Keys.Encryption.AddFormerKeys(snapshot.Encryption); len(missing) > 0 {
-		return snapshot, fmt.Errorf(
-			"%s has values that are encrypted with %s, which the state does not have. Nothing was changed: bring "+
-				"back the state that has it (.clusterctl/versions)",
-			at.Name,
-			strings.Join(missing, ", "),
-		)
+		return snapshot, fmt.Errorf("%s has values that are encrypted with %s, which the state does not have. Nothing "+
+			"was changed: bring back the state that has it (.clusterctl/versions)", at.Name,
+			strings.Join(missing, ", "))
 	}
 	return snapshot, nil
 }
@@ -126,24 +119,17 @@ func (a *Access) checkRestorable(ctx context.Context, r Restore) error {
 			list = append(list, name+": "+err)
 		}
 		slices.Sort(list)
-		return fmt.Errorf(
-			"%w: machines of the control plane are not reached, and may still serve the former store (%s). Bring "+
-				"them back; or, when it is certain that they are off, name each with -exclude machine.NAME",
-			errStoreWorks,
-			strings.Join(list, "; "),
-		)
+		return fmt.Errorf("%w: machines of the control plane are not reached, and may still serve the former store "+
+			"(%s). Bring them back; or, when it is certain that they are off, name each with -exclude machine.NAME",
+			errStoreWorks, strings.Join(list, "; "))
 	}
 	if r.AllowsLoss {
 		return nil
 	}
 	if list, err := a.Status(ctx); err == nil && HasMajority(list) {
-		return fmt.Errorf(
-			"%w: the store works, %d of %d members answer, and what was written since the snapshot would be lost. "+
-				"When that is what you want, name it: -allow-data-loss etcd",
-			errStoreWorks,
-			CountAnswering(list),
-			len(list),
-		)
+		return fmt.Errorf("%w: the store works, %d of %d members answer, and what was written since the snapshot "+
+			"would be lost. When that is what you want, name it: -allow-data-loss etcd", errStoreWorks,
+			CountAnswering(list), len(list))
 	}
 	var left []string
 	for _, m := range a.reached() {
@@ -157,21 +143,13 @@ func (a *Access) checkRestorable(ctx context.Context, r Restore) error {
 	case len(left) == 0 || a.State.Restore != nil:
 		return nil
 	case len(left) > members/2:
-		return fmt.Errorf(
-			"%w: %s still have the store's data, which is a majority of its %d members: clusterctl apply starts what "+
-				"does not run. When their data is damaged, name what is thrown away: -allow-data-loss etcd",
-			errStoreWorks,
-			strings.Join(left, ", "),
-			members,
-		)
+		return fmt.Errorf("%w: %s still have the store's data, which is a majority of its %d members: clusterctl "+
+			"apply starts what does not run. When their data is damaged, name what is thrown away: -allow-data-loss "+
+			"etcd", errStoreWorks, strings.Join(left, ", "), members)
 	case r.Member == "":
-		return fmt.Errorf(
-			"%w: %s still has the store's data, which is newer than any snapshot: use -from-member %s. When that "+
-				"data is damaged, name what is thrown away: -allow-data-loss etcd",
-			errStoreWorks,
-			strings.Join(left, ", "),
-			left[0],
-		)
+		return fmt.Errorf("%w: %s still has the store's data, which is newer than any snapshot: use -from-member %s. "+
+			"When that data is damaged, name what is thrown away: -allow-data-loss etcd", errStoreWorks,
+			strings.Join(left, ", "), left[0])
 	}
 	return nil
 }
@@ -180,11 +158,8 @@ func (a *Access) checkRestorable(ctx context.Context, r Restore) error {
 func (a *Access) describeRestore(at *session.Machine, s store.Snapshot, r Restore, moved string) string {
 	var text strings.Builder
 	if r.Member != "" {
-		fmt.Fprintf(
-			&text,
-			"The store is rebuilt from the data of %s: everything that its member knew stays.\n",
-			at.Name,
-		)
+		fmt.Fprintf(&text, "The store is rebuilt from the data of %s: everything that its member knew stays.\n",
+			at.Name)
 	} else {
 		when := "taken"
 		if r.File != "" {
@@ -195,16 +170,10 @@ func (a *Access) describeRestore(at *session.Machine, s store.Snapshot, r Restor
 			FormatAge(a.Session.Now().Sub(s.Taken)), s.Revision, s.Keys)
 		text.WriteString("What was written since is lost.\n")
 	}
-	fmt.Fprintf(
-		&text,
-		"The API servers stop on %s. What data there is moves to %s on each.\n",
-		strings.Join(a.Machines(), ", "),
-		moved,
-	)
-	text.WriteString(
-		"Pods go on running meanwhile. Revisions go on far above those that were seen, so that everybody who watches " +
-			"lists again.\n",
-	)
+	fmt.Fprintf(&text, "The API servers stop on %s. What data there is moves to %s on each.\n",
+		strings.Join(a.Machines(), ", "), moved)
+	text.WriteString("Pods go on running meanwhile. Revisions go on far above those that were seen, so that " +
+		"everybody who watches lists again.\n")
 	return text.String()
 }
 
@@ -254,12 +223,8 @@ func (a *Access) makeFirstMember(ctx context.Context, at *session.Machine, snaps
 			PeerURL:        role.PeerURL(at.Machine),
 			InitialCluster: first, Token: s.Token,
 			RevisionBump: revisionBumpOver(snapshot.Revision, s.Revision)}); err != nil {
-		return fmt.Errorf(
-			"%s: %w. The former data is in %s on each machine; mend what is said, and run this again",
-			at.Address,
-			err,
-			moved,
-		)
+		return fmt.Errorf("%s: %w. The former data is in %s on each machine; mend what is said, and run this again",
+			at.Address, err, moved)
 	}
 	facts, err := at.Agent.Facts(ctx)
 	if err != nil {

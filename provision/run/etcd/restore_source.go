@@ -109,19 +109,14 @@ func (a *Access) findSnapshot(ctx context.Context, name string) (*session.Machin
 	}
 	switch {
 	case name != "":
-		return nil, store.Snapshot{}, fmt.Errorf(
-			"there is no snapshot %q on the machines that are reached, nor in a bucket; clusterctl etcd snapshot ls "+
-				"lists them. A file on this computer is written with its path, ./%s",
-			name,
-			name,
-		)
+		return nil, store.Snapshot{}, fmt.Errorf("there is no snapshot %q on the machines that are reached, nor in a "+
+			"bucket; clusterctl etcd snapshot ls lists them. A file on this computer is written with its path, ./%s",
+			name, name)
 	case tried > 0:
 		return nil, store.Snapshot{}, errors.New("no snapshot is good")
 	}
-	return nil, store.Snapshot{}, errors.New(
-		"there is no snapshot of this store on the machines that are reached, nor in a bucket: write the path of a " +
-			"file on this computer",
-	)
+	return nil, store.Snapshot{}, errors.New("there is no snapshot of this store on the machines that are reached, " +
+		"nor in a bucket: write the path of a file on this computer")
 }
 
 // isOwnSnapshot reports whether a snapshot is of this store, or of a store that this one was restored from.
@@ -142,10 +137,8 @@ func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*session.
 	}
 	var errs []error
 	for _, m := range a.reached() {
-		holds := slices.ContainsFunc(
-			role.EtcdMachines(a.Config, a.State),
-			func(e config.Machine) bool { return e.Name == m.Name },
-		)
+		holds := slices.ContainsFunc(role.EtcdMachines(a.Config, a.State),
+			func(e config.Machine) bool { return e.Name == m.Name })
 		if !slices.Contains(s.In, m.Name) || !holds {
 			continue
 		}
@@ -164,13 +157,9 @@ func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*session.
 		return m, check(m)
 	}
 	if len(errs) == 0 {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"it is on %s, which hold no member: bring it here with clusterctl ssh, and write its path",
-				strings.Join(s.In, ", "),
-			),
-		)
+		errs = append(errs, fmt.Errorf(
+			"it is on %s, which hold no member: bring it here with clusterctl ssh, and write its path",
+			strings.Join(s.In, ", ")))
 	}
 	return nil, errors.Join(errs...)
 }

@@ -68,10 +68,8 @@ func (g *Guard) healthAfterRepair(list []plan.Health, changed []*session.Machine
 		starts := func(unit string) bool {
 			return lost ||
 				m.RepairError == nil &&
-					slices.ContainsFunc(
-						m.Changes,
-						func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.IsBroken },
-					)
+					slices.ContainsFunc(m.Changes,
+						func(c step.Change) bool { return c.Kind == "unit" && c.Name == unit && c.IsBroken })
 		}
 		if starts("etcd.service") {
 			after[i].Etcd = ""
@@ -155,11 +153,8 @@ func (g *Guard) AwaitRecovery(ctx context.Context, m *session.Machine) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf(
-				"it was changed and is not well %s later, so the rest of the control plane is left as it is: %s",
-				recoverTimeout,
-				last,
-			)
+			return fmt.Errorf("it was changed and is not well %s later, so the rest of the control plane is "+
+				"left as it is: %s", recoverTimeout, last)
 		case <-tick.C:
 		}
 	}

@@ -33,10 +33,8 @@ func (l *Leaver) demoteMachine(ctx context.Context, m *session.Machine) (err err
 	l.Session.ReportBegin(m, "leaving the control plane")
 	from := l.Situation.SurvivingControl()
 	if from == nil {
-		return fmt.Errorf(
-			"it stays in the control plane: no machine of the control plane that stays is part of this run: select " +
-				"one, too",
-		)
+		return fmt.Errorf("it stays in the control plane: no machine of the control plane that stays is part of this " +
+			"run: select one, too")
 	}
 	if err := l.Guard.Judge(ctx, from,
 		func(list []plan.Health) error { return plan.CheckLeave(m.Name, list) }); err != nil {

@@ -58,6 +58,7 @@ func (l *Leaver) Replace(ctx context.Context, m *session.Machine) error {
 	if err := roll(ctx, m); err != nil {
 		return fmt.Errorf("it was removed, and is not created again yet (apply continues with that): %w", err)
 	}
-	l.Session.Report(report.Event{Kind: report.Done, Machine: m.Address, Message: "replaced: cleaned, and created again"})
+	l.Session.Report(report.Event{Kind: report.Done, Machine: m.Address,
+		Message: "replaced: cleaned, and created again"})
 	return nil
 }

@@ -58,12 +58,8 @@ func (a *Applier) Apply(ctx context.Context) error {
 			return err
 		}
 	}
-	applied, err := a.Session.API.Apply(
-		ctx,
-		decide.WithMachines(parts.Declared, func(m config.Machine) bool { return !a.isNodeCreatedNow(m) }),
-		parts.Before,
-		a.reportObject,
-	)
+	applied, err := a.Session.API.Apply(ctx, decide.WithMachines(parts.Declared,
+		func(m config.Machine) bool { return !a.isNodeCreatedNow(m) }), parts.Before, a.reportObject)
 	if applied != nil {
 		applied = append(applied, missingFrom(applied, parts.Untouched)...)
 	}

@@ -42,11 +42,8 @@ func State(
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf(
-			"every declared machine is asked, so that none is taken for a new one; take out of the configuration "+
-				"what is gone for good:\n%w",
-			err,
-		)
+		return nil, nil, fmt.Errorf("every declared machine is asked, so that none is taken for a new one; take out "+
+			"of the configuration what is gone for good:\n%w", err)
 	}
 	if s, notes, err = stateFromRemains(c.Name, in.Now(), in.Machines, found); err != nil {
 		return nil, nil, err
@@ -57,14 +54,8 @@ func State(
 	}
 	objects, problems, err := live.Applied(ctx, c)
 	if err != nil {
-		notes = append(
-			notes,
-			fmt.Sprintf(
-				"the API was not asked which objects were applied, so that what is declared no more will not be "+
-					"removed by itself; bring it back (apply does) and rebuild again: %v",
-				err,
-			),
-		)
+		notes = append(notes, fmt.Sprintf("the API was not asked which objects were applied, so that what is declared "+
+			"no more will not be removed by itself; bring it back (apply does) and rebuild again: %v", err))
 	}
 	s.Objects = objects
 	if now, err := live.Revision(ctx); err == nil {
@@ -74,14 +65,8 @@ func State(
 	if err == nil {
 		for _, name := range slices.Sorted(maps.Keys(nodes)) {
 			if !slices.ContainsFunc(c.Machines, func(m config.Machine) bool { return m.Name == name }) {
-				notes = append(
-					notes,
-					fmt.Sprintf(
-						"node %s is in the cluster, and no block declares it: write one for it and rebuild again, "+
-							"and clusterctl looks after it",
-						name,
-					),
-				)
+				notes = append(notes, fmt.Sprintf("node %s is in the cluster, and no block declares it: write one for "+
+					"it and rebuild again, and clusterctl looks after it", name))
 			}
 		}
 	}
@@ -127,21 +112,12 @@ func stateFromRemains(
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if _, ok := s.Etcd[name]; !ok && name != "" {
-			notes = append(
-				notes,
-				fmt.Sprintf(
-					"%s is a member of the store, and no block declares it: write one for it and rebuild again, so "+
-						"that it can leave in good order",
-					name,
-				),
-			)
+			notes = append(notes, fmt.Sprintf("%s is a member of the store, and no block declares it: write one for "+
+				"it and rebuild again, so that it can leave in good order", name))
 		}
 	}
-	notes = append(
-		notes,
-		"keys that encrypted the store before the present ones were in the state alone: copies of the store from "+
-			"their time cannot be read",
-	)
+	notes = append(notes, "keys that encrypted the store before the present ones were in the state alone: copies of "+
+		"the store from their time cannot be read")
 	return s, notes, errors.Join(errs...)
 }
 
@@ -163,14 +139,8 @@ func addRotations(s *state.State, first role.Remains, now time.Time) (notes []st
 				Since: now,
 				Keep:  state.UntilFinished,
 			}
-			notes = append(
-				notes,
-				fmt.Sprintf(
-					"%s was being replaced: the former one and the next one are trusted until clusterctl certs "+
-						"rotate -finish",
-					name,
-				),
-			)
+			notes = append(notes, fmt.Sprintf("%s was being replaced: the former one and the next one are trusted "+
+				"until clusterctl certs rotate -finish", name))
 		}
 	}
 	return notes
@@ -179,12 +149,8 @@ func addRotations(s *state.State, first role.Remains, now time.Time) (notes []st
 // addMachine adds to s what a machine of the cluster has reported. If it returns an error, s is not to be used.
 func addMachine(s *state.State, m *session.Machine, r role.Remains) (err error) {
 	if r.Name != m.Name {
-		return fmt.Errorf(
-			"it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
-			r.Name,
-			m.Name,
-			r.Name,
-		)
+		return fmt.Errorf("it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
+			r.Name, m.Name, r.Name)
 	}
 	known := m.Machine
 	known.Roles = r.Roles
@@ -204,12 +170,8 @@ func addMachine(s *state.State, m *session.Machine, r role.Remains) (err error) 
 	}
 	if m.Facts.EtcdCluster != "" {
 		if s.EtcdCluster != "" && s.EtcdCluster != m.Facts.EtcdCluster {
-			err = fmt.Errorf(
-				"its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
-					"configuration, rebuild, and bring it in again",
-				m.Facts.EtcdCluster,
-				s.EtcdCluster,
-			)
+			err = fmt.Errorf("its store is %s, and others' is %s: it was restored or began alone. Take it out of the "+
+				"configuration, rebuild, and bring it in again", m.Facts.EtcdCluster, s.EtcdCluster)
 		}
 		s.EtcdCluster = m.Facts.EtcdCluster
 	}
@@ -230,10 +192,8 @@ func agreedRemains(machines []*session.Machine, found map[string]role.Remains) (
 		}
 	}
 	if from == nil {
-		return first, errors.New(
-			"none of the declared machines has the keys of a cluster: a state is rebuilt from " +
-				"/etc/kubernetes/pki on a machine of the control plane. Without any, a new cluster is made by apply",
-		)
+		return first, errors.New("none of the declared machines has the keys of a cluster: a state is rebuilt from " +
+			"/etc/kubernetes/pki on a machine of the control plane. Without any, a new cluster is made by apply")
 	}
 	var errs []error
 	for _, m := range machines {
@@ -241,18 +201,10 @@ func agreedRemains(machines []*session.Machine, found map[string]role.Remains) (
 		if r.Name == "" {
 			continue
 		}
-		if !slices.ContainsFunc(
-			certs.SplitPEM(r.Trusted[certs.ClusterCA]),
-			func(ca []byte) bool { return bytes.Contains(first.Trusted[certs.ClusterCA], ca) },
-		) {
-			errs = append(
-				errs,
-				m.Wrap(fmt.Errorf(
-					"it serves another cluster than %s, or its authorities were changed meanwhile",
-					from.Address,
-				),
-				),
-			)
+		if !slices.ContainsFunc(certs.SplitPEM(r.Trusted[certs.ClusterCA]),
+			func(ca []byte) bool { return bytes.Contains(first.Trusted[certs.ClusterCA], ca) }) {
+			errs = append(errs, m.Wrap(fmt.Errorf(
+				"it serves another cluster than %s, or its authorities were changed meanwhile", from.Address)))
 			continue
 		}
 		if !slices.Contains(r.Roles, config.RoleControlPlane) {
@@ -272,16 +224,9 @@ func agreedRemains(machines []*session.Machine, found map[string]role.Remains) (
 		}
 		if len(differ) > 0 {
 			slices.Sort(differ)
-			errs = append(
-				errs,
-				m.Wrap(fmt.Errorf(
-					"%s are not those of %s: a change of them was under way. Take the machine that is behind out "+
-						"of the configuration, rebuild, and bring it in again",
-					strings.Join(differ, ", "),
-					from.Address,
-				),
-				),
-			)
+			errs = append(errs, m.Wrap(fmt.Errorf("%s are not those of %s: a change of them was under way. Take the "+
+				"machine that is behind out of the configuration, rebuild, and bring it in again",
+				strings.Join(differ, ", "), from.Address)))
 		}
 	}
 	return first, errors.Join(errs...)

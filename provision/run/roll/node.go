@@ -66,11 +66,8 @@ func (r *Roller) uncordonWhenReady(ctx context.Context, m *session.Machine) erro
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf(
-				"it is not ready %s after its change, and takes no pods meanwhile: see journalctl -u kubelet there, "+
-					"then apply again",
-				readyTimeout,
-			)
+			return fmt.Errorf("it is not ready %s after its change, and takes no pods meanwhile: see journalctl -u "+
+				"kubelet there, then apply again", readyTimeout)
 		case <-tick.C:
 		}
 	}

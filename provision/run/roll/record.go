@@ -41,10 +41,8 @@ func (r *Roller) setJoined(s *state.State, m *session.Machine) {
 		IsCordoned: known.IsCordoned,
 		Issued:     still,
 	}
-	if !slices.ContainsFunc(
-		role.EtcdMachines(r.Situation.Config, s),
-		func(e config.Machine) bool { return e.Name == m.Name },
-	) {
+	if !slices.ContainsFunc(role.EtcdMachines(r.Situation.Config, s),
+		func(e config.Machine) bool { return e.Name == m.Name }) {
 		delete(s.Etcd, m.Name)
 	}
 }

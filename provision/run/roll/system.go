@@ -44,11 +44,8 @@ func (r *Roller) awaitReboot(ctx context.Context, m *session.Machine) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf(
-				"it was asked to reboot and is not back %s later: check its console. Last: %w",
-				rebootTimeout,
-				last,
-			)
+			return fmt.Errorf("it was asked to reboot and is not back %s later: check its console. Last: %w",
+				rebootTimeout, last)
 		case <-tick.C:
 		}
 		err := r.Session.Connect(ctx, m)

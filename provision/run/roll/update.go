@@ -121,14 +121,8 @@ func (r *Roller) rollBack(ctx context.Context, m *session.Machine, why error) er
 		return errors.Join(e, writeErr)
 	}
 	if err != nil {
-		return fmt.Errorf(
-			"%s does not work here: %w\nand going back to %s failed as well, so that the machine needs you "+
-				"(docs/operations/update-does-not-start.md): %w",
-			e.To,
-			why,
-			e.From,
-			err,
-		)
+		return fmt.Errorf("%s does not work here: %w\nand going back to %s failed as well, so that the machine needs "+
+			"you (docs/operations/update-does-not-start.md): %w", e.To, why, e.From, err)
 	}
 	return e
 }

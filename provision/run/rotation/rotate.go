@@ -26,11 +26,8 @@ func (t *Rotator) Continue(ctx context.Context) error {
 		t.Session.Report(
 			report.Event{
 				Kind: report.Note,
-				Message: fmt.Sprintf(
-					"the replacement of %s goes on with the next apply that reaches %s, too",
-					strings.Join(decide.RotationNames(t.Situation.State), " and "),
-					strings.Join(missing, ", "),
-				),
+				Message: fmt.Sprintf("the replacement of %s goes on with the next apply that reaches %s, too",
+					strings.Join(decide.RotationNames(t.Situation.State), " and "), strings.Join(missing, ", ")),
 			},
 		)
 		return nil

@@ -45,10 +45,8 @@ func (m *Machine) HasNoCluster() bool { return m.Agent != nil && m.Facts.Cluster
 // HasKubelet reports whether the machine still runs a kubelet. If an earlier run has removed it after draining, the
 // remaining pods are deleted with the Node object.
 func (m *Machine) HasKubelet() bool {
-	return slices.ContainsFunc(
-		m.Changes,
-		func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" },
-	)
+	return slices.ContainsFunc(m.Changes,
+		func(c step.Change) bool { return c.Kind == "unit" && c.Name == "kubelet.service" })
 }
 
 // WithSteps returns a copy of a machine with some of its steps.

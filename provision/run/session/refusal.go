@@ -58,10 +58,8 @@ func (r *RefusedError) Collect(err error) error {
 // cluster's own daemons need are also applied together with the nodes' labels.
 func (r *RefusedError) Add(more RefusedError) {
 	for _, one := range more.List {
-		if !slices.ContainsFunc(
-			r.List,
-			func(o Refusal) bool { return o.Kind == one.Kind && o.Name == one.Name && o.Address == one.Address },
-		) {
+		if !slices.ContainsFunc(r.List,
+			func(o Refusal) bool { return o.Kind == one.Kind && o.Name == one.Name && o.Address == one.Address }) {
 			r.List = append(r.List, one)
 		}
 	}
