@@ -24,7 +24,13 @@ help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: binaries runtime ## Build the whole bundle into bin/
+build: binaries gitops-controller runtime ## Build the whole bundle into bin/
+	$(BIN)/clusterctl pack
+
+# The bundle without the GitOps controller, whose libraries take minutes to compile. Clusters without git_source blocks
+# need no more.
+.PHONY: build-base
+build-base: binaries runtime
 	$(BIN)/clusterctl pack
 
 # The kinds of Gateway API that kube-ingress carries out, from the module that go.mod pins; clusterctl has them inside.
@@ -37,11 +43,15 @@ $(DEFINITIONS): go.mod
 
 # Go knows what has changed. pause goes without the version, so that a release alone does not change the image of all pods.
 .PHONY: binaries
-binaries: $(DEFINITIONS) ## Build clusterctl, etcd, pause, podlink and the GitOps controller
+binaries: $(DEFINITIONS) ## Build clusterctl, etcd, pause and podlink
 	@mkdir -p $(BIN)/cni
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/clusterctl ./cmd/etcd
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./cmd/pause
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/cni/ ./cmd/podlink
+
+# After the runtime: builds beside each other would both compile what they share.
+.PHONY: gitops-controller
+gitops-controller: | runtime ## Build the GitOps controller
 	cd cmd/gitops && $(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)' -o $(CURDIR)/$(BIN)/gitops-controller .
 
 # Programs of other projects are built when the files that name their sources have changed, or their flags, or Go's version.
@@ -293,7 +303,7 @@ interrupt: build test-tools ## Interrupt applies at POINTS random points, and se
 .PHONY: demo
 demo: lab-deps ## Bring up a cluster of three local machines and a workload on it
 	@$(SUDO) true
-	@$(MAKE) --no-print-directory -j2 build rootfs
+	@$(MAKE) --no-print-directory -j2 build-base rootfs
 	@$(MAKE) --no-print-directory demo-tools
 	@$(SUDO) $(BIN)/demo up
 
