@@ -41,7 +41,7 @@ type gitSourceBlock struct {
 	Labels          map[string]string `hcl:"labels,optional" doc:"Labels of the GitSource."`
 	Annotations     map[string]string `hcl:"annotations,optional" doc:"Annotations of the GitSource."`
 	Helm            *gitHelmBlock     `hcl:"helm,block" doc:"Settings of the Helm renderer."`
-	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
+	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
 
 type gitHelmBlock struct {
