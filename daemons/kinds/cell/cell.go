@@ -20,9 +20,10 @@ func Age(t metav1.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
 	}
-	return duration.HumanDuration(time.Now().Sub(t.Time))
+	return duration.HumanDuration(time.Since(t.Time))
 }
 
+// AgeMicro is Age for a time with microseconds.
 func AgeMicro(t metav1.MicroTime) string { return Age(metav1.Time(t)) }
 
 // OrNone returns s, or <none> if it is empty.

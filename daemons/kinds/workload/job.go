@@ -119,7 +119,7 @@ func jobRow(j *batchv1.Job) []any {
 	if start, end := j.Status.StartTime, j.Status.CompletionTime; start != nil && end != nil {
 		took = duration.HumanDuration(end.Sub(start.Time))
 	} else if start != nil {
-		took = duration.HumanDuration(time.Now().Sub(start.Time))
+		took = duration.HumanDuration(time.Since(start.Time))
 	}
 	spec := &j.Spec.Template.Spec
 	return []any{
