@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -204,6 +205,9 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 			if sumOf(families, late) == 0 {
 				return fmt.Errorf("nothing is counted under %s", late)
 			}
+		}
+		if families["aggregator_unavailable_apiservice"] == nil { // it follows the counter
+			return errors.New("no APIService is reported as unavailable")
 		}
 		return nil
 	})
