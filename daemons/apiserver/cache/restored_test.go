@@ -21,6 +21,8 @@ type replaceableStore struct {
 	store.Store
 	ended        context.CancelFunc
 	keepsWatches bool // whether watches stay open, as those of a disconnected member
+	watched      chan struct{}
+	once         sync.Once
 }
 
 func (r *replaceableStore) current() store.Store {
@@ -29,7 +31,9 @@ func (r *replaceableStore) current() store.Store {
 	return r.Store
 }
 
+// replace replaces the store once the cache watches it.
 func (r *replaceableStore) replace(s store.Store) {
+	<-r.watched
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Store = s
@@ -52,6 +56,7 @@ func (r *replaceableStore) Watch(ctx context.Context, prefix string, after int64
 	ctx, r.ended = context.WithCancel(ctx)
 	defer r.ended()
 	r.mu.Unlock()
+	r.once.Do(func() { close(r.watched) })
 	return s.Watch(ctx, prefix, after, take)
 }
 
@@ -73,7 +78,7 @@ func TestRestoredStoreIsReloaded(t *testing.T) {
 				}
 				return s
 			}
-			s := &replaceableStore{Store: open("x", "y", "z"), keepsWatches: keeps}
+			s := &replaceableStore{Store: open("x", "y", "z"), keepsWatches: keeps, watched: make(chan struct{})}
 			c := New(s, "/registry", []*kinds.Kind{podKind()}, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			done := make(chan error, 1)
