@@ -153,7 +153,7 @@ of load balancers. The credentials of a worker cannot change objects of other ma
 
 A control-plane machine has the private keys of the CAs. Access to its files is access to the whole cluster.
 
-While a configuration declares GitSources, control-plane machines also have `gitops.conf`. Its user reads and
+While a configuration declares GitSources, control-plane machines also have ` + "`gitops.conf`" + `. Its user reads and
 writes GitSources, and impersonates service accounts. It cannot read Secrets or write other objects itself.
 
 | machine | file | identity | right | objects |
