@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -454,9 +455,9 @@ func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 func TestASourceHasTheRightsOfItsServiceAccount(t *testing.T) {
 	w := newWorld(t)
 	w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Namespace", Name: "shop"}, nil)
-	w.cluster.Allow = func(account, _ string, id gitops.ObjectID) bool {
+	w.cluster.SetAllow(func(account, _ string, id gitops.ObjectID) bool {
 		return account == "kube-system/gitops" || account == "shop/deploy" && id.Namespace == "shop"
-	}
+	})
 	w.repo.Commit(map[string]string{
 		"own/a.yaml":   configMap("a", "one"),
 		"other/a.yaml": strings.Replace(configMap("a", "one"), "name: a\n", "name: a\n  namespace: kube-system\n", 1),
@@ -530,13 +531,13 @@ func TestAControllerThatEndsLosesNoObject(t *testing.T) {
 			name := fmt.Sprintf("r%d-%d", round, i)
 			files[name+".yaml"] = configMap(name, "one")
 		}
-		writes := 0
-		w.cluster.Allow = func(_, verb string, _ gitops.ObjectID) bool { // called under the cluster's lock
+		var writes atomic.Int64
+		w.cluster.SetAllow(func(_, verb string, _ gitops.ObjectID) bool {
 			if verb == "patch" || verb == "delete" {
-				writes++
+				writes.Add(1)
 			}
-			return writes <= round*2
-		}
+			return int(writes.Load()) <= round*2
+		})
 		commit := w.repo.Commit(files)
 		if round == 0 {
 			w.declare("platform", "retryInterval: 1s")
@@ -545,13 +546,13 @@ func TestAControllerThatEndsLosesNoObject(t *testing.T) {
 		}
 		w.until("the round has begun", func() error {
 			s := w.source("platform")
-			if strings.HasSuffix(s.Status.RenderedRevision, commit) || len(s.Status.Failed) > 0 || writes > round*2 {
+			if strings.HasSuffix(s.Status.RenderedRevision, commit) || len(s.Status.Failed) > 0 || int(writes.Load()) > round*2 {
 				return nil
 			}
 			return errors.New("it has not")
 		})
 		w.stop()
-		w.cluster.Allow = nil
+		w.cluster.SetAllow(nil)
 		w.stop = nil
 		w.start()
 		w.ready("platform", "True", "", commit)

@@ -23,14 +23,13 @@ import (
 
 // Cluster is a cluster in memory. Its methods are safe for concurrent use.
 type Cluster struct {
-	// Allow reports whether an account, as NAMESPACE/NAME, may do something to an object. nil allows everything.
-	Allow func(account, verb string, id gitops.ObjectID) bool
 	// Refuse returns an error for an object that the API refuses. nil refuses nothing.
 	Refuse func(o, live *unstructured.Unstructured) error
 	// Finalizing reports whether deleted objects stay until Finish is called. nil means that they do not.
 	Finalizing func(id gitops.ObjectID) bool
 
 	mu      sync.Mutex
+	allow   func(account, verb string, id gitops.ObjectID) bool
 	kinds   map[schema.GroupKind]gitops.Scope
 	objects map[key]*stored
 	uids    int
@@ -166,8 +165,16 @@ type applier struct {
 	account string
 }
 
+// SetAllow sets the function that reports whether an account, as NAMESPACE/NAME, may do something to an object. It is
+// called with the cluster locked. nil allows everything.
+func (c *Cluster) SetAllow(allow func(account, verb string, id gitops.ObjectID) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.allow = allow
+}
+
 func (a *applier) may(verb string, id gitops.ObjectID) error {
-	if a.Allow == nil || a.Allow(a.account, verb, id) {
+	if a.allow == nil || a.allow(a.account, verb, id) {
 		return nil
 	}
 	return apierrors.NewForbidden(schema.GroupResource{Group: id.GroupKind().Group, Resource: id.Kind}, id.Name,
