@@ -546,7 +546,8 @@ func TestAControllerThatEndsLosesNoObject(t *testing.T) {
 		}
 		w.until("the round has begun", func() error {
 			s := w.source("platform")
-			if strings.HasSuffix(s.Status.RenderedRevision, commit) || len(s.Status.Failed) > 0 || int(writes.Load()) > round*2 {
+			if strings.HasSuffix(s.Status.RenderedRevision, commit) || len(s.Status.Failed) > 0 ||
+				int(writes.Load()) > round*2 {
 				return nil
 			}
 			return errors.New("it has not")

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/run/measure"
 )
 
 // Measures are the metrics of a controller.
@@ -19,7 +21,7 @@ func NewMeasures(registry prometheus.Registerer) *Measures {
 			Help: "Rounds of reconciliations, by their outcome: ready, progressing, stopped, or the reason of a " +
 				"failure."},
 			[]string{"outcome"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "gitops_reconciliation_duration_seconds",
+		duration: measure.NewHistogram(prometheus.HistogramOpts{Name: "gitops_reconciliation_duration_seconds",
 			Help: "Duration of one round of a source.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 8)}),
 	}
 	registry.MustRegister(m.rounds, m.duration)
