@@ -164,8 +164,7 @@ func dataReference(out *strings.Builder) {
 		if t.UnsupportedReason != "" {
 			continue
 		}
-		writeWrapped(out, "", fmt.Sprintf("**data \"%s\"**: %s Gives %s.", t.Name, t.Doc, t.Values))
-		out.WriteString("\n")
+		fmt.Fprintf(out, "**data \"%s\"**: %s Gives %s.\n\n", t.Name, t.Doc, t.Values)
 		writeBody(out, t.Name, reflect.TypeOf(t.Body))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	daemons "clusterctl/daemons/config"
 )
@@ -20,53 +19,28 @@ func Reference() string {
 		}
 		fmt.Fprintf(out, "### %s\n\n", t.Name)
 		head := strings.Join(append([]string{t.Name}, labels...), " ")
-		writeWrapped(out, "", fmt.Sprintf("`%s { … }`. %s", head, t.Doc))
-		out.WriteString("\n")
+		fmt.Fprintf(out, "`%s { … }`. %s\n\n", head, t.Doc)
 		if t.Body != nil {
 			writeBody(out, t.Name, reflect.TypeOf(t.Body))
 		}
 		if t.Values != "" {
-			writeWrapped(out, "", fmt.Sprintf("In expressions: %s.", t.Values))
-			out.WriteString("\n")
+			fmt.Fprintf(out, "In expressions: %s.\n\n", t.Values)
 		}
 	}
 	dataReference(out)
 	return out.String()
 }
 
-// maxLine is the maximum length of a line of the reference.
-const maxLine = 120
-
-// writeWrapped writes text in lines of at most maxLine characters. All lines but the first are indented.
-func writeWrapped(out *strings.Builder, indent, text string) {
-	column := 0
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+n > maxLine:
-			out.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			out.WriteString(" ")
-			column++
-		}
-		out.WriteString(word)
-		column += n
-	}
-	out.WriteString("\n")
-}
-
 // writeAttribute writes the list item of an attribute or of a nested block.
 func writeAttribute(out *strings.Builder, name, typ, fallback, doc string) {
-	text := fmt.Sprintf("- **`%s`**, %s", name, typ)
-	switch {
-	case fallback == required:
-		text += ", " + fallback
-	case fallback != "":
-		text += ", default " + fallback
+	switch fallback {
+	case "":
+	case required:
+		typ += ", " + required
+	default:
+		typ += ", default " + fallback
 	}
-	writeWrapped(out, "  ", text+". "+doc)
+	fmt.Fprintf(out, "- **`%s`**, %s. %s\n", name, typ, doc)
 }
 
 const required = "required"
@@ -103,7 +77,7 @@ func writeBody(out *strings.Builder, path string, body reflect.Type) {
 		}
 		if fallback != "" && kind != "" {
 			fallback = "`" + fallback + "`"
-			if strings.Contains(fallback, " ") || strings.Contains(fallback, "'") {
+			if fallback == "`none`" || strings.ContainsAny(fallback, " '") { // a phrase, not a value
 				fallback = strings.Trim(fallback, "`")
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"clusterctl/hcl/load"
+	"clusterctl/tests/document"
 )
 
 const referencePath = "../../docs/language.md"
@@ -14,11 +15,16 @@ const referencePath = "../../docs/language.md"
 // Proves P01.
 func TestTheReferenceIsUpToDate(t *testing.T) {
 	text := load.Reference()
+	if strings.Contains(text, "{{") {
+		t.Error("a placeholder of reference.md is not replaced")
+	}
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "| `") && strings.HasSuffix(line, "|  |\n") {
-			t.Errorf("nothing is said of %s", strings.TrimSpace(line))
+		if strings.HasPrefix(line, "| `") && strings.HasSuffix(line, "|  |\n") ||
+			strings.HasPrefix(line, "- **`") && strings.HasSuffix(line, ". \n") {
+			t.Errorf("the reference does not describe %s", strings.TrimSpace(line))
 		}
 	}
+	text = document.Format(text)
 	if *update {
 		if err := os.WriteFile(referencePath, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -22,6 +22,12 @@ var flagsOfBuild = []string{"-trimpath", "-buildvcs=false", "-tags", "grpcnotrac
 // backgroundPackages is how many packages a background suite compiles or tests at a time. Many tests mostly wait.
 const backgroundPackages = "3"
 
+// Kinds of places.
+const (
+	foreground = false
+	background = true
+)
+
 // runner runs suites on a machine with a number of places.
 type runner struct {
 	root         string
@@ -43,7 +49,7 @@ type job struct {
 
 	compile []string // runs first, in the root of the repository
 
-	place bool // the kind of place that the job occupies, as suite.isBackground
+	place bool // foreground or background: the kind of place that the job occupies
 }
 
 // result is the result of a suite.
@@ -81,7 +87,6 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 	}
 	// Background suites run one at a time beside the places of the others. When no other suite waits for a place, they
 	// use those, too.
-	const foreground, background = false, true
 	free := map[bool]int{foreground: r.parallelJobs, background: 1}
 	left := make([]int, len(chosen)) // jobs of each suite that have not ended
 	for _, j := range waiting {
@@ -89,7 +94,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 	}
 	running := 0
 	ended := make(chan outcome)
-	place := func(j job) bool {
+	placeFor := func(j job) bool {
 		waits := func(o job) bool { return !chosen[o.suite].isBackground }
 		if chosen[j.suite].isBackground && free[background] == 0 && !slices.ContainsFunc(waiting, waits) {
 			return foreground
@@ -100,7 +105,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		at := slices.IndexFunc(waiting, func(j job) bool {
 			s := chosen[j.suite]
 			needed := slices.IndexFunc(chosen, func(o suite) bool { return o.name == s.needs })
-			return free[place(j)] > 0 && (needed < 0 || left[needed] == 0)
+			return free[placeFor(j)] > 0 && (needed < 0 || left[needed] == 0)
 		})
 		if at >= 0 && ctx.Err() == nil {
 			j := waiting[at]
@@ -112,7 +117,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 				results[j.suite].errs = append(results[j.suite].errs, err)
 				continue
 			}
-			j.place = place(j)
+			j.place = placeFor(j)
 			free[j.place]--
 			running++
 			go func() { ended <- r.runJob(ctx, j, chosen[j.suite]) }()

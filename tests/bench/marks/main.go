@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"clusterctl/tests/bench/document"
+	"clusterctl/tests/document"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/webimage"
 )

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"clusterctl/tests/bench/document"
+	"clusterctl/tests/document"
 	"clusterctl/tests/cluster"
 )
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"clusterctl/tests/bench/document"
+	"clusterctl/tests/document"
 	"clusterctl/tests/cluster"
 )
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"clusterctl/tests/bench/document"
+	"clusterctl/tests/document"
 	"clusterctl/tests/cluster"
 )
 

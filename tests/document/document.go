@@ -1,4 +1,4 @@
-// Package document formats the documents that benchmarks write.
+// Package document formats documents that benchmarks and tests write.
 package document
 
 import (
@@ -35,7 +35,9 @@ func Format(text string) string {
 		case isFence, isCode, line == "", strings.HasPrefix(line, "#"):
 			flush()
 			out.WriteString(line + "\n")
-			isCode = isCode != isFence
+			if isFence {
+				isCode = !isCode
+			}
 		case strings.HasPrefix(line, "|"):
 			if paragraph != nil {
 				flush()
