@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"clusterctl/tests/document"
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/document"
 	"clusterctl/tests/webimage"
 )
 

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"clusterctl/tests/document"
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/document"
 )
 
 // parts are the parts of the measurement, with a file each.

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"clusterctl/tests/document"
 	"clusterctl/tests/cluster"
+	"clusterctl/tests/document"
 )
 
 func main() {
