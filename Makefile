@@ -235,11 +235,11 @@ STORE ?= etcd
 conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
 	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/conformance -args -store=$(STORE)
 
-# Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
 .PHONY: test-gitops
 test-gitops: ## Test the GitOps controller's program, which is a module of its own
 	cd cmd/gitops && $(GO) test $(MODFLAGS) -timeout 10m ./...
 
+# Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
 .PHONY: conformance-gateway
 conformance-gateway: binaries ## Hold the ingress proxy to Gateway API's own conformance suite; needs root
 	cd tests/gateway && $(GO) test -c -o $(CURDIR)/$(BIN)/conformance-gateway .

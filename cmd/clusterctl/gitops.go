@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -52,10 +54,18 @@ func (f *gitOpsFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.output, "output", "o", "", "`format`: json or yaml; a table when empty")
 }
 
+// checkOutput returns an error if the format is unknown.
+func (f *gitOpsFlags) checkOutput() error {
+	if f.output != "" && f.output != outputJSON && f.output != outputYAML {
+		return fmt.Errorf("-output=%s: it is json or yaml", f.output)
+	}
+	return nil
+}
+
 // connect returns the configuration of a client with the rights of the caller.
 func (f *gitOpsFlags) connect(c *cobra.Command) (*rest.Config, error) {
-	if f.output != "" && f.output != outputJSON && f.output != outputYAML {
-		return nil, fmt.Errorf("-output=%s: it is json or yaml", f.output)
+	if err := f.checkOutput(); err != nil {
+		return nil, err
 	}
 	if f.kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
@@ -72,31 +82,38 @@ func (f *gitOpsFlags) connect(c *cobra.Command) (*rest.Config, error) {
 	return live.REST(), nil
 }
 
-// clientConfig is like connect. The configuration contains its credentials, so that it can be written to a file. It
-// names one server.
-func (f *gitOpsFlags) clientConfig(c *cobra.Command) (*rest.Config, error) {
+// kubeconfigFile returns the path of a kubeconfig with the rights of the caller. It is the file of the flag as it is, so
+// that nothing of it is lost, such as a user to impersonate or a proxy. Without the flag it is a file in dir that is made
+// from the folder's state, and names one server.
+func (f *gitOpsFlags) kubeconfigFile(c *cobra.Command, dir string) (string, error) {
+	if err := f.checkOutput(); err != nil {
+		return "", err
+	}
 	if f.kubeconfig != "" {
-		return f.connect(c)
+		return f.kubeconfig, nil
 	}
 	_, configuration, s, err := f.connectLive(c)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	servers := apiServerAddresses(configuration.Cluster)
 	if len(servers) == 0 {
-		return nil, errors.New("no machine has the control-plane role")
+		return "", errors.New("no machine has the control-plane role")
 	}
 	request := certs.SuperAdmin()
 	request.Lifetime = toolCertificateLifetime
 	pair, err := certs.Issue(s.CA(certs.ClusterCA), request, time.Now())
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return &rest.Config{
-		Host: "https://" + cmp.Or(configuration.Cluster.Endpoint, servers[0]), QPS: -1, UserAgent: "clusterctl",
-		TLSClientConfig: rest.TLSClientConfig{ServerName: "kubernetes", CAData: s.Trust(certs.ClusterCA),
-			CertData: pair.Cert, KeyData: pair.Key},
-	}, nil
+	server := "https://" + cmp.Or(configuration.Cluster.Endpoint, servers[0])
+	text, err := certs.Kubeconfig(configuration.Cluster.Name, server, request.CommonName, s.Trust(certs.ClusterCA),
+		pair)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "kubeconfig")
+	return path, os.WriteFile(path, text, 0o600)
 }
 
 // sourcesClient reads and writes GitSources.

@@ -14,9 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
@@ -151,11 +148,16 @@ The program gitops-controller, which lies beside clusterctl, does this with the 
 allowed to impersonate the service account of the source. Exits with 0 if there are no changes and with 2 otherwise.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			config, err := flags.clientConfig(c)
+			dir, err := os.MkdirTemp("", "clusterctl-gitops-*")
 			if err != nil {
 				return err
 			}
-			text, err := runDiff(c.Context(), config, parseSource(args[0]))
+			defer os.RemoveAll(dir)
+			kubeconfig, err := flags.kubeconfigFile(c, dir)
+			if err != nil {
+				return err
+			}
+			text, err := runDiff(c.Context(), kubeconfig, parseSource(args[0]))
 			if err != nil {
 				return err
 			}
@@ -176,8 +178,8 @@ allowed to impersonate the service account of the source. Exits with 0 if there 
 	return c
 }
 
-// runDiff runs gitops-controller with a kubeconfig that exists only meanwhile.
-func runDiff(ctx context.Context, config *rest.Config, key gitops.Key) ([]byte, error) {
+// runDiff runs gitops-controller with a kubeconfig, and returns its output.
+func runDiff(ctx context.Context, kubeconfig string, key gitops.Key) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -189,16 +191,7 @@ func runDiff(ctx context.Context, config *rest.Config, key gitops.Key) ([]byte, 
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("%s is not beside clusterctl: make build puts the whole bundle there", bundle.GitOps)
 	}
-	dir, err := os.MkdirTemp("", "clusterctl-gitops-*")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "kubeconfig")
-	if err := writeClientConfig(config, path); err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, program, "diff", "--kubeconfig", path, key.String())
+	cmd := exec.CommandContext(ctx, program, "diff", "--kubeconfig", kubeconfig, key.String())
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
@@ -210,22 +203,6 @@ func runDiff(ctx context.Context, config *rest.Config, key gitops.Key) ([]byte, 
 		return nil, fmt.Errorf("compare %s with the cluster: %s", key, text)
 	}
 	return out, nil
-}
-
-// writeClientConfig writes the configuration of a client as a kubeconfig.
-func writeClientConfig(config *rest.Config, path string) error {
-	c := clientcmdapi.NewConfig()
-	c.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, TLSServerName: config.ServerName,
-		InsecureSkipTLSVerify: config.Insecure, CertificateAuthority: config.CAFile,
-		CertificateAuthorityData: config.CAData}
-	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificate: config.CertFile,
-		ClientCertificateData: config.CertData,
-		ClientKey:             config.KeyFile, ClientKeyData: config.KeyData, Token: config.BearerToken,
-		TokenFile: config.BearerTokenFile, Username: config.Username, Password: config.Password,
-		Exec: config.ExecProvider}
-	c.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	c.CurrentContext = "c"
-	return clientcmd.WriteToFile(*c, path)
 }
 
 func newGitOpsSync() *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,5 +102,18 @@ func TestSourcesAreNamedWithTheirNamespace(t *testing.T) {
 		if got := shortRevision(revision); got != want {
 			t.Errorf("%s is shown as %s, want %s", revision, got, want)
 		}
+	}
+}
+
+// The file may name a user to impersonate. Without that, a diff would have more rights than its caller asked for.
+func TestADiffUsesTheKubeconfigOfTheFlagAsItIs(t *testing.T) {
+	flags := gitOpsFlags{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	dir := t.TempDir()
+	if got, err := flags.kubeconfigFile(newGitOpsDiff(), dir); err != nil || got != flags.kubeconfig {
+		t.Errorf("%q, %v", got, err)
+	}
+	flags.output = "xml"
+	if _, err := flags.kubeconfigFile(newGitOpsDiff(), dir); err == nil {
+		t.Error("an unknown format is accepted")
 	}
 }

@@ -406,6 +406,25 @@ func TestInvalidSourcesStall(t *testing.T) {
 	}
 }
 
+// The controller could not decode such a source, and would ignore it.
+func TestTheDefinitionRefusesTimesThatCannotBeUsed(t *testing.T) {
+	w := newWorld(t)
+	for _, row := range []struct{ field, value string }{
+		{"interval", "1 minute"}, {"interval", ""}, {"interval", "9s"}, {"interval", "24h1s"},
+		{"interval", "9999999999999999999999999h"}, {"retryInterval", "0s"}, {"retryInterval", "-1s"},
+		{"retryInterval", "25h"}, {"timeout", "soon"}, {"timeout", "999ms"}, {"timeout", "25h"},
+	} {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gitsource.APIVersion,
+			"kind": gitsource.Kind, "metadata": map[string]any{"name": "a", "namespace": "default"},
+			"spec": map[string]any{"url": "https://git.example/a.git", row.field: row.value}}}
+		_, err := w.client.Resource(resource).Namespace("default").Create(t.Context(), o,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("%s %q: %v", row.field, row.value, err)
+		}
+	}
+}
+
 func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 	w := newWorld(t)
 	w.cluster.Finalizing = func(id gitops.ObjectID) bool { return id.Name == "b" }

@@ -4,20 +4,27 @@ import (
 	"slices"
 	"strings"
 
+	"clusterctl/certs"
 	"clusterctl/provision/step"
 )
 
 // RepairSteps returns the indices of a machine's steps that repair what does not work. They cost nothing that works. So
 // they are applied on all machines at once, before anything that works restarts and before the control plane's health
 // is judged. They are:
-//   - certificates that are no longer accepted: expired, revoked, missing, or of another authority. Servers load
+//   - certificates that are no longer accepted: expired, revoked, lost, or of another authority. Servers load
 //     certificates for each connection and keep running;
 //   - units that are dead, with the files that they start with, unless their program is replaced, which is left to the
 //     update;
 //   - units that run and whose credentials for the API have expired, because they read them only at start.
 //
-// The etcd unit is left out while a member has yet to join or leave the store.
-func RepairSteps(steps []step.Step, changes []step.Change) (which []int) {
+// The etcd unit is left out while a member has yet to join or leave the store. issued are the certificates that the
+// machine has received, by the label of their step. A missing certificate that is not among them belongs to a new part
+// of the machine, and is no repair. If issued is empty, as in states of former releases, every missing one is repaired.
+func RepairSteps(steps []step.Step, changes []step.Change, issued map[string]certs.Revoked) (which []int) {
+	isNew := func(i int) bool {
+		_, ok := issued[steps[i].Label()]
+		return changes[i].Action == step.Create && len(issued) > 0 && !ok
+	}
 	ended, laid := map[string]bool{}, map[string]int{} // expired credentials; steps that write files, by path
 	dropIns := map[string]int{}
 	moving := false
@@ -27,13 +34,13 @@ func RepairSteps(steps []step.Step, changes []step.Change) (which []int) {
 		}
 		switch s := s.(type) {
 		case *step.Certificate:
-			if changes[i].IsBroken {
+			if changes[i].IsBroken && !isNew(i) {
 				which = append(which, i)
 			} else {
 				laid[s.Path+".crt"] = i
 			}
 		case *step.Kubeconfig:
-			if changes[i].IsBroken {
+			if changes[i].IsBroken && !isNew(i) {
 				which, ended[s.Path] = append(which, i), true
 			} else {
 				laid[s.Path] = i
@@ -117,7 +124,11 @@ func DescribeRepairs(which []int, steps []step.Step, changes []step.Change) stri
 	}
 	var parts []string
 	if certificates > 0 {
-		parts = append(parts, Number(certificates, "certificate")+" that is no longer accepted")
+		verb := "are"
+		if certificates == 1 {
+			verb = "is"
+		}
+		parts = append(parts, Number(certificates, "certificate")+" that "+verb+" no longer accepted")
 	}
 	if len(units) > 0 {
 		parts = append(parts, strings.Join(units, ", "))

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"clusterctl/certs"
 	"clusterctl/provision/plan"
 	"clusterctl/provision/step"
 )
@@ -27,6 +28,9 @@ func TestOnlyBrokenUnitsAreRepairedFirst(t *testing.T) {
 	}
 	server := &step.Unit{Name: "kube-apiserver.service", Files: []string{"/pki/apiserver.crt"}}
 	etcd := &step.Unit{Name: "etcd.service"}
+	added := &step.Kubeconfig{Path: "/gitops.conf"}
+	addedUnit := &step.Unit{Name: "gitops-controller.service", Files: []string{added.Path}}
+	issued := map[string]certs.Revoked{serving.Label(): {}, client.Label(): {}}
 	none := step.Change{}
 	for name, c := range map[string]struct {
 		steps   []step.Step
@@ -54,6 +58,12 @@ func TestOnlyBrokenUnitsAreRepairedFirst(t *testing.T) {
 			[]int{0, 1, 2}},
 		"a dead unit whose program is missing": {[]step.Step{program, kubelet},
 			[]step.Change{change("+", "link", false), change("~", "unit", true)}, []int{0, 1}},
+		"credentials that are lost": {[]step.Step{client, kubelet},
+			[]step.Change{change("+", "file", true), change("~", "unit", false)}, []int{0, 1}},
+		"credentials of a new part": {[]step.Step{added, addedUnit},
+			[]step.Change{change("+", "file", true), change("+", "unit", false)}, nil},
+		"a certificate of a new part": {[]step.Step{&step.Certificate{Path: "/pki/etcd/server"}},
+			[]step.Change{change("+", "file", true)}, nil},
 		"a dead unit with a drop-in": {[]step.Step{&step.DropIns{Unit: "kubelet.service"}, kubelet},
 			[]step.Change{change("-", "drop-in", false), change("~", "unit", true)}, []int{0, 1}},
 		"a dead unit in an update": {[]step.Step{program, kubelet},
@@ -65,7 +75,7 @@ func TestOnlyBrokenUnitsAreRepairedFirst(t *testing.T) {
 		"a dead member with a former one's data": {[]step.Step{&step.RemoveFormerEtcd{}, etcd},
 			[]step.Change{change("-", "directory", false), change("~", "unit", true)}, nil},
 	} {
-		if got := plan.RepairSteps(c.steps, c.changes); !slices.Equal(got, c.want) {
+		if got := plan.RepairSteps(c.steps, c.changes, issued); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

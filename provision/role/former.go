@@ -5,7 +5,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// restrictedFiles lists files that only some machines have. They are removed from other machines: with the keys of the
+// restrictedFiles lists files and directories that only some machines have. They are removed from other machines: with the keys of the
 // control plane, a worker could take over the cluster.
 type restrictedFiles struct {
 	mayHave func(Input) bool
@@ -32,7 +32,7 @@ var restrictedFileLists = []restrictedFiles{
 	{Input.isNode, kubeconfigPaths("proxy")},
 	{Input.hasDNS, kubeconfigPaths("dns")},
 	{Input.hasIngress, kubeconfigPaths("ingress")},
-	{Input.hasGitOps, append(kubeconfigPaths("gitops"), binPath(bundle.GitOps))},
+	{Input.hasGitOps, append(kubeconfigPaths("gitops"), binPath(bundle.GitOps), gitOpsCacheLink, gitOpsCache)},
 }
 
 func keyPairPaths(names ...string) (paths []string) {

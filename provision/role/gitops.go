@@ -10,9 +10,12 @@ import (
 	"clusterctl/provision/state"
 )
 
-// gitOpsCache is the directory of systemd's CacheDirectory for the GitOps controller, which runs as a dynamic user.
-// systemd links it from /var/cache.
-const gitOpsCache = "/var/cache/private/" + bundle.GitOps
+// gitOpsCache is the directory of systemd's CacheDirectory for the GitOps controller, which runs as a dynamic user. It
+// contains fetched repositories. systemd links it from gitOpsCacheLink.
+const (
+	gitOpsCache     = "/var/cache/private/" + bundle.GitOps
+	gitOpsCacheLink = "/var/cache/" + bundle.GitOps
+)
 
 // hasGitOps reports whether the machine runs the GitOps controller: while GitSources are declared, and until the
 // objects of those that were declared before are deleted.

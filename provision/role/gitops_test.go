@@ -38,8 +38,9 @@ func TestOnlyControlPlanesWithGitSourcesRunTheirController(t *testing.T) {
 		text := render(t, steps)
 		for _, part := range []string{"/usr/local/bin/gitops-controller \\\n",
 			"for system:gitops-controller:control [system:gitops-controller]",
-			"CacheDirectory=gitops-controller", "no /etc/kubernetes/gitops.conf"} {
-			want := row.want != strings.HasPrefix(part, "no ") // the file is removed where the controller does not run
+			"CacheDirectory=gitops-controller", "no /etc/kubernetes/gitops.conf",
+			"no /var/cache/gitops-controller", "no /var/cache/private/gitops-controller"} {
+			want := row.want != strings.HasPrefix(part, "no ") // removed where the controller does not run
 			if got := strings.Contains(text, part); got != want {
 				t.Errorf("%s with %d declared and %d applied: the steps contain %q: %v", row.machine.Name,
 					len(row.declared), len(row.applied), part, got)

@@ -137,7 +137,7 @@ func Clean() []step.Step {
 		Kubernetes, "/etc/cni/net.d", containerdConfig, containerdProxy, "/run/containerd", "/var/log/pods",
 		"/var/log/containers", "/var/log/kubernetes",
 		"/etc/sysctl.d/90-kubernetes.conf", aptProxy, "/opt/cni/bin", distributionCNI + "/" + bundle.Podlink,
-		"/var/lib/cni", "/var/lib/clusterctl", keep.Directory, gitOpsCache, "/var/cache/" + bundle.GitOps,
+		"/var/lib/cni", "/var/lib/clusterctl", keep.Directory, gitOpsCacheLink, gitOpsCache,
 	} {
 		list = append(list, &step.Absent{Path: path})
 	}

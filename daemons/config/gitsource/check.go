@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -23,6 +24,15 @@ const (
 	MinRetry        = time.Second
 	MinTimeout      = time.Second
 	MaxTime         = 24 * time.Hour
+)
+
+// Bounds of texts, in characters, and of lists. The definition has the same ones.
+const (
+	maxURL        = 2048 // also of a proxy
+	maxRef        = 255
+	maxPath       = 1024
+	maxKey        = 253
+	maxValuesFrom = 20
 )
 
 // Problem is a mistake in a spec. Field is its JSON name.
@@ -91,6 +101,15 @@ func (s *Spec) Problems() (list []Problem) {
 	if s.Drift != "" && !slices.Contains(Drifts, s.Drift) {
 		add("drift", "%q is neither %q nor %q", s.Drift, DriftRevert, DriftReport)
 	}
+	for _, f := range []struct {
+		field, value string
+		max          int
+	}{{"url", s.URL, maxURL}, {"branch", s.Branch, maxRef}, {"tag", s.Tag, maxRef}, {"semver", s.Semver, maxRef},
+		{"path", s.Path, maxPath}, {"proxy", s.Proxy, maxURL}} {
+		if utf8.RuneCountInString(f.value) > f.max {
+			add(f.field, "it has more than %d characters", f.max)
+		}
+	}
 	return append(list, s.nameProblems()...)
 }
 
@@ -135,7 +154,13 @@ func (s *Spec) nameProblems() (list []Problem) {
 	if r := s.Helm.Release; r != "" && (len(r) > 53 || !releasePattern.MatchString(r)) {
 		add("helm.release", "%q is not the name of a release: at most 53 lower-case letters, digits and dashes", r)
 	}
+	if len(s.Helm.ValuesFrom) > maxValuesFrom {
+		add("helm.valuesFrom", "it has more than %d entries", maxValuesFrom)
+	}
 	for i, v := range s.Helm.ValuesFrom {
+		if utf8.RuneCountInString(v.Key) > maxKey {
+			add("helm.valuesFrom", "entry %d: the key has more than %d characters", i, maxKey)
+		}
 		if v.Kind != "ConfigMap" && v.Kind != "Secret" {
 			add("helm.valuesFrom", "entry %d: kind %q is neither ConfigMap nor Secret", i, v.Kind)
 		}

@@ -176,8 +176,64 @@ func TestTheDefinitionHasTheFieldsOfTheTypes(t *testing.T) {
 	compareFields(t, "status", reflect.TypeFor[Status](), root.Properties["status"])
 }
 
+// Otherwise a configuration would be accepted whose GitSource the API server refuses.
+func TestProblemsIncludeTheBoundsOfTheDefinition(t *testing.T) {
+	var definition struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct{ OpenAPIV3Schema schemaNode }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(Definition, &definition); err != nil {
+		t.Fatal(err)
+	}
+	schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	helm := schema.Properties["helm"]
+	entry := helm.Properties["valuesFrom"].Items.Properties
+	const url = "https://git.example/"
+	long := func(n int) string { return strings.Repeat("a", n) }
+	values := func(n int, key string) map[string]any {
+		list := slices.Repeat([]any{map[string]any{"kind": "Secret", "name": "a", "key": key}}, n)
+		return map[string]any{"helm": map[string]any{"valuesFrom": list}}
+	}
+	rows := map[string]func(n int) map[string]any{
+		"url":   func(n int) map[string]any { return map[string]any{"url": url + long(n-len(url))} },
+		"proxy": func(n int) map[string]any { return map[string]any{"proxy": "http://" + long(n-len("http://"))} },
+	}
+	for _, field := range []string{"branch", "tag", "path", "serviceAccount", "secret", "targetNamespace"} {
+		rows[field] = func(n int) map[string]any { return map[string]any{field: long(n)} }
+	}
+	bounds := map[string]int{"helm.valuesFrom": helm.Properties["valuesFrom"].MaxItems}
+	for field := range rows {
+		bounds[field] = schema.Properties[field].MaxLength
+	}
+	rows["helm.valuesFrom"] = func(n int) map[string]any { return values(n, "a") }
+	rows["key"] = func(n int) map[string]any { return values(1, long(n)) }
+	bounds["key"] = entry["key"].MaxLength
+	for field, spec := range rows {
+		content := spec(bounds[field] + 1)
+		if content["url"] == nil {
+			content["url"] = url + "a.git"
+		}
+		text, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s Spec
+		if err := json.Unmarshal(text, &s); err != nil {
+			t.Fatal(err)
+		}
+		if bounds[field] == 0 || len(s.Problems()) == 0 {
+			t.Errorf("%s with more than %d is accepted", field, bounds[field])
+		}
+	}
+}
+
 type schemaNode struct {
 	Type       string
+	MaxLength  int
+	MaxItems   int
 	Properties map[string]schemaNode
 	Items      *schemaNode
 }

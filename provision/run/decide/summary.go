@@ -119,7 +119,8 @@ func (p describer) describeRepairs(m *session.Machine) string {
 	if p.IsNewCluster {
 		return ""
 	}
-	return plan.DescribeRepairs(plan.RepairSteps(m.Steps, m.Changes), m.Steps, m.Changes)
+	steps := plan.RepairSteps(m.Steps, m.Changes, p.State.Machines[m.Address].Issued)
+	return plan.DescribeRepairs(steps, m.Steps, m.Changes)
 }
 
 // wasDrained reports whether an earlier run has drained a machine and was interrupted before it uncordoned it.

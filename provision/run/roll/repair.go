@@ -24,15 +24,20 @@ func (r *Roller) RepairAll(ctx context.Context) error {
 	}
 	var list []*session.Machine
 	for _, m := range r.Session.WithAction(plan.Change) {
-		if len(plan.RepairSteps(m.Steps, m.Changes)) > 0 {
+		if len(r.repairSteps(m)) > 0 {
 			list = append(list, m)
 		}
 	}
 	return r.Session.ForEach(ctx, list, r.repairMachine)
 }
 
+// repairSteps returns the indices of a machine's steps that repair it.
+func (r *Roller) repairSteps(m *session.Machine) []int {
+	return plan.RepairSteps(m.Steps, m.Changes, r.Ledger.Machine(m.Address).Issued)
+}
+
 func (r *Roller) repairMachine(ctx context.Context, m *session.Machine) error {
-	part := m.WithSteps(plan.RepairSteps(m.Steps, m.Changes))
+	part := m.WithSteps(r.repairSteps(m))
 	r.Session.ReportBegin(m, "mending")
 	err := r.Session.SendFiles(ctx, part)
 	if err == nil {
