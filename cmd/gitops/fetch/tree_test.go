@@ -45,7 +45,7 @@ func TestTreesThatMultiplyAreBounded(t *testing.T) {
 			level := &object.Tree{}
 			for i := range row.entries {
 				level.Entries = append(level.Entries,
-					object.TreeEntry{Name: fmt.Sprint(i) + row.suffix, Mode: filemode.Dir, Hash: hash})
+					object.TreeEntry{Name: fmt.Sprintf("%04d", i) + row.suffix, Mode: filemode.Dir, Hash: hash})
 			}
 			hash = store(t, s, level)
 		}
