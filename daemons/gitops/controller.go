@@ -22,9 +22,12 @@ import (
 	"clusterctl/daemons/config/gitsource"
 )
 
-// sources is the resource of GitSources.
-var sources = schema.GroupVersionResource{Group: gitsource.Group, Version: gitsource.Version,
-	Resource: gitsource.Resource}
+var (
+	// sources is the resource of GitSources.
+	sources = schema.GroupVersionResource{Group: gitsource.Group, Version: gitsource.Version,
+		Resource: gitsource.Resource}
+	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+)
 
 // Recorder records events about objects. record.EventRecorder implements it.
 type Recorder interface {
@@ -33,7 +36,8 @@ type Recorder interface {
 
 // Config holds what a controller needs.
 type Config struct {
-	Client   dynamic.Interface // reads GitSources and writes their status, as the controller itself
+	// Client reads GitSources and their namespaces, and writes their status, as the controller itself.
+	Client   dynamic.Interface
 	Cluster  Cluster
 	Fetcher  Fetcher
 	Renderer Renderer
@@ -62,9 +66,10 @@ type Controller struct {
 	// moveMu keeps a source from recording an object in its inventory while another decides whether to delete it.
 	moveMu sync.Mutex
 
-	mu      sync.Mutex // guards the maps and the fields of entries that are marked so
-	entries map[Key]*entry
-	pruning map[Key]bool // sources with objects that are no longer rendered and still exist
+	mu       sync.Mutex // guards the maps and the fields of entries that are marked so
+	entries  map[Key]*entry
+	pruning  map[Key]bool   // sources with objects that are no longer rendered and still exist
+	occupied map[string]int // workers of the namespaces of tenants
 }
 
 // entry is what the controller remembers of a source. Only the worker of the source uses it, except for the fields that
@@ -88,7 +93,7 @@ func New(cfg Config) *Controller {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
-	c := &Controller{Config: cfg, entries: map[Key]*entry{}, pruning: map[Key]bool{}}
+	c := &Controller{Config: cfg, entries: map[Key]*entry{}, pruning: map[Key]bool{}, occupied: map[string]int{}}
 	client := cfg.Client.Resource(sources)
 	c.informer = cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -136,9 +141,15 @@ func (c *Controller) Run(ctx context.Context) error {
 				if stopped {
 					return
 				}
+				if !c.occupy(key) {
+					c.queue.AddAfter(key, recheckPause)
+					c.queue.Done(key)
+					continue
+				}
 				if after := c.sync(ctx, key); after > 0 {
 					c.queue.AddAfter(key, after)
 				}
+				c.vacate(key)
 				c.queue.Done(key)
 			}
 		})
@@ -148,7 +159,39 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// recheckPause is the pause before sources are reconciled because another source has changed.
+// occupy reserves a worker for a source. It returns false if the sources of a tenant's namespace occupy half of the
+// workers, or those of all tenants all but one: their servers may answer slowly.
+func (c *Controller) occupy(key Key) bool {
+	if key.Namespace == gitsource.Namespace {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := 0
+	for _, n := range c.occupied {
+		all += n
+	}
+	if c.occupied[key.Namespace] >= max(c.Workers/2, 1) || all >= max(c.Workers-1, 1) {
+		return false
+	}
+	c.occupied[key.Namespace]++
+	return true
+}
+
+// vacate ends what occupy began.
+func (c *Controller) vacate(key Key) {
+	if key.Namespace == gitsource.Namespace {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.occupied[key.Namespace]--; c.occupied[key.Namespace] == 0 {
+		delete(c.occupied, key.Namespace)
+	}
+}
+
+// recheckPause is the pause before sources are reconciled because another source has changed, or because no worker was
+// free for them.
 const recheckPause = time.Second
 
 // dependencyIndex is the index of sources by the keys of those that they depend on.

@@ -470,6 +470,35 @@ func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 	}
 }
 
+// A namespace that is being deleted takes the rights of the source's account with it. Its sources do not wait for them.
+func TestASourceDoesNotKeepItsNamespace(t *testing.T) {
+	w := newWorld(t)
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": "team"}}}
+	in := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	if _, err := in.Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Namespace", Name: "team"}, nil)
+	w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one")})
+	w.declareIn("team", "apps", "")
+	w.readyIn("team", "apps", "True", "", "")
+	w.cluster.SetAllow(func(string, string, gitops.ObjectID) bool { return false })
+	if err := in.Delete(t.Context(), "team", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := w.client.Resource(resource).Namespace("team").Delete(t.Context(), "apps", metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until("the source is gone", func() error {
+		if w.sourceIn("team", "apps") != nil {
+			return errors.New("it exists")
+		}
+		return nil
+	})
+}
+
 // A tenant's source acts with the rights of its own account.
 func TestASourceHasTheRightsOfItsServiceAccount(t *testing.T) {
 	w := newWorld(t)

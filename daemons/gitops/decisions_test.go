@@ -166,6 +166,8 @@ func TestOnlyObjectsThatNoOtherSourceClaimsAreDeleted(t *testing.T) {
 		s.Spec.URL = "https://git.example/own"
 	}
 	losing.Status.RenderedRevision = "r"
+	tenants := source("tenants")
+	tenants.Namespace, tenants.Spec = "team", behind.Spec
 	for name, row := range map[string]struct {
 		live   *unstructured.Unstructured
 		others []*Source
@@ -178,10 +180,11 @@ func TestOnlyObjectsThatNoOtherSourceClaimsAreDeleted(t *testing.T) {
 		"an object that another client created": {live(""), nil, pruneRelease},
 		"an object with the annotation": {live("kube-system/own", gitsource.PruneAnnotation, "disabled"),
 			nil, pruneRelease},
-		"another source has not seen the commit": {live("kube-system/own"), []*Source{behind}, pruneWait},
-		"another source has seen the commit":     {live("kube-system/own"), []*Source{ahead}, pruneDelete},
-		"a source of another repository":         {live("kube-system/own"), []*Source{elsewhere}, pruneDelete},
-		"a suspended source":                     {live("kube-system/own"), []*Source{suspended}, pruneDelete},
+		"another source has not seen the commit":    {live("kube-system/own"), []*Source{behind}, pruneWait},
+		"another source has seen the commit":        {live("kube-system/own"), []*Source{ahead}, pruneDelete},
+		"a source of another repository":            {live("kube-system/own"), []*Source{elsewhere}, pruneDelete},
+		"a tenant's source has not seen the commit": {live("kube-system/own"), []*Source{tenants}, pruneDelete},
+		"a suspended source":                        {live("kube-system/own"), []*Source{suspended}, pruneDelete},
 		"another source has it in its inventory": {live("kube-system/own"), []*Source{source("new", id)},
 			pruneWait},
 		"another source no longer renders it either": {live("kube-system/own"), []*Source{losing}, pruneDelete},
@@ -204,6 +207,10 @@ func TestOnlyObjectsThatNoOtherSourceClaimsAreDeleted(t *testing.T) {
 
 func TestInventoriesKeepEveryObject(t *testing.T) {
 	ids, err := parseInventory([]string{"v1 ConfigMap default/a", "apps/v1 Deployment shop/web", "v1 Namespace shop"})
+	role := ObjectID{"rbac.authorization.k8s.io/v1", "ClusterRole", "", "may read"}
+	if got, err := ParseID(role.String()); err != nil || got != role {
+		t.Errorf("%v, %v", got, err)
+	}
 	if err != nil || len(ids) != 3 || ids[2].Namespace != "" || ids[2].Name != "shop" {
 		t.Fatalf("%v, %v", ids, err)
 	}
@@ -214,7 +221,7 @@ func TestInventoriesKeepEveryObject(t *testing.T) {
 	if got := ids.without(newer); len(got) != 2 {
 		t.Errorf("the difference is %v", got)
 	}
-	for _, text := range []string{"", "v1 ConfigMap", "v1 ConfigMap a b", " ConfigMap a", "v1 ConfigMap default/"} {
+	for _, text := range []string{"", "v1 ConfigMap", " ConfigMap a", "v1 ConfigMap default/"} {
 		if _, err := parseInventory([]string{text}); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
@@ -396,5 +403,24 @@ spec: {group: x, scope: Namespaced, names: {kind: X}}
 		if _, err := prepare(s, objects, scope); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// The sources of tenants, whose servers may answer slowly, leave workers to others.
+func TestTenantsDoNotOccupyAllWorkers(t *testing.T) {
+	c := &Controller{Config: Config{Workers: 4}, occupied: map[string]int{}}
+	team, other, own := Key{Namespace: "team"}, Key{Namespace: "other"}, Key{Namespace: gitsource.Namespace}
+	for i, step := range []struct {
+		key  Key
+		want bool
+	}{{team, true}, {team, true}, {team, false}, {other, true}, {other, false}, {own, true}} {
+		if got := c.occupy(step.key); got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	c.vacate(team)
+	c.vacate(own)
+	if !c.occupy(other) || c.occupy(team) {
+		t.Errorf("after one has ended: %v", c.occupied)
 	}
 }

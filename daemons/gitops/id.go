@@ -34,9 +34,9 @@ func (i ObjectID) FullName() string {
 	return i.Namespace + "/" + i.Name
 }
 
-// ParseID parses the form that String returns.
+// ParseID parses the form that String returns. The name may contain spaces, as the API allows for roles.
 func ParseID(text string) (ObjectID, error) {
-	parts := strings.Split(text, " ")
+	parts := strings.SplitN(text, " ", 3)
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
 		return ObjectID{}, fmt.Errorf("%q is not an object, such as \"apps/v1 Deployment shop/web\"", text)
 	}

@@ -3,6 +3,7 @@ package gitops
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,7 +62,8 @@ func decidePrune(s *Source, revision string, id ObjectID, live *unstructured.Uns
 }
 
 // claimant returns a source that contains an object, or that may contain it once it has rendered the revision. A commit
-// may move an object from one source to another. Until the other source has rendered that commit, it is not known.
+// may move an object from one source to another. Until the other source has rendered that commit, it is not known. A
+// source waits for those of its own namespace and of kube-system only, since a tenant's source may never render.
 func claimant(s *Source, revision string, id ObjectID, others []*Source) *Source {
 	for _, o := range others {
 		if o.Key() == s.Key() || o.DeletionTimestamp != nil {
@@ -70,7 +72,8 @@ func claimant(s *Source, revision string, id ObjectID, others []*Source) *Source
 		if inventoryHas(o, id) && !listHas(o.Status.Pruning, id) {
 			return o
 		}
-		if revision != "" && o.follows(s) && !o.Spec.Suspend && len(o.Spec.Problems()) == 0 &&
+		isTrusted := o.Namespace == s.Namespace || o.Namespace == gitsource.Namespace
+		if revision != "" && isTrusted && o.follows(s) && !o.Spec.Suspend && len(o.Spec.Problems()) == 0 &&
 			o.Status.RenderedRevision != revision {
 			return o
 		}
@@ -97,7 +100,11 @@ func inventoryHas(s *Source, id ObjectID) bool { return listHas(s.Status.Invento
 
 // listHas reports whether a list of a status contains an object, in whatever version.
 func listHas(list []string, id ObjectID) bool {
+	suffix := " " + id.Kind + " " + id.FullName()
 	return slices.ContainsFunc(list, func(text string) bool {
+		if !strings.HasSuffix(text, suffix) { // parsing costs more
+			return false
+		}
 		other, err := ParseID(text)
 		return err == nil && other.identity() == id.identity()
 	})

@@ -197,6 +197,11 @@ func (c *Controller) finalPrune(ctx context.Context, s *Source, st *gitsource.St
 	if err != nil {
 		return nil, fail(reasonStatus, "read the status", err)
 	}
+	if c.isEnding(ctx, s.Namespace) {
+		// They are deleted with the namespace. The rights of the source's account may be gone already, so that the
+		// source would keep the namespace for ever.
+		ids = slices.DeleteFunc(ids, func(id ObjectID) bool { return id.Namespace == s.Namespace })
+	}
 	if !s.Spec.Prunes() || len(ids) == 0 {
 		return nil, nil
 	}
@@ -205,6 +210,12 @@ func (c *Controller) finalPrune(ctx context.Context, s *Source, st *gitsource.St
 		return nil, fail(reasonAccount, "act as service account "+s.Namespace+"/"+s.Account(), err)
 	}
 	return c.pruneAll(ctx, s, st, a, "", ids)
+}
+
+// isEnding reports whether a namespace is being deleted. It returns false if that is not known.
+func (c *Controller) isEnding(ctx context.Context, namespace string) bool {
+	o, err := c.Client.Resource(namespaces).Get(ctx, namespace, metav1.GetOptions{})
+	return err == nil && o.GetDeletionTimestamp() != nil
 }
 
 // reportStatus writes a status and logs an error.

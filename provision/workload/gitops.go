@@ -38,6 +38,7 @@ func gitOpsObjects(c *config.Cluster) ([]any, error) {
 					Verbs: []string{"get", "list", "watch", "patch"}},
 				{APIGroups: []string{gitsource.Group}, Resources: []string{gitsource.Resource + "/status"},
 					Verbs: []string{"patch"}},
+				{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 				{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"}},
 				{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 			}},

@@ -30,6 +30,9 @@ type Cluster struct {
 	appliers map[string]*applier
 }
 
+// maxAppliers limits the appliers that are kept. A source can name any account.
+const maxAppliers = 128
+
 // New returns a cluster that is reached with a configuration. Its user may impersonate service accounts.
 func New(config *rest.Config) *Cluster {
 	return &Cluster{config: config, appliers: map[string]*applier{}}
@@ -51,6 +54,9 @@ func (c *Cluster) As(namespace, account string) (gitops.Applier, error) {
 		return nil, err
 	}
 	a := &applier{live}
+	if len(c.appliers) >= maxAppliers {
+		clear(c.appliers) // they only save time
+	}
 	c.appliers[user] = a
 	return a, nil
 }

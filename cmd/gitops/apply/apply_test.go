@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"testing"
@@ -137,3 +138,16 @@ func (b *backend) Live(id gitops.ObjectID) *unstructured.Unstructured {
 
 // Proves P06.
 func TestObjectsAreAppliedWithTheEngineOfApply(t *testing.T) { gitopstest.RunAppliers(t, newBackend) }
+
+// A tenant who changes the account of a source again and again does not fill the memory.
+func TestAppliersAreBounded(t *testing.T) {
+	c := New(&rest.Config{Host: "http://127.0.0.1:1"})
+	for i := range 2 * maxAppliers {
+		if _, err := c.As("team", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.appliers) > maxAppliers {
+		t.Errorf("%d appliers are kept", len(c.appliers))
+	}
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
@@ -115,8 +117,9 @@ func (c *commitCache) fill(item *cachedRepository, download func(dir string) err
 	}
 	c.mu.Lock()
 	item.err, item.size = err, size
-	c.bytes += size
-	if err != nil {
+	if err == nil {
+		c.bytes += size
+	} else {
 		delete(c.items, item.key)
 		_ = os.RemoveAll(item.dir) // a later download makes the directory again, or reports why it cannot
 	}
@@ -150,9 +153,37 @@ func openStorage(dir string) *filesystem.Storage {
 	return filesystem.NewStorage(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(objectCache))
 }
 
-// indexPack writes a checked pack into the repository in a directory.
-func indexPack(dir string, pack *os.File) error {
-	return packfile.UpdateObjectStorage(openStorage(dir), pack)
+// indexPack writes a checked pack into the repository in a directory. A small pack of deltas can take days, so that it
+// ends when ctx ends.
+func indexPack(ctx context.Context, dir string, pack io.Reader) error {
+	files := endingFiles{osfs.New(dir, osfs.WithBoundOS()), ctx}
+	return packfile.UpdateObjectStorage(filesystem.NewStorage(files, cache.NewObjectLRU(objectCache)), pack)
+}
+
+// endingFiles is a file system whose files cannot be read after ctx has ended.
+type endingFiles struct {
+	billy.Filesystem
+	ctx context.Context // of one call of indexPack, which this value does not outlive
+}
+
+// Open implements billy.Filesystem.
+func (f endingFiles) Open(name string) (billy.File, error) {
+	file, err := f.Filesystem.Open(name)
+	return endingFile{file, f.ctx}, err
+}
+
+// endingFile is a file that cannot be read after ctx has ended.
+type endingFile struct {
+	billy.File
+	ctx context.Context
+}
+
+// Read implements io.Reader.
+func (f endingFile) Read(p []byte) (int, error) {
+	if err := f.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return f.File.Read(p)
 }
 
 // sizeOf returns the size of all files in a directory.

@@ -31,6 +31,8 @@ const (
 	maxRefBytes  = 32 << 20  // bytes of the list of references
 	maxPackBytes = 512 << 20 // bytes of a pack
 	maxErrorBody = 1 << 10   // bytes of a server's error message that are shown
+	// maxResponseHeader is the number of bytes before a pack, which go-git keeps in memory.
+	maxResponseHeader = 1 << 20
 )
 
 // Keys of a Secret with credentials.
@@ -229,8 +231,7 @@ func download(ctx context.Context, conn session, adv *packp.AdvRefs, commit plum
 		return err
 	}
 	defer response.Close()
-	pack := demultiplex(request.Capabilities, &limitedReader{r: response, left: maxPackBytes,
-		err: fmt.Errorf("the pack has more than %d bytes", maxPackBytes)})
+	pack := demultiplex(request.Capabilities, response)
 	file, err := os.CreateTemp(dir, "incoming-*")
 	if err != nil {
 		return err
@@ -258,7 +259,7 @@ func download(ctx context.Context, conn session, adv *packp.AdvRefs, commit plum
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return indexPack(dir, file)
+	return indexPack(ctx, dir, file)
 }
 
 // demultiplex removes the multiplexing with progress messages, which request has negotiated.

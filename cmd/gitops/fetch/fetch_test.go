@@ -385,6 +385,40 @@ func TestServersThatAreNoneAreErrors(t *testing.T) {
 	}
 }
 
+// A server that never begins with the pack does not fill the memory.
+func TestAnEndlessAnswerBeforeThePackIsRefused(t *testing.T) {
+	commit := strings.Repeat("1", 40)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Type", "application/x-"+service+"-advertisement")
+			line := commit + " refs/heads/main\x00shallow\n"
+			_, _ = fmt.Fprintf(w, "001e# service=%s\n0000%04x%s0000", service, len(line)+4, line)
+			return
+		}
+		for i := 0; i < 1<<20; i++ {
+			if _, err := fmt.Fprintf(w, "0034shallow %040x", i); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: server.URL + "/a.git", Branch: "main"}),
+		map[string][]byte{keyCA: certificateOf(server)})
+	if err == nil || !strings.Contains(err.Error(), "the answer before the pack has more than") {
+		t.Error(err)
+	}
+}
+
+// Reading a pack ends with the context.
+func TestIndexingEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	pack := packOf(1, entryOf(3, 1, nil, []byte("a")))
+	if err := indexPack(ctx, t.TempDir(), bytes.NewReader(pack)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func TestFoldersOfTheMachineAreRead(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -218,12 +218,21 @@ func encodeRequest(w io.Writer, request *packp.UploadPackRequest) error {
 	return pktline.NewEncoder(w).EncodeString("done\n")
 }
 
-// decodeResponse reads the answer up to the beginning of the pack.
+// decodeResponse reads the answer up to the beginning of the pack. The response limits the size of the pack.
 func decodeResponse(body io.ReadCloser, request *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
+	limited := &limitedReader{r: body, left: maxResponseHeader,
+		err: fmt.Errorf("the answer before the pack has more than %d bytes", maxResponseHeader)}
 	response := packp.NewUploadPackResponse(request)
-	if err := response.Decode(body); err != nil {
+	if err := response.Decode(limitedBody{limited, body}); err != nil {
 		_ = body.Close()
 		return nil, fmt.Errorf("the server does not send the commit: %w", err)
 	}
+	limited.left, limited.err = maxPackBytes, fmt.Errorf("the pack has more than %d bytes", maxPackBytes)
 	return response, nil
+}
+
+// limitedBody is a body of which a limited number of bytes is read.
+type limitedBody struct {
+	io.Reader
+	io.Closer
 }

@@ -21,14 +21,18 @@ import (
 const (
 	maxTreeEntries = 100_000 // in one folder
 	maxTreeDepth   = 64      // folders in folders
+	// maxTreeBytes is about the memory of all folders that were read. A folder may contain another one many times.
+	maxTreeBytes = 64 << 20
+	entryBytes   = 96 // about the memory of an entry besides its name
 )
 
 // tree is the file system of a commit. It reads objects when they are needed. It is safe for concurrent use.
 type tree struct {
 	objects storer.EncodedObjectStorer
 
-	mu      sync.Mutex
+	mu      sync.Mutex         // guards the fields below
 	folders map[string][]entry // by path
+	bytes   int                // memory of folders
 }
 
 var (
@@ -47,8 +51,22 @@ func openTree(objects storer.EncodedObjectStorer, commit plumbing.Hash) (*tree, 
 	if err != nil {
 		return nil, err
 	}
-	t.folders["."] = root
-	return t, nil
+	return t, t.add(".", root)
+}
+
+// add records a folder that was read.
+func (t *tree) add(at string, list []entry) error {
+	size := entryBytes + len(at)
+	for _, e := range list {
+		size += entryBytes + len(e.name)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bytes += size; t.bytes > maxTreeBytes {
+		return fmt.Errorf("the names of the folders that are read have more than %d bytes", maxTreeBytes)
+	}
+	t.folders[at] = list
+	return nil
 }
 
 // entry is a file or a folder. It is its own fs.FileInfo.
@@ -160,10 +178,7 @@ func (t *tree) folder(name string) ([]entry, error) {
 	if list, err = t.load(e.hash, name); err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.folders[name] = list
-	return list, nil
+	return list, t.add(name, list)
 }
 
 // errorOf returns the error without the path of a parent.

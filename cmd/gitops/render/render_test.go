@@ -145,6 +145,31 @@ func TestKustomizationsReadNothingRemoteAndRunNothing(t *testing.T) {
 	}
 }
 
+// The schema of one source does not change how the patches of another are merged.
+func TestASchemaConcernsItsOwnSourceOnly(t *testing.T) {
+	files := map[string]string{
+		"hostile/kustomization.yaml": "resources: [a.yaml]\nopenapi: {path: schema.json}\n",
+		"hostile/a.yaml":             configMap,
+		"hostile/schema.json": `{"definitions": {"v1.Pod": {"properties": {"spec": {"properties": {"containers":
+			{"type": "array", "items": {"type": "object"}}}}},
+			"x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Pod"}]}}}`,
+		"pod/kustomization.yaml": "resources: [p.yaml]\npatches:\n- patch: |-\n    {apiVersion: v1, kind: Pod, " +
+			"metadata: {name: p}, spec: {containers: [{name: b, image: two}]}}\n",
+		"pod/p.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n" +
+			"  - {name: a, image: one}\n  - {name: b, image: one}\n",
+	}
+	for _, folder := range []string{"hostile", "pod"} {
+		got, err := renderer.Render(t.Context(), sourceOf(gitsource.Spec{Path: folder}), snapshot(files), objects{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if containers, _, _ := unstructured.NestedSlice(got[0].Object, "spec", "containers"); folder == "pod" &&
+			len(containers) != 2 {
+			t.Errorf("the containers are %v", containers)
+		}
+	}
+}
+
 // Overlays that multiply are stopped by the number of files that are read.
 func TestOverlaysThatMultiplyAreBounded(t *testing.T) {
 	files := map[string]string{"l0/kustomization.yaml": "resources: [a.yaml]", "l0/a.yaml": configMap}
