@@ -141,9 +141,8 @@ func (s *Server) panicked(q *request.Request, reason any) {
 	s.log.Error("a request failed in an unexpected way", "method", q.HTTP.Method, "path", q.Path, "reason", reason,
 		"stack", string(debug.Stack()))
 	if q.Answer.Code() == 0 {
-		q.WriteError(s.log, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log "+
-			"says "+
-			"more")))
+		q.WriteError(s.log, apierrors.NewInternalError(
+			errors.New("this request caused the server to fail; its log says more")))
 	}
 }
 
