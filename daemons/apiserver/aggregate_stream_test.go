@@ -92,6 +92,15 @@ func TestStreamsToAggregatedServersHaveNoTimeLimit(t *testing.T) {
 		}
 		t.Fatalf("%+v, %v\n%s", answer, err, text)
 	}
+	// A stream does not count as a request in flight. The scrape itself does.
+	waitUntil(t, func() error {
+		for _, one := range scrapeMetrics(t, cfg)["apiserver_current_inflight_requests"].series {
+			if one.labels["request_kind"] == "readOnly" && one.value != 1 {
+				return fmt.Errorf("%v reads are in flight", one.value)
+			}
+		}
+		return nil
+	})
 	// These requests begin after the stream and end at their timeout. So the stream has outlasted the timeout as well.
 	for _, headers := range [][]string{nil, {"Connection", "Upgrade", "Upgrade", "talk"}} {
 		h1 := *cfg

@@ -293,7 +293,16 @@ func inFlightIndex(q *request.Request) int {
 // recordArrival counts a request that has arrived.
 func (o *serverMetrics) recordArrival(q *request.Request) {
 	if !q.IsLongRunning() {
+		q.Answer.IsInFlight = true
 		o.inFlight[inFlightIndex(q)].Add(1)
+	}
+}
+
+// endInFlight stops counting a request as in flight, because it has ended or become a stream.
+func (o *serverMetrics) endInFlight(q *request.Request) {
+	if q.Answer.IsInFlight {
+		q.Answer.IsInFlight = false
+		o.inFlight[inFlightIndex(q)].Add(-1)
 	}
 }
 
@@ -321,11 +330,8 @@ func (o *serverMetrics) recordDone(q *request.Request, start time.Time) {
 	if q.Answer.Code() == http.StatusTooManyRequests && !q.Answer.IsAuthorized {
 		o.terminations.WithLabelValues(append(a.valuesWithoutDryRun(), strconv.Itoa(q.Answer.Code()))...).Inc()
 	}
-	if long {
-		return
-	}
-	o.inFlight[inFlightIndex(q)].Add(-1)
-	if s.duration == nil {
+	o.endInFlight(q)
+	if long || s.duration == nil {
 		return
 	}
 	took := time.Since(start)

@@ -74,7 +74,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		var patience time.Duration
 		patience, refused = q.ResponseTimeout(s.options.RequestTimeout)
-		ctx, cancel := withTimeout(q, patience, control)
+		ctx, cancel := s.withTimeout(q, patience, control)
 		defer cancel()
 		if q.Aggregated == nil {
 			_ = control.SetReadDeadline(time.Now().Add(patience)) // not the server's clock: tests replace it
@@ -105,7 +105,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // withTimeout limits the time of a request. If the request is passed on to an aggregated server and becomes a stream,
 // Answer.BecomeStream lifts the limits and returns the request's seats.
-func withTimeout(
+func (s *Server) withTimeout(
 	q *request.Request,
 	patience time.Duration,
 	control *http.ResponseController,
@@ -126,6 +126,7 @@ func withTimeout(
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
 		_ = control.SetWriteDeadline(time.Time{})
 		q.Answer.Release()
+		s.metrics.endInFlight(q)
 		return true
 	})
 	return ctx, func() { timer.Stop(); cancel(nil) }
@@ -140,9 +141,8 @@ func (s *Server) panicked(q *request.Request, reason any) {
 	s.log.Error("a request failed in an unexpected way", "method", q.HTTP.Method, "path", q.Path, "reason", reason,
 		"stack", string(debug.Stack()))
 	if q.Answer.Code() == 0 {
-		q.WriteError(s.log, apierrors.NewInternalError(errors.New("this request caused the server to fail; its log "+
-			"says "+
-			"more")))
+		q.WriteError(s.log, apierrors.NewInternalError(
+			errors.New("this request caused the server to fail; its log says more")))
 	}
 }
 

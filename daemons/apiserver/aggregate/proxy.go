@@ -56,9 +56,8 @@ func (s *Aggregator) proxyToAggregated(q *request.Request, a *Version) error {
 			if errors.Is(context.Cause(q.HTTP.Context()), context.DeadlineExceeded) {
 				q.WriteError(s.config.Log, context.DeadlineExceeded)
 			} else if q.HTTP.Context().Err() == nil {
-				q.WriteError(s.config.Log, apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach "+
-					"service: "+
-					"%v", err)))
+				q.WriteError(s.config.Log, apierrors.NewServiceUnavailable(
+					fmt.Sprintf("error trying to reach service: %v", err)))
 			}
 		},
 	}

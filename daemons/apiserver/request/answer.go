@@ -38,6 +38,7 @@ type Answer struct {
 // Metrics is what the server's metrics know of a request.
 type Metrics struct {
 	IsAuthorized bool             // whether metrics may name the request's resource
+	IsInFlight   bool             // whether the request counts as in flight
 	LiveGauge    prometheus.Gauge // counts the request while it is open; nil unless it is a watch or a stream
 }
 

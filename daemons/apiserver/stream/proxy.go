@@ -191,8 +191,7 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 // serviceTarget returns the URL of one of a service's ready endpoints.
 func (s *Streams) serviceTarget(q *request.Request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.config.Objects.Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
-	if err := q.Cache.ReadError(q.Namespace + "/" +
-		name); err != nil {
+	if err := q.Cache.ReadError(q.Namespace + "/" + name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	svc, is := obj.(*corev1.Service)

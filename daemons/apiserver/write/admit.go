@@ -96,7 +96,7 @@ func (s *Writes) AdmitSubresource(
 	return s.admitSubresourceWith(s.plugins.external.validators, q, operation, kind, obj, dryRun)
 }
 
-// admitSubresourceWith does what present does, with the given validating plugins.
+// admitSubresourceWith is AdmitSubresource with the given validating plugins.
 func (s *Writes) admitSubresourceWith(
 	validators []api.Validator,
 	q *request.Request,
