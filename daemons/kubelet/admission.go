@@ -19,8 +19,8 @@ import (
 )
 
 // checkAdmission returns why a new pod cannot run on this node, or nil. Pods of the scheduler normally fit. Pods that
-// were assigned in another way, or concurrently, may not. misplaced is the result of k.misplaced, or nil. The caller
-// holds k.pods.mu.
+// were assigned in another way, or concurrently, may not. misplaced is the result of k.checkPlacement, or nil. The
+// caller holds k.pods.mu.
 func (k *Kubelet) checkAdmission(p *corev1.Pod, misplaced *pod.End) *pod.End {
 	if hasBegun(p) {
 		return nil

@@ -52,8 +52,11 @@ func (k *Kubelet) newServing() (get func(*tls.ClientHelloInfo) (*tls.Certificate
 		_, err := file.Get(nil)
 		return file.Get, nil, err
 	}
-	own := &certificate.KeyPair{}
-	return own.Get, nil, own.CreateSelfSigned(k.name, k.ips)
+	own, err := certificate.NewSelfSigned(k.name, k.ips)
+	if err != nil {
+		return nil, nil, err
+	}
+	return own.Get, nil, nil
 }
 
 // errNoServingCertificate is the error of handshakes before the first serving certificate is approved and signed.

@@ -62,7 +62,7 @@ type worker struct {
 	wasReady        bool
 	resizeRetryAt   map[string]time.Time // by container: no resize before this time
 	resizeTries     map[string]int       // by container: number of resize attempts
-	resized         int64                // the resize to which held and tries belong
+	resized         int64                // the resize of resizeRetryAt and resizeTries
 	reportedBackoff map[string]string    // by container: the back-off that an event last reported
 }
 

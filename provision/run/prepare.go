@@ -24,7 +24,6 @@ type Prepared struct {
 	issuer    *certificate.Issuer
 	renewals  certificate.Renewals        // guarded by the ledger
 	lists     certificate.RevocationLists // guarded by the ledger
-
 }
 
 // preparePhase is a part of planning.

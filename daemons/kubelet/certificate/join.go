@@ -25,9 +25,9 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Ensure ensures that the node's kubeconfig has a client certificate that is valid for some time. If there
-// is none, or it has expired, Join requests one with the bootstrap kubeconfig, which has a token. If it is due for
-// renewal, Join requests one with the kubeconfig itself. It waits until the request is approved and signed.
+// Ensure ensures that the node's kubeconfig has a client certificate that is valid for some time. If there is none, or
+// it has expired, Ensure requests one with the bootstrap kubeconfig, which has a token. If it is due for renewal, Ensure
+// requests one with the kubeconfig itself. It waits until the request is approved and signed.
 func Ensure(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	due, end, err := Lifetime(cfg.Kubeconfig)
 	now := time.Now()
@@ -77,8 +77,7 @@ func nodeSubject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
-// Lifetime returns when the client certificate in a kubeconfig is due for renewal, at four fifths of its lifetime,
-// and when it expires.
+// Lifetime returns when the client certificate in a kubeconfig is due for renewal, and when it expires.
 func Lifetime(kubeconfig string) (due, end time.Time, err error) {
 	text, err := os.ReadFile(kubeconfig)
 	if err != nil {
@@ -96,7 +95,12 @@ func Lifetime(kubeconfig string) (due, end time.Time, err error) {
 	if err != nil {
 		return due, end, err
 	}
-	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) * 4 / 5), cert.NotAfter, nil
+	return renewalTime(cert), cert.NotAfter, nil
+}
+
+// renewalTime returns when a certificate is due for renewal, at four fifths of its lifetime.
+func renewalTime(cert *x509.Certificate) time.Time {
+	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) * 4 / 5)
 }
 
 // writeCredentials atomically replaces the kubeconfig at path. It takes the cluster from the kubeconfig at from, and

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// KeyPair is a certificate that is reloaded when its file has changed.
+// KeyPair is a certificate in a file, which is loaded again when the file has changed.
 type KeyPair struct {
 	Cert, Key string
 	mu        sync.Mutex
@@ -24,12 +24,10 @@ type KeyPair struct {
 	pair      *tls.Certificate
 }
 
+// Get returns the certificate for a handshake. It is safe for concurrent use.
 func (p *KeyPair) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.Cert == "" {
-		return p.pair, nil
-	}
 	info, err := os.Stat(p.Cert)
 	if err == nil && p.pair != nil && info.ModTime().Equal(p.readAt) {
 		return p.pair, nil
@@ -45,15 +43,44 @@ func (p *KeyPair) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.pair, nil
 }
 
-// CreateSelfSigned creates a self-signed certificate for a node that has no configured certificate.
-func (p *KeyPair) CreateSelfSigned(name string, ips []string) error {
+// SelfSigned is a self-signed certificate for a node that has no configured certificate. It is valid for a year, and
+// replaced after four fifths of that.
+type SelfSigned struct {
+	name string
+	ips  []string
+
+	mu   sync.Mutex
+	pair *tls.Certificate
+}
+
+// NewSelfSigned creates the certificate of a node with the given addresses.
+func NewSelfSigned(name string, ips []string) (*SelfSigned, error) {
+	pair, err := newSelfSignedPair(name, ips)
+	return &SelfSigned{name: name, ips: ips, pair: pair}, err
+}
+
+// Get returns the certificate for a handshake. It is safe for concurrent use.
+func (s *SelfSigned) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !time.Now().Before(renewalTime(s.pair.Leaf)) {
+		next, err := newSelfSignedPair(s.name, s.ips)
+		if err != nil {
+			return nil, err
+		}
+		s.pair = next
+	}
+	return s.pair, nil
+}
+
+func newSelfSignedPair(name string, ips []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
@@ -65,8 +92,11 @@ func (p *KeyPair) CreateSelfSigned(name string, ips []string) error {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return fmt.Errorf("make a serving certificate: %w", err)
+		return nil, fmt.Errorf("create a serving certificate: %w", err)
 	}
-	p.pair = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	return nil
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("create a serving certificate: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }

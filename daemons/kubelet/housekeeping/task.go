@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Task is a periodic task for the whole node. Each chore has its own loop, so that a chore that hangs does not
-// delay the others. An unmount from a dead file server can hang, for example.
+// Task is a periodic task for the whole node. Each task has its own loop, so that a task that hangs does not delay the
+// others. An unmount from a dead file server can hang, for example.
 type Task struct {
 	Name     string
 	Interval time.Duration
-	Deadline time.Duration // cancels the context; a chore that ignores the context runs on
+	Deadline time.Duration // cancels the context; a task that ignores the context runs on
 	Run      func(context.Context)
 }
 
@@ -25,7 +25,7 @@ func Run(ctx context.Context, log *slog.Logger, tasks []Task) {
 	<-ctx.Done()
 }
 
-// runPeriodically runs a chore at once and then at every interval, one run at a time. No goroutine waits between runs,
+// runPeriodically runs a task at once and then at every interval, one run at a time. No goroutine waits between runs,
 // because a process with many simulated nodes would otherwise have thousands of them.
 func runPeriodically(ctx context.Context, log *slog.Logger, c Task) {
 	if ctx.Err() != nil {

@@ -148,6 +148,7 @@ func (Local) CPU() (uint64, error) {
 	return ticks * perTick, nil
 }
 
+// NodeName returns the name of the node: override, or the machine's host name.
 func NodeName(override string) (string, error) {
 	name := override
 	if name == "" {

@@ -175,6 +175,7 @@ func newProbeMetrics() *Probes {
 	return c
 }
 
+// Handler returns the handler of /metrics/probes.
 func (c *Probes) Handler() http.Handler {
 	if c == nil {
 		return http.NotFoundHandler()

@@ -32,11 +32,11 @@ type Meter struct {
 	Measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
 	// ReportHanging is called once for a volume that does not respond.
 	ReportHanging func(pods []Mounted, claim string, since time.Duration)
-	// HangTimeout is how long a measurement may take before hangs is called.
+	// HangTimeout is how long a measurement may take before ReportHanging is called.
 	HangTimeout time.Duration
 
-	Mu     sync.Mutex
-	Claims map[types.NamespacedName]*measuredClaim
+	mu     sync.Mutex
+	claims map[types.NamespacedName]*measuredClaim
 }
 
 // measuredClaim is the state of one volume.
@@ -66,11 +66,11 @@ func (c *Meter) UsageByPod(pods []*corev1.Pod) map[types.UID][]Claim {
 		}
 	}
 	c.await(c.startMeasuring(claims))
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	uses := map[types.UID][]Claim{}
 	for key, all := range claims {
-		if m := c.Claims[key]; m != nil && m.isValid {
+		if m := c.claims[key]; m != nil && m.isValid {
 			for _, at := range all {
 				uses[at.Pod.UID] = append(uses[at.Pod.UID], Claim{at.Volume.Name, key.Namespace, key.Name, m.use})
 			}
@@ -82,21 +82,21 @@ func (c *Meter) UsageByPod(pods []*corev1.Pod) map[types.UID][]Claim {
 // startMeasuring starts a measurement of each volume that needs one, and returns the channels to wait for. It removes
 // volumes that no pod uses.
 func (c *Meter) startMeasuring(claims map[types.NamespacedName][]Mounted) (wait []<-chan struct{}) {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	for key, m := range c.Claims {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, m := range c.claims {
 		if claims[key] == nil && m.done == nil {
-			delete(c.Claims, key)
+			delete(c.claims, key)
 		}
 	}
 	for key, all := range claims {
-		m := c.Claims[key]
+		m := c.claims[key]
 		if m == nil {
-			if c.Claims == nil {
-				c.Claims = map[types.NamespacedName]*measuredClaim{}
+			if c.claims == nil {
+				c.claims = map[types.NamespacedName]*measuredClaim{}
 			}
 			m = &measuredClaim{}
-			c.Claims[key] = m
+			c.claims[key] = m
 		}
 		since := time.Since(m.began)
 		switch {
@@ -123,8 +123,8 @@ func (c *Meter) measureClaim(m *measuredClaim, all []Mounted) {
 			break // otherwise it is not mounted yet, or no longer
 		}
 	}
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	m.use, m.isValid, m.reported = use, err == nil, false
 	close(m.done)
 	m.done = nil

@@ -117,7 +117,7 @@ func (p identities) address(m *session.Machine) error {
 	}
 	same := known.Identity == m.Facts.Identity && known.Identity != ""
 	if known.Identity == "" {
-		same = m.Facts.ClusterCA != "" // and it is this cluster's authority, which identify has checked
+		same = m.Facts.ClusterCA != "" // and it is this cluster's authority, which isForeign has checked
 	}
 	if !same {
 		return fmt.Errorf("it was applied to the machine at %s, and the one at %s is another. Give that a block of "+

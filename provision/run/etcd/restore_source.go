@@ -125,8 +125,8 @@ func isOwnSnapshot(in *state.State, s store.Snapshot) bool {
 		slices.Contains(in.FormerStores, s.Cluster)
 }
 
-// fetchSnapshot returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot,
-// fetched downloads it to one. It checks the whole snapshot.
+// fetchSnapshot returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot, it is
+// downloaded to one. It checks the whole snapshot.
 func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*session.Machine, error) {
 	check := func(m *session.Machine) error {
 		answer, err := a.callStore(ctx, m, databaseTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})

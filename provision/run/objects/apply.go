@@ -16,7 +16,7 @@ import (
 
 const reconcileTimeout = 10 * time.Minute
 
-// Apply applies the objects and records them. Nodes that this run creates get their labels later, in label.
+// Apply applies the objects and records them. Nodes that this run creates get their labels later, by LabelNodes.
 func (a *Applier) Apply(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()

@@ -46,6 +46,7 @@ func (r *Roller) ChangeControl(ctx context.Context, control []*session.Machine) 
 	return nil
 }
 
+// ChangeGuarded changes one machine of the control plane: only when the others are well, and until it is well itself.
 func (r *Roller) ChangeGuarded(ctx context.Context, m *session.Machine) error {
 	units := plan.RestartedDaemons(m.Changes)
 	if m.Action == plan.Change && len(units) > 0 {
