@@ -82,9 +82,9 @@ func (f *gitOpsFlags) connect(c *cobra.Command) (*rest.Config, error) {
 	return live.REST(), nil
 }
 
-// kubeconfigFile returns the path of a kubeconfig with the rights of the caller. It is the file of the flag as it is, so
-// that nothing of it is lost, such as a user to impersonate or a proxy. Without the flag it is a file in dir that is made
-// from the folder's state, and names one server.
+// kubeconfigFile returns the path of a kubeconfig with the rights of the caller. It is the file of the flag as it is,
+// so that nothing of it is lost, such as a user to impersonate or a proxy. Without the flag it is a file in dir that is
+// made from the folder's state, and names one server.
 func (f *gitOpsFlags) kubeconfigFile(c *cobra.Command, dir string) (string, error) {
 	if err := f.checkOutput(); err != nil {
 		return "", err

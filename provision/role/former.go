@@ -5,8 +5,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// restrictedFiles lists files and directories that only some machines have. They are removed from other machines: with the keys of the
-// control plane, a worker could take over the cluster.
+// restrictedFiles lists files and directories that only some machines have. They are removed from other machines: with
+// the keys of the control plane, a worker could take over the cluster.
 type restrictedFiles struct {
 	mayHave func(Input) bool
 	paths   []string

@@ -26,8 +26,8 @@ import (
 )
 
 // Ensure ensures that the node's kubeconfig has a client certificate that is valid for some time. If there is none, or
-// it has expired, Ensure requests one with the bootstrap kubeconfig, which has a token. If it is due for renewal, Ensure
-// requests one with the kubeconfig itself. It waits until the request is approved and signed.
+// it has expired, Ensure requests one with the bootstrap kubeconfig, which has a token. If it is due for renewal,
+// Ensure requests one with the kubeconfig itself. It waits until the request is approved and signed.
 func Ensure(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	due, end, err := Lifetime(cfg.Kubeconfig)
 	now := time.Now()
