@@ -85,6 +85,9 @@ func (s *Server) hasNoImpersonation(p *fastRequest) bool { return !identity.Impe
 // authorizeFast is authorize for requests that are allowed without waiting.
 func (s *Server) authorizeFast(p *fastRequest) bool { return s.identity.TryAuthorize(p.q) }
 
+// hasFilledCache is waitForCache for a cache that has been filled.
+func (s *Server) hasFilledCache(*fastRequest) bool { return s.cache.CheckReady() == nil }
+
 // isServed is waitForDefinition for resources that are served already.
 func (s *Server) isServed(p *fastRequest) bool { return p.q.IsServed }
 
@@ -98,7 +101,7 @@ func (s *Server) recordBodiesFast(p *fastRequest) bool { return s.recordBodies(p
 
 // canAnswerLater reports whether the response can be written without waiting once the store's revision is known.
 func (s *Server) canAnswerLater(p *fastRequest) bool {
-	return s.cache.CheckReady() == nil && p.isSmall()
+	return p.isSmall()
 }
 
 // maxFastObject is the largest object, in bytes, that is answered this way. One goroutine answers all requests that

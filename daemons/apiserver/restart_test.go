@@ -2,15 +2,21 @@ package apiserver_test
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"clusterctl/certs"
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/store"
+	"clusterctl/daemons/store/memory"
 )
 
 // countingStore counts the calls for which a store has to read.
@@ -77,5 +83,66 @@ func TestRestartedServerLoadsTheStoreOnce(t *testing.T) {
 	const conflicts = 3
 	if ranges, reads := counted.ranges.Load(), counted.reads.Load(); ranges != 1 || reads > conflicts {
 		t.Errorf("%d ranges and %d other reads, want 1 and at most %d", ranges, reads, conflicts)
+	}
+}
+
+// heldStore is a store that does not return its contents before it is released.
+type heldStore struct {
+	store.Store
+	release chan struct{}
+}
+
+func (h *heldStore) All(ctx context.Context, prefix string, take func([]store.KeyValue) error) (int64, error) {
+	select {
+	case <-h.release:
+		return h.Store.All(ctx, prefix, take)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// A server that has just started does not deny rights that it has not loaded yet. Requests wait, and those that cannot
+// wait any longer are told to come back.
+func TestNoRequestIsRefusedBeforeTheCacheIsFilled(t *testing.T) {
+	inner := memory.New()
+	t.Cleanup(inner.Close)
+	first := serveCluster(t, inner)
+	ctx := timeoutContext(t)
+	if _, err := kubernetes.NewForConfigOrDie(first.configFor(certs.SuperAdmin())).RbacV1().ClusterRoleBindings().Create(
+		ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader"}}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	first.stop()
+	held := &heldStore{Store: inner, release: make(chan struct{})}
+	second := startCluster(t, held)
+	config := second.configFor(certs.Request{CommonName: "reader"})
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"/api/v1/namespaces/default/configmaps?timeout=50ms": http.StatusServiceUnavailable,
+		"/version": http.StatusOK,
+	} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want || (want != http.StatusOK) != (response.Header.Get("Retry-After") == "1") {
+			t.Errorf("%s: %s, Retry-After %q", path, response.Status, response.Header.Get("Retry-After"))
+		}
+	}
+	time.AfterFunc(50*time.Millisecond, func() { close(held.release) })
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").List(ctx,
+		metav1.ListOptions{}); err != nil {
+		t.Error(err)
 	}
 }

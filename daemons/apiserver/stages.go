@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/request"
@@ -30,6 +31,7 @@ type stage struct {
 // stages run for every request, in this order, until one of them answers it or fails. Writes have further stages, see
 // write/stages.go. The fast path in fastpath.go uses this list, too.
 var stages = []stage{
+	{run: (*Server).waitForCache, runFast: (*Server).hasFilledCache},
 	{run: (*Server).authenticate, runFast: (*Server).authenticateFast},
 	{run: (*Server).startAudit, runFast: (*Server).auditFast, commit: (*Server).recordReceived},
 	{run: (*Server).impersonate, runFast: (*Server).hasNoImpersonation},
@@ -199,6 +201,25 @@ func (s *Server) handle(q *request.Request) error {
 		return s.writePaths(q)
 	default:
 		return request.ServeNotFound(q)
+	}
+	return nil
+}
+
+// maxCacheWait is the maximum time that a request waits for the cache of a server that has just started.
+const maxCacheWait = 10 * time.Second
+
+// waitForCache delays a request until the cache has been filled. With an empty cache, tokens and roles would be unknown,
+// and writes would bypass quotas, policies and webhooks.
+func (s *Server) waitForCache(q *request.Request) error {
+	if s.cache.CheckReady() == nil || request.IsHealthPath(q.Path) || q.Path == "/version" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(q.HTTP.Context(), maxCacheWait)
+	defer cancel()
+	if err := s.cache.WaitReady(ctx); err != nil {
+		unavailable := apierrors.NewServiceUnavailable(err.Error())
+		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+		return unavailable
 	}
 	return nil
 }

@@ -166,12 +166,29 @@ func (c *Cache) splitKey(key string) (*Resource, string) {
 // Reached returns the revision that the cache has reached; 0 before it is first filled.
 func (c *Cache) Reached() int64 { return c.progress.revision() }
 
+var errNotReady = errors.New("the store's contents are not loaded yet")
+
 // CheckReady returns nil once the cache has been filled.
 func (c *Cache) CheckReady() error {
 	if c.Reached() == 0 {
-		return errors.New("the store's contents are not loaded yet")
+		return errNotReady
 	}
 	return nil
+}
+
+// WaitReady returns when the cache has been filled, or with an error when ctx ends.
+func (c *Cache) WaitReady(ctx context.Context) error {
+	for {
+		reached, changed := c.progress.state()
+		if reached > 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errNotReady
+		}
+	}
 }
 
 // WaitFor returns when the cache has reached a revision.

@@ -35,17 +35,9 @@ func (s *Reads) GetCached(q *request.Request) error {
 }
 
 // WaitForVersion waits until the cache may answer a read at a resource version. For an empty version, the cache must
-// hold all writes so far. For "0", any state of the cache is acceptable, but a cache that is not ready fails the
-// request. Otherwise the cache must have reached that revision. fresh returns a revision that the cache has reached.
+// hold all writes so far. For "0", any state of the cache is acceptable. Otherwise the cache must have reached that
+// revision. fresh returns a revision that the cache has reached.
 func (s *Reads) WaitForVersion(ctx context.Context, version string) (int64, error) {
-	if err := s.cache.CheckReady(); err != nil {
-		if version == "0" {
-			return 0, apierrors.NewServiceUnavailable(err.Error())
-		}
-		if err := s.waitForCache(ctx); err != nil {
-			return 0, err
-		}
-	}
 	switch version {
 	case "":
 		revision, err := s.cache.WaitForCurrent(ctx)
@@ -74,16 +66,6 @@ func (s *Reads) waitForRevision(ctx context.Context, revision int64) (int64, err
 		return 0, revisionTooLarge(revision, s.cache.Reached())
 	}
 	return s.cache.Reached(), nil
-}
-
-// waitForCache waits until the cache has been loaded.
-func (s *Reads) waitForCache(ctx context.Context) error {
-	short, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := s.cache.WaitFor(short, 1); err != nil {
-		return apierrors.NewServiceUnavailable("the store's contents are not loaded yet")
-	}
-	return nil
 }
 
 func parseVersion(version string) (int64, error) {

@@ -117,9 +117,6 @@ func (s *Reads) watchFrom(q *request.Request, version string, initial bool) (int
 	if initial {
 		return s.WaitForVersion(q.HTTP.Context(), version)
 	}
-	if err := s.waitForCache(q.HTTP.Context()); err != nil {
-		return 0, err
-	}
 	// Another server has reached this revision, so it will arrive here soon.
 	if _, err := s.waitForRevision(q.HTTP.Context(), revision); err != nil {
 		return 0, err
