@@ -101,18 +101,19 @@ func (h *heldStore) All(ctx context.Context, prefix string, take func([]store.Ke
 	}
 }
 
-// A server that has just started does not deny rights that it has not loaded yet. Requests wait, and those that cannot
-// wait any longer are told to come back.
+// A server that has just started does not deny rights that it has not loaded yet. Requests wait. Those whose time ends
+// get 503 with Retry-After.
 func TestNoRequestIsRefusedBeforeTheCacheIsFilled(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
 	first := serveCluster(t, inner)
 	ctx := timeoutContext(t)
-	if _, err := kubernetes.NewForConfigOrDie(first.configFor(certs.SuperAdmin())).RbacV1().ClusterRoleBindings().Create(
-		ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader"}}},
-		metav1.CreateOptions{}); err != nil {
+	admin := kubernetes.NewForConfigOrDie(first.configFor(certs.SuperAdmin()))
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader"}},
+	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	first.stop()

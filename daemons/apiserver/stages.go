@@ -208,8 +208,8 @@ func (s *Server) handle(q *request.Request) error {
 // maxCacheWait is the maximum time that a request waits for the cache of a server that has just started.
 const maxCacheWait = 10 * time.Second
 
-// waitForCache delays a request until the cache has been filled. With an empty cache, tokens and roles would be unknown,
-// and writes would bypass quotas, policies and webhooks.
+// waitForCache delays a request until the cache has been filled. With an empty cache, tokens and roles would be
+// unknown, and writes would bypass quotas, policies and webhooks.
 func (s *Server) waitForCache(q *request.Request) error {
 	if s.cache.CheckReady() == nil || request.IsHealthPath(q.Path) || q.Path == "/version" {
 		return nil
