@@ -70,7 +70,11 @@ CONTAINERD := $(call version,github.com/containerd/containerd/v2)
 RUNC       := $(call version,github.com/opencontainers/runc)
 PLUGINS    := $(call version,github.com/containernetworking/plugins)
 
-CONTAINERD_FLAGS := $(MODFLAGS) -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)'
+# The version of the patched containerd. Increase the last number when a patch changes.
+CONTAINERD_PATCHED := $(CONTAINERD)+clusterctl.1
+
+CONTAINERD_FLAGS := $(MODFLAGS) -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD_PATCHED)'
+SHIM_FLAGS       := $(MODFLAGS) -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)'
 RUNC_FLAGS       := -trimpath -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" -X main.version=$(RUNC:v%=%)'
 PLUGIN_FLAGS     := $(MODFLAGS) -ldflags '-s -w -X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=$(PLUGINS)'
 
@@ -91,8 +95,8 @@ $(BIN)/containerd: go.mod go.sum $(PATCHES) $(wildcard cmd/containerd/*.go daemo
 	$(GO) build -modfile=$(PATCHED)/bundle.mod $(CONTAINERD_FLAGS) -o $@ ./cmd/containerd
 	@rm -rf $(PATCHED) && touch $@
 
-$(BIN)/containerd-shim-runc-v2: go.mod go.sum $(call flags,shim,$(CONTAINERD_FLAGS)) | $(BIN)/containerd
-	$(GO) build $(CONTAINERD_FLAGS) -o $@ github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+$(BIN)/containerd-shim-runc-v2: go.mod go.sum $(call flags,shim,$(SHIM_FLAGS)) | $(BIN)/containerd
+	$(GO) build $(SHIM_FLAGS) -o $@ github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@touch $@
 
 $(BIN)/runc: go.mod go.sum $(call flags,runc,$(RUNC_FLAGS)) | $(BIN)/containerd
