@@ -31,6 +31,11 @@ var answersWithObject = map[string]bool{
 	"deviceclasses": true, "devicetaintrules": true,
 }
 
+// orphansByDefault reports whether the dependents of a deleted object stay unless the request has another policy.
+func (s *subject) orphansByDefault() bool {
+	return s.Resource == "replicationcontrollers" || s.Resource == "jobs"
+}
+
 func testDelete(t *testing.T, s *subject) {
 	o, path := s.createObject(t)
 	tried := s.mustAnswer(t, 200, remove(path+"?dryRun=All", nil))
@@ -40,6 +45,11 @@ func testDelete(t *testing.T, s *subject) {
 	s.mustAnswer(t, 200, get("%s", path))
 	a := s.mustAnswer(t, 200, remove(path, nil))
 	switch {
+	case s.orphansByDefault():
+		if list, _ := a.valueAt("metadata.finalizers").([]any); !slices.Contains(list, any("orphan")) {
+			t.Errorf("without a policy, dependents are not kept: %s", a.raw)
+		}
+		s.deleteWithFinalizers(t, path)
 	case s.hasServerFinalizer():
 		s.deleteWithFinalizers(t, path)
 	case answersWithObject[s.Resource]:
@@ -102,6 +112,11 @@ func testDeletePreconditions(t *testing.T, s *subject) {
 func testDeleteWithFinalizers(t *testing.T, s *subject) {
 	for policy, finalizer := range map[string]string{"Foreground": "foregroundDeletion", "Orphan": "orphan"} {
 		o, path := s.createObject(t)
+		if s.Kind == "Event" { // has no dependents, so the policy does not matter
+			s.mustAnswer(t, 200, remove(path+"?propagationPolicy="+policy, nil))
+			s.mustRefuse(t, get("%s", path), 404, "NotFound", "")
+			continue
+		}
 		held := s.mustAnswer(t, 200, remove(path+"?propagationPolicy="+policy, nil))
 		list, _ := held.valueAt("metadata.finalizers").([]any)
 		if held.textAt("kind") != s.Kind || held.textAt("metadata.deletionTimestamp") == "" ||
@@ -161,7 +176,7 @@ func testDeleteCollection(t *testing.T, s *subject) {
 		t.Errorf("no more than two at a time of %v were to go: %s %s", made, first.raw, rest.raw)
 	}
 	one := s.collection() + query + "&fieldSelector=metadata.name%3D" + made[0]
-	s.mustAnswer(t, 200, remove(one, object{"gracePeriodSeconds": 0}))
+	s.mustAnswer(t, 200, remove(one, object{"gracePeriodSeconds": 0, "propagationPolicy": "Background"}))
 	if !s.hasServerFinalizer() {
 		if left := s.mustAnswer(t, 200, get("%s", all)); !slices.Equal(objectNames(left.itemList()), made[1:]) {
 			t.Errorf("deleting %s left %v of %v", made[0], objectNames(left.itemList()), made)

@@ -68,6 +68,24 @@ func TestTargetAllIncludesTargetTest(t *testing.T) {
 	}
 }
 
+// A package that a suite names is not among the rest, so `test` has to name it, too.
+func TestTargetTestIncludesTargetAll(t *testing.T) {
+	only := map[string]string{ // with reasons
+		"./tests/prometheus": "it waits for alerts to fire",
+	}
+	ran := map[string]bool{}
+	for _, s := range suites {
+		for _, p := range s.packages {
+			ran[p] = ran[p] || slices.Contains(s.targets, testTarget) || s.includedInRest
+		}
+	}
+	for p, is := range ran {
+		if reason := only[p]; is == (reason != "") {
+			t.Errorf("%s: test runs it: %v; the reason why it does not: %q", p, is, reason)
+		}
+	}
+}
+
 func TestChooseRefusesUnknownNames(t *testing.T) {
 	for _, c := range []struct{ target, only, want, refused string }{
 		{target: testTarget, only: "form,lint", want: "lint form"},
