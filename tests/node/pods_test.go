@@ -36,76 +36,7 @@ func TestPodsGetVolumesLimitsAndIdentity(t *testing.T) {
 			"web",
 			`cat /cfg/k; echo; env; cat /etc/resolv.conf /etc/hosts; cat /secret/password; echo; ls -l /scratch/sub; id; mount | grep ' /secret '
 cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; sleep 1000`,
-			func(p *corev1.Pod) {
-				c := &p.Spec.Containers[0]
-				c.Env = []corev1.EnvVar{
-					{
-						Name: "ME",
-						ValueFrom: &corev1.EnvVarSource{
-							FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
-						},
-					},
-					{Name: "URL", Value: "http://$(ME)/$$x"},
-					{
-						Name: "KEY",
-						ValueFrom: &corev1.EnvVarSource{
-							ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
-								Key:                  "k",
-							},
-						},
-					},
-					{
-						Name: "CPU",
-						ValueFrom: &corev1.EnvVarSource{
-							ResourceFieldRef: &corev1.ResourceFieldSelector{
-								Resource: "limits.cpu",
-								Divisor:  resource.MustParse("1m"),
-							},
-						},
-					},
-				}
-				c.EnvFrom = []corev1.EnvFromSource{
-					{
-						Prefix: "S_",
-						SecretRef: &corev1.SecretEnvSource{
-							LocalObjectReference: corev1.LocalObjectReference{Name: "s"},
-						},
-					},
-				}
-				c.Resources.Limits = corev1.ResourceList{
-					corev1.ResourceMemory: resource.MustParse("64Mi"),
-					corev1.ResourceCPU:    resource.MustParse("500m"),
-				}
-				c.ReadinessProbe = &corev1.Probe{
-					ProbeHandler: corev1.ProbeHandler{
-						HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)},
-					},
-				}
-				c.VolumeMounts = []corev1.VolumeMount{
-					{Name: "cfg", MountPath: "/cfg"},
-					{Name: "tmp", MountPath: "/scratch/sub", SubPath: "a/b"},
-					{Name: "secret", MountPath: "/secret"},
-				}
-				p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"alias.example"}}}
-				group := int64(4242)
-				p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SupplementalGroups: []int64{777}}
-				p.Spec.Volumes = []corev1.Volume{
-					{
-						Name: "cfg",
-						VolumeSource: corev1.VolumeSource{
-							ConfigMap: &corev1.ConfigMapVolumeSource{
-								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
-							},
-						},
-					},
-					{
-						Name:         "secret",
-						VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
-					},
-					{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				}
-			},
+			setVolumesAndLimits,
 		),
 	)
 	t.Logf("first pod, with its image pulled: ready after %v", n.waitFor("the pod to be ready",
@@ -156,6 +87,78 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 		left,
 	) != 0 {
 		t.Errorf("cgroups are left: %v", left)
+	}
+}
+
+// setVolumesAndLimits gives a pod variables, limits, a probe and volumes.
+func setVolumesAndLimits(p *corev1.Pod) {
+	c := &p.Spec.Containers[0]
+	c.Env = []corev1.EnvVar{
+		{
+			Name: "ME",
+			ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
+			},
+		},
+		{Name: "URL", Value: "http://$(ME)/$$x"},
+		{
+			Name: "KEY",
+			ValueFrom: &corev1.EnvVarSource{
+				ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+					Key:                  "k",
+				},
+			},
+		},
+		{
+			Name: "CPU",
+			ValueFrom: &corev1.EnvVarSource{
+				ResourceFieldRef: &corev1.ResourceFieldSelector{
+					Resource: "limits.cpu",
+					Divisor:  resource.MustParse("1m"),
+				},
+			},
+		},
+	}
+	c.EnvFrom = []corev1.EnvFromSource{
+		{
+			Prefix: "S_",
+			SecretRef: &corev1.SecretEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "s"},
+			},
+		},
+	}
+	c.Resources.Limits = corev1.ResourceList{
+		corev1.ResourceMemory: resource.MustParse("64Mi"),
+		corev1.ResourceCPU:    resource.MustParse("500m"),
+	}
+	c.ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)},
+		},
+	}
+	c.VolumeMounts = []corev1.VolumeMount{
+		{Name: "cfg", MountPath: "/cfg"},
+		{Name: "tmp", MountPath: "/scratch/sub", SubPath: "a/b"},
+		{Name: "secret", MountPath: "/secret"},
+	}
+	p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"alias.example"}}}
+	group := int64(4242)
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SupplementalGroups: []int64{777}}
+	p.Spec.Volumes = []corev1.Volume{
+		{
+			Name: "cfg",
+			VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+				},
+			},
+		},
+		{
+			Name:         "secret",
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
+		},
+		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 }
 

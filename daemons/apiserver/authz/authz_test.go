@@ -13,6 +13,8 @@ import (
 )
 
 // Proves S12.
+//
+//style:long a table of requests by each user
 func TestUsersMayDoOnlyWhatTheirRolesAllow(t *testing.T) {
 	chain, err := New(nil, testObjects())
 	if err != nil {
@@ -127,6 +129,7 @@ func TestUsersMayDoOnlyWhatTheirRolesAllow(t *testing.T) {
 	}
 }
 
+//style:long a table of requests by nodes
 func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 	o := testObjects()
 	addReferencedObjects(o)

@@ -42,7 +42,7 @@ func TestAllRequestsFailWhenTheConnectionEnds(t *testing.T) {
 		t.Errorf("the watch ended with %v", err)
 	}
 	if err := <-silent; err == nil {
-		t.Error("a request was answered by nobody")
+		t.Error("a request was answered without a server")
 	}
 }
 

@@ -246,7 +246,7 @@ func TestServerThatForwardsBackIsSkipped(t *testing.T) {
 	})
 	c = newClient(t, Config{Servers: []string{w.addr}})
 	if c.IsLoopQuery(&query(t, "00ff."+loopDomain).Name) || c.IsLoopQuery(&query(t, "a.b.clusterctl.").Name) {
-		t.Error("somebody else's question is taken for its own")
+		t.Error("a query of another client is taken for its own")
 	}
 	c.findLoops(context.Background())
 	c.check("x.example.", ErrNoServer.Error(), 0)

@@ -206,7 +206,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		case <-tick.C:
 		}
 	}

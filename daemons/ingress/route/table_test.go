@@ -194,11 +194,11 @@ func TestEndpointChangesNeedNoNewTable(t *testing.T) {
 	setIngresses(b, ingressOf("a", 0, "a.example /new Prefix web:http"))
 	if now := b.Table().Find([]byte("a.example"), []byte("/new"), testRequest{}).Backends[0].Backend; now != backend ||
 		at.closed {
-		t.Error("the backend was made anew")
+		t.Error("the backend was created again")
 	}
 	b.SetIngress(Key{"default", "a"}, nil)
 	if b.Table(); !at.closed || len(b.Backends.backends) != 0 || len(b.claims) != 0 || len(b.Backends.byService) != 0 {
-		t.Error("a backend that nobody uses is still there")
+		t.Error("an unused backend still exists")
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 )
 
 // Proves S23.
+//
+//style:long a table of facts, with the status of each
 func TestStatusOfAPod(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -58,6 +58,8 @@ func attemptOf(name string, attempt uint32, state State, code int32, ago time.Du
 }
 
 // Proves S23.
+//
+//style:long a table of facts, with the step after each
 func TestNextStepOfAPod(t *testing.T) {
 	deleted := metav1.NewTime(testNow)
 	five, old := int64(5), metav1.NewTime(testNow.Add(-time.Minute))
@@ -320,66 +322,74 @@ func TestEveryPodComesToRest(t *testing.T) {
 		for range 40 {
 			step := Next(f)
 			Status(f)
-			switch step.Kind {
-			case Rest:
-				if step.At.IsZero() || step.At.After(f.Now) {
-					return
-				}
-			case Remove:
+			if carryOut(t, f, step, &serial) {
 				return
-			case Prepare:
-				f.Prepared = true
-			case Release:
-				f.Released = true
-			case RunSandbox:
-				f.Sandboxes = append(
-					[]Sandbox{{ID: fmt.Sprintf("b%d", serial), Attempt: step.Attempt, Ready: true, IPs: []string{"x"}}},
-					f.Sandboxes...)
-				serial++
-			case Admit:
-				f.AdmittedSandbox = step.SandboxID
-			case Start:
-				if f.AdmittedSandbox != step.SandboxID {
-					t.Fatalf("%s starts in %s, whose policies may not hold", step.Container, step.SandboxID)
-				}
-				state, code := Running, int32(0)
-				if step.Container == "a" {
-					state = Exited
-				}
-				c := attemptOf(step.Container, step.Attempt, state, code, 0)
-				c.SandboxID = f.Sandboxes[0].ID
-				f.Containers = append([]Container{c}, f.Containers...)
-			case Kill, KillPod:
-				for i := range f.Containers {
-					if f.Containers[i].State == Running && (step.Kind == KillPod || f.Containers[i].ID == step.ID) {
-						f.Containers[i].State, f.Containers[i].ExitCode = Exited, 137
-					}
-				}
-				for i := range f.Sandboxes {
-					f.Sandboxes[i].Ready = f.Sandboxes[i].Ready && step.Kind != KillPod
-				}
-			case RemoveContainers, RemoveSandboxes:
-				gone := map[string]bool{}
-				for _, id := range step.IDs {
-					gone[id] = true
-				}
-				var cs []Container
-				for _, c := range f.Containers {
-					if !gone[c.ID] {
-						cs = append(cs, c)
-					}
-				}
-				var bs []Sandbox
-				for _, b := range f.Sandboxes {
-					if !gone[b.ID] {
-						bs = append(bs, b)
-					}
-				}
-				f.Containers, f.Sandboxes = cs, bs
 			}
 		}
 		t.Fatalf("still at %+v after 40 steps", Next(f))
 	})
+}
+
+// carryOut changes the facts as a step does. It reports whether the pod is at rest. serial numbers the sandboxes.
+func carryOut(t *rapid.T, f *Facts, step Step, serial *int) (atRest bool) {
+	switch step.Kind {
+	case Rest:
+		if step.At.IsZero() || step.At.After(f.Now) {
+			return true
+		}
+	case Remove:
+		return true
+	case Prepare:
+		f.Prepared = true
+	case Release:
+		f.Released = true
+	case RunSandbox:
+		f.Sandboxes = append(
+			[]Sandbox{{ID: fmt.Sprintf("b%d", *serial), Attempt: step.Attempt, Ready: true, IPs: []string{"x"}}},
+			f.Sandboxes...)
+		*serial++
+	case Admit:
+		f.AdmittedSandbox = step.SandboxID
+	case Start:
+		if f.AdmittedSandbox != step.SandboxID {
+			t.Fatalf("%s starts in %s, whose policies may not hold", step.Container, step.SandboxID)
+		}
+		state, code := Running, int32(0)
+		if step.Container == "a" {
+			state = Exited
+		}
+		c := attemptOf(step.Container, step.Attempt, state, code, 0)
+		c.SandboxID = f.Sandboxes[0].ID
+		f.Containers = append([]Container{c}, f.Containers...)
+	case Kill, KillPod:
+		for i := range f.Containers {
+			if f.Containers[i].State == Running && (step.Kind == KillPod || f.Containers[i].ID == step.ID) {
+				f.Containers[i].State, f.Containers[i].ExitCode = Exited, 137
+			}
+		}
+		for i := range f.Sandboxes {
+			f.Sandboxes[i].Ready = f.Sandboxes[i].Ready && step.Kind != KillPod
+		}
+	case RemoveContainers, RemoveSandboxes:
+		gone := map[string]bool{}
+		for _, id := range step.IDs {
+			gone[id] = true
+		}
+		var cs []Container
+		for _, c := range f.Containers {
+			if !gone[c.ID] {
+				cs = append(cs, c)
+			}
+		}
+		var bs []Sandbox
+		for _, b := range f.Sandboxes {
+			if !gone[b.ID] {
+				bs = append(bs, b)
+			}
+		}
+		f.Containers, f.Sandboxes = cs, bs
+	}
+	return false
 }
 
 // Proves S23.
