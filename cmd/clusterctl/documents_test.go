@@ -179,7 +179,7 @@ func TestInvalidCommandsAreFound(t *testing.T) {
 	if makeError("demo: build ## x\n\t$(A)\n", []string{"demo", "A=1"}) != nil ||
 		makeError("demo:\n", []string{"demos"}) == nil ||
 		makeError("demo:\n", []string{"A=1"}) == nil {
-		t.Error("targets and variables of a Makefile are not told apart from others")
+		t.Error("targets and variables of a Makefile are not distinguished from others")
 	}
 	if got := findCommands(codePassage{text: "Error: clusterctl x\nclusterctl y makes it\n"}); got != nil {
 		t.Errorf("what a command prints is taken for commands: %q", got)

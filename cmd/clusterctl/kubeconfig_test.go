@@ -87,7 +87,7 @@ func TestIssuedKubeconfigsAreRevokedByName(t *testing.T) {
 		}
 	}
 	if _, err := findRevocations(s, handed, "carol", now); err == nil || !strings.Contains(err.Error(), "certs list") {
-		t.Errorf("somebody who has nothing: %v", err)
+		t.Errorf("without a kubeconfig: %v", err)
 	}
 	if list, err := findRevocations(s, handed, "0xB1", now); err != nil || len(list) != 1 || list[0].Serial != "b1" {
 		t.Errorf("by serial number: %+v, %v", list, err)

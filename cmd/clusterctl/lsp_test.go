@@ -55,51 +55,10 @@ func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 	if err := os.WriteFile(path, []byte(editedConfiguration), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	program := exec.CommandContext(ctx, "clusterctl", "lsp")
-	in, err := program.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := program.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program.Stderr = os.Stderr
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	program, pipes := startLanguageServer(ctx, t)
 	e := &testEditor{diagnostics: make(chan *protocol.PublishDiagnosticsParams, 10)}
-	ctx, conn, server := protocol.NewClient(ctx, e, jsonrpc2.NewStream(stdPipes{out, in}), zap.NewNop())
+	ctx, conn, server := protocol.NewClient(ctx, e, jsonrpc2.NewStream(pipes), zap.NewNop())
 	document := uri.File(path)
-	wrong := func() []protocol.Diagnostic {
-		t.Helper()
-		for {
-			select {
-			case p := <-e.diagnostics:
-				if p.URI == document {
-					return p.Diagnostics
-				}
-			case <-ctx.Done():
-				t.Fatal("no diagnostics came")
-			}
-		}
-	}
-	// at returns the position after a mark.
-	at := func(text, mark string) protocol.TextDocumentPositionParams {
-		t.Helper()
-		i := strings.Index(text, mark)
-		if i < 0 {
-			t.Fatalf("there is no %q", mark)
-		}
-		before := text[:i+len(mark)]
-		return protocol.TextDocumentPositionParams{
-			TextDocument: protocol.TextDocumentIdentifier{URI: document},
-			Position: protocol.Position{
-				Line:      uint32(strings.Count(before, "\n")),
-				Character: uint32(len(before) - strings.LastIndexByte(before, '\n') - 1),
-			},
-		}
-	}
 	// change replaces the whole document.
 	open := editedConfiguration
 	change := func(version int32, text string) {
@@ -116,34 +75,19 @@ func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 		}
 	}
 
-	greeting, err := server.Initialize(ctx,
-		&protocol.InitializeParams{RootURI: uri.File(dir), Capabilities: protocol.ClientCapabilities{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if greeting.Capabilities.CompletionProvider == nil || greeting.Capabilities.HoverProvider != true ||
-		greeting.Capabilities.DefinitionProvider != true {
-		t.Errorf("it offers %+v", greeting.Capabilities)
-	}
-	if err := server.Initialized(ctx, &protocol.InitializedParams{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.DidOpen(ctx,
-		&protocol.DidOpenTextDocumentParams{TextDocument: protocol.TextDocumentItem{URI: document,
-			LanguageID: "clusterctl", Version: 1, Text: editedConfiguration}}); err != nil {
-		t.Fatal(err)
-	}
-	if list := wrong(); len(list) != 0 {
-		t.Errorf("what is good has %+v", list)
+	openDocument(ctx, t, server, dir, document)
+	if list := e.waitDiagnostics(ctx, t, document); len(list) != 0 {
+		t.Errorf("a valid document has %+v", list)
 	}
 
 	hover, err := server.Hover(ctx,
-		&protocol.HoverParams{TextDocumentPositionParams: at(editedConfiguration, "\n  role")})
+		&protocol.HoverParams{TextDocumentPositionParams: positionAfter(t, document, editedConfiguration, "\n  role")})
 	if err != nil || hover == nil || !strings.Contains(hover.Contents.Value, "control-plane, node, or both") {
 		t.Errorf("hover %+v, %v", hover, err)
 	}
 	places, err := server.Definition(ctx,
-		&protocol.DefinitionParams{TextDocumentPositionParams: at(editedConfiguration, "var.addr")})
+		&protocol.DefinitionParams{TextDocumentPositionParams: positionAfter(t, document, editedConfiguration,
+			"var.addr")})
 	if err != nil || len(places) != 1 || places[0].URI != document || places[0].Range.Start.Line != 2 {
 		t.Errorf("definition %+v, %v", places, err)
 	}
@@ -152,20 +96,21 @@ func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 	mistaken := strings.Replace(editedConfiguration, "roles   = [\"control-plane\"]",
 		"roles   = [\"control-plan\"]\n  la", 1)
 	change(2, mistaken)
-	if list := wrong(); len(list) == 0 || !slices.ContainsFunc(list, func(d protocol.Diagnostic) bool {
-		return d.Severity == protocol.DiagnosticSeverityError && d.Range.Start.Line >= 8
-	}) {
+	if list := e.waitDiagnostics(ctx, t, document); len(list) == 0 ||
+		!slices.ContainsFunc(list, func(d protocol.Diagnostic) bool {
+			return d.Severity == protocol.DiagnosticSeverityError && d.Range.Start.Line >= 8
+		}) {
 		t.Errorf("a mistake has %+v", list)
 	}
 	offered, err := server.Completion(ctx,
-		&protocol.CompletionParams{TextDocumentPositionParams: at(mistaken, "\n  la")})
+		&protocol.CompletionParams{TextDocumentPositionParams: positionAfter(t, document, mistaken, "\n  la")})
 	if err != nil ||
 		!slices.ContainsFunc(offered.Items, func(i protocol.CompletionItem) bool { return i.Label == "labels" }) {
 		t.Errorf("completion %+v, %v", offered, err)
 	}
 	change(3, editedConfiguration)
-	if list := wrong(); len(list) != 0 {
-		t.Errorf("what was mended has %+v", list)
+	if list := e.waitDiagnostics(ctx, t, document); len(list) != 0 {
+		t.Errorf("the corrected document has %+v", list)
 	}
 
 	if err := server.Shutdown(ctx); err != nil {
@@ -178,4 +123,75 @@ func TestTheServerWorksWithAClientLibrary(t *testing.T) {
 		t.Errorf("the server ended with %v", err)
 	}
 	_ = conn.Close() // the other end is closed
+}
+
+// openDocument greets the server and opens a document.
+func openDocument(ctx context.Context, t *testing.T, server protocol.Server, dir string, document uri.URI) {
+	greeting, err := server.Initialize(ctx,
+		&protocol.InitializeParams{RootURI: uri.File(dir), Capabilities: protocol.ClientCapabilities{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if greeting.Capabilities.CompletionProvider == nil || greeting.Capabilities.HoverProvider != true ||
+		greeting.Capabilities.DefinitionProvider != true {
+		t.Errorf("the server offers %+v", greeting.Capabilities)
+	}
+	if err := server.Initialized(ctx, &protocol.InitializedParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.DidOpen(ctx,
+		&protocol.DidOpenTextDocumentParams{TextDocument: protocol.TextDocumentItem{URI: document,
+			LanguageID: "clusterctl", Version: 1, Text: editedConfiguration}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// positionAfter returns the position after a mark in the text of a document.
+func positionAfter(t *testing.T, document uri.URI, text, mark string) protocol.TextDocumentPositionParams {
+	t.Helper()
+	i := strings.Index(text, mark)
+	if i < 0 {
+		t.Fatalf("there is no %q", mark)
+	}
+	before := text[:i+len(mark)]
+	return protocol.TextDocumentPositionParams{
+		TextDocument: protocol.TextDocumentIdentifier{URI: document},
+		Position: protocol.Position{
+			Line:      uint32(strings.Count(before, "\n")),
+			Character: uint32(len(before) - strings.LastIndexByte(before, '\n') - 1),
+		},
+	}
+}
+
+// waitDiagnostics waits for the next diagnostics of a document.
+func (e *testEditor) waitDiagnostics(ctx context.Context, t *testing.T, document uri.URI) []protocol.Diagnostic {
+	t.Helper()
+	for {
+		select {
+		case p := <-e.diagnostics:
+			if p.URI == document {
+				return p.Diagnostics
+			}
+		case <-ctx.Done():
+			t.Fatal("no diagnostics came")
+		}
+	}
+}
+
+// startLanguageServer starts the program as editors do.
+func startLanguageServer(ctx context.Context, t *testing.T) (*exec.Cmd, stdPipes) {
+	program := exec.CommandContext(ctx, "clusterctl", "lsp")
+	in, err := program.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program.Stderr = os.Stderr
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return program, stdPipes{out, in}
 }

@@ -110,13 +110,7 @@ var (
 func TestAFolderIsReconciledWithTheAPIServer(t *testing.T) {
 	cfg := startServer(t)
 	client := dynamic.NewForConfigOrDie(cfg)
-	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(gitsource.Definition, &definition.Object); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Resource(definitions).Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	createDefinition(t, client)
 	dir := t.TempDir()
 	write := func(files map[string]string) {
 		t.Helper()
@@ -137,23 +131,7 @@ func TestAFolderIsReconciledWithTheAPIServer(t *testing.T) {
 			"  names: {kind: Widget, plural: widgets, singular: widget, listKind: WidgetList}\n  versions:\n" +
 			"  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n",
 	})
-	fetcher, err := fetch.New(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(cfg), Fetcher: fetcher,
-		Renderer: render.Renderer{KubeVersion: "v1.37.0"}, Recorder: noEvents{},
-		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Observe: gitops.NewMeasures(run.NewEnv(slog.Default()).Metrics)})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	startController(t, cfg, client)
 	source := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gitsource.APIVersion,
 		"kind":     gitsource.Kind,
 		"metadata": map[string]any{"name": "platform", "namespace": "kube-system"},
@@ -174,48 +152,25 @@ func TestAFolderIsReconciledWithTheAPIServer(t *testing.T) {
 		text, _, _ := unstructured.NestedString(o.Object, "data", "value")
 		return text
 	}
-	synced := func(request string) *gitops.Source {
-		t.Helper()
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, gitsource.SyncAnnotation, request)
-		if _, err := in.Patch(t.Context(), "platform", types.MergePatchType, []byte(patch),
-			metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		var s *gitops.Source
-		until(t, "the request "+request+" is carried out", func() error {
-			o, err := in.Get(t.Context(), "platform", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if s, err = gitops.SourceOf(o); err != nil {
-				return err
-			}
-			if s.Status.HandledSync != request || len(s.Status.Conditions) != 1 ||
-				s.Status.Conditions[0].Status != "True" {
-				return fmt.Errorf("the status is %+v", s.Status)
-			}
-			return nil
-		})
-		return s
-	}
-	if s := synced("1"); s.Status.Objects != 5 || !strings.HasPrefix(s.Status.AppliedRevision, "folder@sha256:") {
+	if s := requestSync(t, in, "1"); s.Status.Objects != 5 ||
+		!strings.HasPrefix(s.Status.AppliedRevision, "folder@sha256:") {
 		t.Errorf("the status is %+v", s.Status)
 	}
 	if value("a") != "one" || value("b") != "one" {
 		t.Errorf("a is %q, b is %q", value("a"), value("b"))
 	}
-	_, err = client.Resource(configMaps).Namespace("shop").Patch(t.Context(), "a", types.MergePatchType,
+	_, err := client.Resource(configMaps).Namespace("shop").Patch(t.Context(), "a", types.MergePatchType,
 		[]byte(`{"data":{"value":"edited"}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	synced("2")
+	requestSync(t, in, "2")
 	if got := value("a"); got != "one" {
 		t.Errorf("after an edit, a is %q", got)
 	}
 	write(map[string]string{"kustomization.yaml": "namespace: shop\nresources: [ns.yaml, widgets.yaml, w.yaml, " +
 		"a.yaml]\n"})
-	synced("3")
+	requestSync(t, in, "3")
 	if got := value("b"); got != "" {
 		t.Errorf("after its removal, b is %q", got)
 	}
@@ -228,4 +183,62 @@ func TestAFolderIsReconciledWithTheAPIServer(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// requestSync requests a sync of the source "platform" and waits until it is done.
+func requestSync(t *testing.T, in dynamic.ResourceInterface, request string) *gitops.Source {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, gitsource.SyncAnnotation, request)
+	if _, err := in.Patch(t.Context(), "platform", types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var s *gitops.Source
+	until(t, "the request "+request+" is carried out", func() error {
+		o, err := in.Get(t.Context(), "platform", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if s, err = gitops.SourceOf(o); err != nil {
+			return err
+		}
+		if s.Status.HandledSync != request || len(s.Status.Conditions) != 1 ||
+			s.Status.Conditions[0].Status != "True" {
+			return fmt.Errorf("the status is %+v", s.Status)
+		}
+		return nil
+	})
+	return s
+}
+
+// startController runs a controller until the test ends.
+func startController(t *testing.T, cfg *rest.Config, client dynamic.Interface) {
+	fetcher, err := fetch.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(cfg), Fetcher: fetcher,
+		Renderer: render.Renderer{KubeVersion: "v1.37.0"}, Recorder: noEvents{},
+		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Observe: gitops.NewMeasures(run.NewEnv(slog.Default()).Metrics)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// createDefinition creates the kind of sources.
+func createDefinition(t *testing.T, client dynamic.Interface) {
+	definition := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(gitsource.Definition, &definition.Object); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resource(definitions).Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }

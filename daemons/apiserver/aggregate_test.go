@@ -113,6 +113,19 @@ func TestRequestsAreProxiedToAggregatedServers(t *testing.T) {
 		}
 		return nil
 	})
+	checkAggregatedResponses(t, cfg, path)
+	waitUntil(t, func() error {
+		if code, text := sendRequest(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes",
+			""); code != 404 {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+}
+
+// checkAggregatedResponses checks proxied requests, and what discovery and OpenAPI say of the aggregated server. It
+// removes the registration at the end.
+func checkAggregatedResponses(t *testing.T, cfg *rest.Config, path string) {
 	for _, c := range []struct {
 		method, path, body, accept string
 		code                       int
@@ -136,13 +149,6 @@ func TestRequestsAreProxiedToAggregatedServers(t *testing.T) {
 			t.Errorf("%s %s: %d lacks %s: %.600s", c.method, c.path, code, c.want, text)
 		}
 	}
-	waitUntil(t, func() error {
-		if code, text := sendRequest(t, cfg, "GET", "/apis/foot.example.com/v1/namespaces/default/shoes",
-			""); code != 404 {
-			return fmt.Errorf("%d %s", code, text)
-		}
-		return nil
-	})
 }
 
 // The APIService of a definition stays while the definition cannot be read. Readable definitions get APIServices

@@ -120,7 +120,7 @@ func TestApplyingAScaleOwnsTheReplicas(t *testing.T) {
 				e.Subresource == "scale" &&
 				string(e.FieldsV1.Raw) == `{"f:spec":{"f:replicas":{}}}`
 		}) {
-			t.Errorf("nobody owns what was applied: %s", body)
+			t.Errorf("the applied fields have no manager: %s", body)
 		}
 	}
 }

@@ -48,37 +48,7 @@ func startAudited(t *testing.T, policy string) (c *testCluster, log string) {
 
 func TestAuditLogFollowsThePolicy(t *testing.T) {
 	c, path := startAudited(t, auditPolicy)
-	ctx := context.Background()
-	cfg := c.configFor(certs.Admin())
-	client := kubernetes.NewForConfigOrDie(cfg)
-	if _, err := client.CoreV1().Secrets("default").Create(ctx,
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"},
-			StringData: map[string]string{"word": "correct-horse"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	binary := rest.CopyConfig(cfg)
-	binary.ContentType = "application/vnd.kubernetes.protobuf"
-	if _, err := kubernetes.NewForConfigOrDie(binary).CoreV1().ConfigMaps("default").Create(ctx,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Data: map[string]string{"k": "v"}},
-		metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "none", metav1.GetOptions{}); err == nil {
-		t.Fatal("there is a config map that nobody made")
-	}
-	as := rest.CopyConfig(cfg)
-	as.Impersonate = rest.ImpersonationConfig{UserName: "ann"}
-	if _, err := kubernetes.NewForConfigOrDie(as).CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err == nil {
-		t.Fatal("ann may list nodes")
-	}
-	w, err := client.CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Stop()
-	if err := c.checkHealth("/api"); err == nil {
-		t.Fatal("nobody may look at /api")
-	}
+	causeAuditedRequests(t, c)
 	c.stop()
 
 	text, err := os.ReadFile(path)
@@ -103,7 +73,7 @@ func TestAuditLogFollowsThePolicy(t *testing.T) {
 				return &events[i]
 			}
 		}
-		t.Errorf("nothing is kept of %s", what)
+		t.Errorf("the log has no event of %s", what)
 		return &auditv1.Event{ObjectRef: &auditv1.ObjectReference{}, ResponseStatus: &metav1.Status{}}
 	}
 	secret := find("the secret", func(e *auditv1.Event) bool {
@@ -114,20 +84,20 @@ func TestAuditLogFollowsThePolicy(t *testing.T) {
 		secret.Annotations["authorization.k8s.io/decision"] != "allow" ||
 		len(secret.SourceIPs) != 1 ||
 		secret.UserAgent == "" {
-		t.Errorf("of the secret is kept %+v", secret)
+		t.Errorf("the event of the secret is %+v", secret)
 	}
 	made := find("the config map", func(e *auditv1.Event) bool { return e.RequestObject != nil })
 	if made.ResponseObject == nil || !strings.Contains(string(made.RequestObject.Raw), `"data":{"k":"v"}`) ||
 		!strings.Contains(string(made.ResponseObject.Raw), `"uid"`) ||
 		strings.Contains(string(made.ResponseObject.Raw), "managedFields") {
-		t.Errorf("of what was sent as protobuf is kept %+v", made)
+		t.Errorf("the event of the protobuf request is %+v", made)
 	}
-	missing := find("what is not there", func(e *auditv1.Event) bool {
+	missing := find("the missing object", func(e *auditv1.Event) bool {
 		return e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusNotFound
 	})
 	if missing.ResponseStatus.Reason != metav1.StatusReasonNotFound || missing.ObjectRef.Name != "none" ||
 		missing.Stage != auditv1.StageResponseComplete {
-		t.Errorf("of what is not there is kept %+v", missing)
+		t.Errorf("the event of the missing object is %+v", missing)
 	}
 	forbidden := find("the refusal", func(e *auditv1.Event) bool {
 		return e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden
@@ -135,14 +105,49 @@ func TestAuditLogFollowsThePolicy(t *testing.T) {
 	if forbidden.ImpersonatedUser == nil || forbidden.ImpersonatedUser.Username != "ann" ||
 		forbidden.User.Username != "kubernetes-admin" ||
 		forbidden.Annotations["authorization.k8s.io/decision"] != "forbid" {
-		t.Errorf("of the refusal is kept %+v", forbidden)
+		t.Errorf("the event of the refusal is %+v", forbidden)
 	}
 	for _, stage := range []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted,
 		auditv1.StageResponseComplete} {
 		find("the watch at "+string(stage),
 			func(e *auditv1.Event) bool { return e.Verb == "watch" && e.Stage == stage })
 	}
-	find("who is not known", func(e *auditv1.Event) bool {
+	find("the unauthenticated client", func(e *auditv1.Event) bool {
 		return e.RequestURI == "/api" && e.ResponseStatus.Code == http.StatusUnauthorized && e.User.Username == ""
 	})
+}
+
+// causeAuditedRequests sends a request for each rule of the policy.
+func causeAuditedRequests(t *testing.T, c *testCluster) {
+	ctx := context.Background()
+	cfg := c.configFor(certs.Admin())
+	client := kubernetes.NewForConfigOrDie(cfg)
+	if _, err := client.CoreV1().Secrets("default").Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"},
+			StringData: map[string]string{"word": "correct-horse"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binary := rest.CopyConfig(cfg)
+	binary.ContentType = "application/vnd.kubernetes.protobuf"
+	if _, err := kubernetes.NewForConfigOrDie(binary).CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Data: map[string]string{"k": "v"}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "none", metav1.GetOptions{}); err == nil {
+		t.Fatal("a config map exists that no request created")
+	}
+	as := rest.CopyConfig(cfg)
+	as.Impersonate = rest.ImpersonationConfig{UserName: "ann"}
+	if _, err := kubernetes.NewForConfigOrDie(as).CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err == nil {
+		t.Fatal("ann may list nodes")
+	}
+	w, err := client.CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stop()
+	if err := c.checkHealth("/api"); err == nil {
+		t.Fatal("an unauthenticated client may read /api")
+	}
 }

@@ -101,6 +101,8 @@ func cronTabObject(name, spec string) string {
 }
 
 // Proves S12.
+//
+//style:long a table of requests in order, of which later ones need the objects of earlier ones
 func TestCustomResourcesAreValidatedBySchema(t *testing.T) {
 	cfg := startConfig(t, stores["memory"](t), nil)
 	createDefinition(t, cfg, crontabs, cronTabPath)

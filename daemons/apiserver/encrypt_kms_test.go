@@ -80,36 +80,7 @@ func TestUndecryptableObjectsAreErrors(t *testing.T) {
 	if _, err := first.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	asks := func(what string, f func() error) {
-		t.Helper()
-		if err := checkUnreadableError(what, f()); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, version := range []string{"", "0"} {
-		waitUntil(t, func() error { // at version 0, as soon as the cache has the change
-			_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{ResourceVersion: version})
-			return checkUnreadableError("get at "+version, err)
-		})
-	}
-	asks("list", func() error { _, err := second.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); return err })
-	asks("watch", func() error {
-		_, err := second.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
-		return err
-	})
-	asks("deletecollection", func() error {
-		return second.CoreV1().Secrets("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	})
-	asks("update", func() error {
-		_, err := second.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{})
-		return err
-	})
-	asks("patch", func() error {
-		_, err := second.CoreV1().
-			Secrets("default").
-			Patch(ctx, "s", "application/merge-patch+json", []byte(`{"stringData":{"word":"x"}}`), metav1.PatchOptions{})
-		return err
-	})
+	checkUnreadableRequests(ctx, t, second, secret)
 	if list, err := second.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{}); err != nil ||
 		len(list.Items) != 0 {
 		t.Errorf("another namespace: %v, %v", list, err)
@@ -131,6 +102,40 @@ func TestUndecryptableObjectsAreErrors(t *testing.T) {
 		t.Errorf("listed as %v, %v", list, err)
 	}
 	waitUntil(t, func() error { return c.checkHealth("/healthz/kms-providers") })
+}
+
+// checkUnreadableRequests checks that each kind of request that reads the Secret fails with the reason.
+func checkUnreadableRequests(ctx context.Context, t *testing.T, client *kubernetes.Clientset, secret *corev1.Secret) {
+	asks := func(what string, f func() error) {
+		t.Helper()
+		if err := checkUnreadableError(what, f()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, version := range []string{"", "0"} {
+		waitUntil(t, func() error { // at version 0, as soon as the cache has the change
+			_, err := client.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{ResourceVersion: version})
+			return checkUnreadableError("get at "+version, err)
+		})
+	}
+	asks("list", func() error { _, err := client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); return err })
+	asks("watch", func() error {
+		_, err := client.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
+		return err
+	})
+	asks("deletecollection", func() error {
+		return client.CoreV1().Secrets("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+	asks("update", func() error {
+		_, err := client.CoreV1().Secrets("default").Update(ctx, secret, metav1.UpdateOptions{})
+		return err
+	})
+	asks("patch", func() error {
+		_, err := client.CoreV1().
+			Secrets("default").
+			Patch(ctx, "s", "application/merge-patch+json", []byte(`{"stringData":{"word":"x"}}`), metav1.PatchOptions{})
+		return err
+	})
 }
 
 // Without its plugin a server starts, is not ready, and reports that Secrets cannot be decrypted.

@@ -36,37 +36,7 @@ func TestRefusedEvictionsKeepTheBudget(t *testing.T) {
 			Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}),
 	)
 	for _, name := range []string{"mine", "theirs"} {
-		must(
-			client.CoreV1().
-				Nodes().
-				Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}),
-		)
-		p, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
-			Spec: corev1.PodSpec{
-				NodeName:   name,
-				Containers: []corev1.Container{{Name: "c", Image: "i"}},
-			}}, metav1.CreateOptions{})
-		must(p, err)
-		p.Status.Phase = corev1.PodRunning
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		must(client.CoreV1().Pods("default").UpdateStatus(ctx, p, metav1.UpdateOptions{}))
-		one := intstr.FromInt32(1)
-		b, err := client.PolicyV1().
-			PodDisruptionBudgets("default").
-			Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec: policyv1.PodDisruptionBudgetSpec{
-					MaxUnavailable: &one,
-					Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-				}}, metav1.CreateOptions{})
-		must(b, err)
-		b.Status = policyv1.PodDisruptionBudgetStatus{
-			ObservedGeneration: b.Generation,
-			DisruptionsAllowed: 1,
-			CurrentHealthy:     1,
-			ExpectedPods:       1,
-		}
-		must(client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(ctx, b, metav1.UpdateOptions{}))
+		createNodeWithBudget(ctx, t, client, name)
 	}
 	node := kubernetes.NewForConfigOrDie(c.configFor(certs.Node("mine")))
 	allowed := func(ctx context.Context, name string) int32 {
@@ -118,6 +88,47 @@ func TestRefusedEvictionsKeepTheBudget(t *testing.T) {
 			"support." {
 		t.Errorf("with two budgets: %v", err)
 	}
+}
+
+// createNodeWithBudget creates a node, a ready pod on it, and a budget with one disruption, all of one name.
+func createNodeWithBudget(ctx context.Context, t *testing.T, client kubernetes.Interface, name string) {
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(
+		client.CoreV1().
+			Nodes().
+			Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}),
+	)
+	p, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			NodeName:   name,
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		}}, metav1.CreateOptions{})
+	must(p, err)
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	must(client.CoreV1().Pods("default").UpdateStatus(ctx, p, metav1.UpdateOptions{}))
+	one := intstr.FromInt32(1)
+	b, err := client.PolicyV1().
+		PodDisruptionBudgets("default").
+		Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MaxUnavailable: &one,
+				Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			}}, metav1.CreateOptions{})
+	must(b, err)
+	b.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: b.Generation,
+		DisruptionsAllowed: 1,
+		CurrentHealthy:     1,
+		ExpectedPods:       1,
+	}
+	must(client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(ctx, b, metav1.UpdateOptions{}))
 }
 
 // The status of an evicted pod states the reason before the pod is deleted, for its kubelet and for controllers that

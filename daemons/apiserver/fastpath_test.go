@@ -103,6 +103,11 @@ func TestFastPathRespondsLikeTheOrdinaryPath(t *testing.T) {
 		}
 	}
 	all.Wait()
+	checkAuditedReads(t, log, asked)
+}
+
+// checkAuditedReads waits until the audit log has the given number of reads on either path.
+func checkAuditedReads(t *testing.T, log string, asked int) {
 	waitUntil(t, func() error {
 		text, err := os.ReadFile(log)
 		if err != nil {

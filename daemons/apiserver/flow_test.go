@@ -40,33 +40,7 @@ func TestFlowSchemasLimitRequests(t *testing.T) {
 	ctx := context.Background()
 	admin, ann := c.configFor(certs.Admin()), c.configFor(certs.Request{CommonName: "ann"})
 	flows := kubernetes.NewForConfigOrDie(admin).FlowcontrolV1()
-	for resource, want := range map[string]int{"flowschemas": 11, "prioritylevelconfigurations": 8} {
-		waitUntil(t, func() error {
-			_, header := getResponse(t, admin, "/apis/flowcontrol.apiserver.k8s.io/v1/"+resource)
-			if header.Get("X-Kubernetes-PF-FlowSchema-UID") == "" ||
-				header.Get("X-Kubernetes-PF-PriorityLevel-UID") == "" {
-				return fmt.Errorf("the answer says nothing of its classification: %v", header)
-			}
-			return nil
-		})
-		n := 0
-		if resource == "flowschemas" {
-			list, err := flows.FlowSchemas().List(ctx, metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			n = len(list.Items)
-		} else {
-			list, err := flows.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			n = len(list.Items)
-		}
-		if n < want {
-			t.Errorf("a new cluster has %d %s, want %d", n, resource, want)
-		}
-	}
+	checkDefaultFlows(ctx, t, admin)
 	none := int32(0)
 	level, err := flows.PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "never"},
@@ -134,7 +108,39 @@ func TestFlowSchemasLimitRequests(t *testing.T) {
 			Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: 1}}, metav1.CreateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "only the schema named 'exempt'") ||
 		!strings.Contains(err.Error(), "must reference a priority level") {
-		t.Errorf("a schema that cannot be meant: %v", err)
+		t.Errorf("an invalid schema: %v", err)
+	}
+}
+
+// checkDefaultFlows waits until responses name their classification, and counts the default objects.
+func checkDefaultFlows(ctx context.Context, t *testing.T, admin *rest.Config) {
+	flows := kubernetes.NewForConfigOrDie(admin).FlowcontrolV1()
+	for resource, want := range map[string]int{"flowschemas": 11, "prioritylevelconfigurations": 8} {
+		waitUntil(t, func() error {
+			_, header := getResponse(t, admin, "/apis/flowcontrol.apiserver.k8s.io/v1/"+resource)
+			if header.Get("X-Kubernetes-PF-FlowSchema-UID") == "" ||
+				header.Get("X-Kubernetes-PF-PriorityLevel-UID") == "" {
+				return fmt.Errorf("the response does not name its classification: %v", header)
+			}
+			return nil
+		})
+		n := 0
+		if resource == "flowschemas" {
+			list, err := flows.FlowSchemas().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n = len(list.Items)
+		} else {
+			list, err := flows.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n = len(list.Items)
+		}
+		if n < want {
+			t.Errorf("a new cluster has %d %s, want %d", n, resource, want)
+		}
 	}
 }
 

@@ -49,27 +49,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(r.method, r.path, r.contentType, r.accept, []byte(r.body))
 	}
-	s := memory.New()
-	f.Cleanup(s.Close)
-	o := apiserver.Options{
-		Storage:               apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
-		Env:                   run.NewEnv(slog.New(slog.DiscardHandler)),
-		ServiceClusterIPRange: []string{"10.96.0.0/16"},
-	}
-	server, err := apiserver.New(o)
-	if err != nil {
-		f.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }()
-	f.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			f.Error(err)
-		}
-	})
-	waitUntil(f, func() error { return o.Env.Health.Err(true) })
+	server := startFuzzedServer(f)
 	f.Fuzz(func(t *testing.T, method uint8, path, contentType, accept string, body []byte) {
 		u, err := url.ParseRequestURI(path)
 		if err != nil || !strings.HasPrefix(u.Path, "/") || u.Host != "" {
@@ -103,4 +83,30 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("%s %s: %d %s", r.Method, u, rec.Code, rec.Body)
 		}
 	})
+}
+
+// startFuzzedServer starts a server with an empty store.
+func startFuzzedServer(f *testing.F) *apiserver.Server {
+	s := memory.New()
+	f.Cleanup(s.Close)
+	o := apiserver.Options{
+		Storage:               apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
+		Env:                   run.NewEnv(slog.New(slog.DiscardHandler)),
+		ServiceClusterIPRange: []string{"10.96.0.0/16"},
+	}
+	server, err := apiserver.New(o)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	f.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.Error(err)
+		}
+	})
+	waitUntil(f, func() error { return o.Env.Health.Err(true) })
+	return server
 }

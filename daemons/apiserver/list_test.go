@@ -191,6 +191,11 @@ func TestResponsesHaveTheRequestedFormat(t *testing.T) {
 		map[string]string{"Accept": "application/yaml"}); !strings.HasPrefix(string(data), "apiVersion: v1\n") {
 		t.Errorf("yaml: %v %s", answer.Header, data)
 	}
+}
+
+func TestUnsupportedFormatsAreRejected(t *testing.T) {
+	cfg := startConfig(t, stores["memory"](t), nil)
+	const path = "/api/v1/namespaces/default/configmaps"
 	answer, data := sendRaw(t, cfg, "GET", path+"?watch=1", "",
 		map[string]string{"Accept": "text/html, application/yaml;q=0.5"})
 	if answer.StatusCode != 406 || !strings.Contains(string(data), "application/json;stream=watch") {

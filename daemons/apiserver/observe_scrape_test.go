@@ -124,7 +124,7 @@ func causeCountedEvents(t *testing.T, c *testCluster) *rest.Config {
 	<-w.ResultChan()
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); err == nil {
-		t.Fatal("what a webhook refuses is made")
+		t.Fatal("an object that a webhook refuses is created")
 	}
 	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}},
@@ -146,6 +146,30 @@ func causeCountedEvents(t *testing.T, c *testCluster) *rest.Config {
 		"groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"nowhere"}}}`); code != http.StatusCreated {
 		t.Fatal(code, text)
 	}
+	rejectCrowd(ctx, t, client)
+	crowd, ann := c.configFor(certs.Request{CommonName: "crowd"}), c.configFor(certs.Request{CommonName: "ann"})
+	waitUntil(t, func() error {
+		if code, _ := getResponse(t, crowd, "/version"); code != http.StatusTooManyRequests {
+			return fmt.Errorf("the crowd is answered %d", code)
+		}
+		return nil
+	})
+	getResponse(t, ann, "/api/v1/namespaces/default") // could wait in a queue, but does not
+	getResponse(t, ann, "/livez")                     // of an exempt level
+	conn, err := net.Dial("tcp", c.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte("this is no TLS\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = bufio.NewReader(conn).ReadByte() // until the server has closed the connection
+	_ = conn.Close()                        // nothing more is sent
+	return admin
+}
+
+// rejectCrowd has all requests of the user crowd rejected.
+func rejectCrowd(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	none := int32(0)
 	if _, err := client.FlowcontrolV1().PriorityLevelConfigurations().Create(ctx,
 		&flowcontrolv1.PriorityLevelConfiguration{
@@ -171,25 +195,6 @@ func causeCountedEvents(t *testing.T, c *testCluster) *rest.Config {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	crowd, ann := c.configFor(certs.Request{CommonName: "crowd"}), c.configFor(certs.Request{CommonName: "ann"})
-	waitUntil(t, func() error {
-		if code, _ := getResponse(t, crowd, "/version"); code != http.StatusTooManyRequests {
-			return fmt.Errorf("the crowd is answered %d", code)
-		}
-		return nil
-	})
-	getResponse(t, ann, "/api/v1/namespaces/default") // could wait in a queue, but does not
-	getResponse(t, ann, "/livez")                     // of an exempt level
-	conn, err := net.Dial("tcp", c.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte("this is no TLS\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = bufio.NewReader(conn).ReadByte() // until the server has closed the connection
-	_ = conn.Close()                        // nothing more is sent
-	return admin
 }
 
 // The metrics that dashboards and alerts select have upstream's names, types, labels and buckets.
@@ -211,43 +216,7 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 		}
 		return nil
 	})
-	for line := range strings.Lines(wantedMetrics) {
-		row := strings.Fields(line)
-		if len(row) == 0 || row[0] == "#" {
-			continue
-		}
-		family := families[row[0]]
-		lines := family
-		if row[1] == "histogram" {
-			lines = families[row[0]+"_bucket"]
-		}
-		if family == nil || lines == nil {
-			t.Errorf("%s is not there", row[0])
-			continue
-		}
-		if family.kind != row[1] {
-			t.Errorf("%s is a %s, and upstream's a %s", row[0], family.kind, row[1])
-		}
-		var bounds []string
-		first := lines.series[0].labels
-		for _, one := range lines.series {
-			le := one.labels["le"]
-			delete(one.labels, "le")
-			if maps.Equal(one.labels, first) && le != "+Inf" {
-				bounds = append(bounds, le)
-			}
-		}
-		labels := strings.Join(slices.Sorted(maps.Keys(first)), ",")
-		if labels == "" {
-			labels = "-"
-		}
-		if labels != row[2] {
-			t.Errorf("%s has the labels %s, and upstream's %s", row[0], labels, row[2])
-		}
-		if got := strings.Join(bounds, ","); row[1] == "histogram" && got != row[3] {
-			t.Errorf("%s has the buckets %s, and upstream's %s", row[0], got, row[3])
-		}
-	}
+	checkFamilies(t, families)
 	for _, is := range []struct {
 		name   string
 		labels []string
@@ -279,6 +248,47 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 	} {
 		if sumOf(families, is.name, is.labels...) == 0 {
 			t.Errorf("%s with %v is 0", is.name, is.labels)
+		}
+	}
+}
+
+// checkFamilies compares types, labels and buckets with wantedMetrics.
+func checkFamilies(t *testing.T, families map[string]*family) {
+	for line := range strings.Lines(wantedMetrics) {
+		row := strings.Fields(line)
+		if len(row) == 0 || row[0] == "#" {
+			continue
+		}
+		family := families[row[0]]
+		lines := family
+		if row[1] == "histogram" {
+			lines = families[row[0]+"_bucket"]
+		}
+		if family == nil || lines == nil {
+			t.Errorf("%s is missing", row[0])
+			continue
+		}
+		if family.kind != row[1] {
+			t.Errorf("%s is a %s, and upstream's a %s", row[0], family.kind, row[1])
+		}
+		var bounds []string
+		first := lines.series[0].labels
+		for _, one := range lines.series {
+			le := one.labels["le"]
+			delete(one.labels, "le")
+			if maps.Equal(one.labels, first) && le != "+Inf" {
+				bounds = append(bounds, le)
+			}
+		}
+		labels := strings.Join(slices.Sorted(maps.Keys(first)), ",")
+		if labels == "" {
+			labels = "-"
+		}
+		if labels != row[2] {
+			t.Errorf("%s has the labels %s, and upstream's %s", row[0], labels, row[2])
+		}
+		if got := strings.Join(bounds, ","); row[1] == "histogram" && got != row[3] {
+			t.Errorf("%s has the buckets %s, and upstream's %s", row[0], got, row[3])
 		}
 	}
 }
@@ -349,7 +359,7 @@ func TestDebugPathsNeedAuthorization(t *testing.T) {
 		}
 		if code, _ := sendRequest(t, c.configFor(certs.Request{CommonName: "ann"}), "GET", path,
 			""); code != http.StatusForbidden {
-			t.Errorf("%s is answered %d to somebody", path, code)
+			t.Errorf("%s is answered %d to an unauthorized user", path, code)
 		}
 	}
 	if code, _ := sendRequest(t, admin, "GET", "/debug/api_priority_and_fairness/other",

@@ -25,7 +25,7 @@ func (adminOnly) Authenticate(r *http.Request) (api.User, bool, error) {
 	if r.Header.Get("Authorization") == "Bearer admin" {
 		return api.User{Name: "admin"}, true, nil
 	}
-	return api.User{}, false, errors.New("nobody")
+	return api.User{}, false, errors.New("unauthenticated")
 }
 
 // Authorize implements api.Authorizer.
@@ -70,61 +70,25 @@ func TestClientsCannotCreateMetricLabels(t *testing.T) {
 		}
 		return answer.StatusCode
 	}
-	families := func() (all map[string]int, series int) {
-		t.Helper()
-		gathered, err := metrics.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = map[string]int{}
-		for _, f := range gathered {
-			for _, m := range f.Metric {
-				name := f.GetName()
-				for _, l := range m.Label {
-					name += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
-				}
-				all[name] = int(m.GetCounter().GetValue())
-				series++
-			}
-		}
-		return all, series
-	}
-	hostile := func(i int) {
-		long := strings.Repeat("x", 2000)
-		for _, token := range []string{"", "wrong", "admin"} {
-			for _, path := range []string{
-				fmt.Sprintf("/%d%s", i, long), fmt.Sprintf("/api/v1/%s%d", long, i),
-				fmt.Sprintf("/apis/g%d/v%d/r%d", i, i, i),
-				fmt.Sprintf("/api/v1/namespaces/n/pods/p/sub%d%%ff%%fe", i),
-				fmt.Sprintf("/api/v1/namespaces/n/configmaps/%%ff%d", i),
-				fmt.Sprintf("/healthz/%d", i), fmt.Sprintf("/api/v1/pods?dryRun=%d", i),
-				fmt.Sprintf("/api/v1/namespaces/forbidden/secrets/%d", i),
-			} {
-				for _, method := range []string{"GET", "DELETE", fmt.Sprintf("M%d", i)} {
-					ask(method, path, token)
-				}
-			}
-		}
-	}
-	hostile(0)
-	_, before := families()
+	sendHostile(0, ask)
+	_, before := gatherSeries(t, metrics)
 	for i := range 30 {
-		hostile(i + 1)
+		sendHostile(i+1, ask)
 	}
-	all, after := families()
+	all, after := gatherSeries(t, metrics)
 	if after != before {
 		t.Errorf("%d series became %d", before, after)
 	}
 	for name := range all {
 		if strings.Contains(name, "apiserver_request_total") && strings.Contains(name, "code=401") &&
 			!strings.Contains(name, "resource= ") {
-			t.Errorf("a request that was refused is counted by what it names: %s", name)
+			t.Errorf("the metrics name the path of a refused request: %s", name)
 		}
 	}
 	if code := ask("GET", "/api/v1/namespaces/default", "admin"); code != 200 {
 		t.Fatalf("a read is answered with %d", code)
 	}
-	all, _ = families()
+	all, _ = gatherSeries(t, metrics)
 	for _, name := range []string{
 		"apiserver_request_total code=200 component=apiserver dry_run= group= resource=namespaces scope=resource " +
 			"subresource= verb=GET version=v1",
@@ -142,4 +106,44 @@ func TestClientsCannotCreateMetricLabels(t *testing.T) {
 			t.Errorf("there is no %s", name)
 		}
 	}
+}
+
+// sendHostile sends requests whose paths, methods and tokens are made up. i makes them unique.
+func sendHostile(i int, ask func(method, path, token string) int) {
+	long := strings.Repeat("x", 2000)
+	for _, token := range []string{"", "wrong", "admin"} {
+		for _, path := range []string{
+			fmt.Sprintf("/%d%s", i, long), fmt.Sprintf("/api/v1/%s%d", long, i),
+			fmt.Sprintf("/apis/g%d/v%d/r%d", i, i, i),
+			fmt.Sprintf("/api/v1/namespaces/n/pods/p/sub%d%%ff%%fe", i),
+			fmt.Sprintf("/api/v1/namespaces/n/configmaps/%%ff%d", i),
+			fmt.Sprintf("/healthz/%d", i), fmt.Sprintf("/api/v1/pods?dryRun=%d", i),
+			fmt.Sprintf("/api/v1/namespaces/forbidden/secrets/%d", i),
+		} {
+			for _, method := range []string{"GET", "DELETE", fmt.Sprintf("M%d", i)} {
+				ask(method, path, token)
+			}
+		}
+	}
+}
+
+// gatherSeries returns the values of all series by their names and labels.
+func gatherSeries(t *testing.T, metrics prometheus.Gatherer) (all map[string]int, series int) {
+	t.Helper()
+	gathered, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = map[string]int{}
+	for _, f := range gathered {
+		for _, m := range f.Metric {
+			name := f.GetName()
+			for _, l := range m.Label {
+				name += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
+			}
+			all[name] = int(m.GetCounter().GetValue())
+			series++
+		}
+	}
+	return all, series
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/tests/amount"
@@ -45,23 +46,7 @@ func TestPagesContinueUntilCompaction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// More than the event log in memory may hold.
-			if err := client.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string]string{}}
-			for i := range 60 {
-				large.Data["text"] = strings.Repeat(fmt.Sprint(i%10), 900<<10)
-				write := client.Update
-				if i == 0 {
-					_, err = client.Create(ctx, large, metav1.CreateOptions{})
-				} else {
-					_, err = write(ctx, large, metav1.UpdateOptions{})
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+			exceedEventLog(ctx, t, client)
 			names := func(l *corev1.ConfigMapList) (text string) {
 				for _, item := range l.Items {
 					text += item.Name
@@ -112,5 +97,26 @@ func TestPagesContinueUntilCompaction(t *testing.T) {
 				t.Errorf("what is left now: %s, %v", names(left), err)
 			}
 		})
+	}
+}
+
+// exceedEventLog deletes an object and writes more than the event log in memory may hold.
+func exceedEventLog(ctx context.Context, t *testing.T, client corev1client.ConfigMapInterface) {
+	if err := client.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string]string{}}
+	for i := range 60 {
+		var err error
+		large.Data["text"] = strings.Repeat(fmt.Sprint(i%10), 900<<10)
+		write := client.Update
+		if i == 0 {
+			_, err = client.Create(ctx, large, metav1.CreateOptions{})
+		} else {
+			_, err = write(ctx, large, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

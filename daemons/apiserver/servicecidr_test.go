@@ -24,12 +24,6 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 			client := kubernetes.NewForConfigOrDie(startConfig(t, open(t),
 				func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }))
 			services, ranges := client.CoreV1().Services("default"), client.NetworkingV1().ServiceCIDRs()
-			plain := func(name, ip string) *corev1.Service {
-				return &corev1.Service{
-					ObjectMeta: metav1.ObjectMeta{Name: name},
-					Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}},
-				}
-			}
 			waitUntil(t, func() error {
 				r, err := ranges.Get(ctx, "kubernetes", metav1.GetOptions{})
 				if err == nil && len(r.Status.Conditions) == 0 {
@@ -44,19 +38,20 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 			if _, err := ranges.Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := services.Create(ctx, plain("early", "10.0.0.10"), metav1.CreateOptions{}); err != nil {
-				t.Fatalf("the server's own range, of which nobody has said yet that it is ready: %v", err)
+			if _, err := services.Create(ctx, serviceAt("early", "10.0.0.10"), metav1.CreateOptions{}); err != nil {
+				t.Fatalf("the server's own range, before its Ready condition: %v", err)
 			}
 			if err := services.Delete(ctx, "early", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			// The range has 14 addresses, and the kubernetes service has the first.
 			for i := range 13 {
-				if _, err := services.Create(ctx, plain(fmt.Sprint("s", i), ""), metav1.CreateOptions{}); err != nil {
+				if _, err := services.Create(ctx, serviceAt(fmt.Sprint("s", i), ""),
+					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := services.Create(ctx, plain("more", ""), metav1.CreateOptions{}); err == nil ||
+			if _, err := services.Create(ctx, serviceAt("more", ""), metav1.CreateOptions{}); err == nil ||
 				!strings.Contains(err.Error(), "range 10.0.0.0/28 is full") {
 				t.Fatalf("a full range: %v", err)
 			}
@@ -67,7 +62,7 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := services.Create(ctx, plain("asked", "10.9.0.77"),
+			if _, err := services.Create(ctx, serviceAt("asked", "10.9.0.77"),
 				metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
 				!strings.Contains(err.Error(), "not in the valid range. The range of valid IPs is 10.0.0.0/28") {
 				t.Fatalf("a range that is not ready: %v", err)
@@ -80,17 +75,18 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 			// A range is used as soon as the watch has its Ready condition. The response to the patch does not wait for
 			// that.
 			waitUntil(t, func() error {
-				_, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{})
+				_, err := services.Create(ctx, serviceAt("asked", "10.9.0.77"), metav1.CreateOptions{})
 				return err
 			})
-			more, err := services.Create(ctx, plain("more", ""), metav1.CreateOptions{})
+			more, err := services.Create(ctx, serviceAt("more", ""), metav1.CreateOptions{})
 			if err != nil || !strings.HasPrefix(more.Spec.ClusterIP, "10.9.0.") {
 				t.Fatalf("an address of the further range: %v, %v", more.Spec.ClusterIP, err)
 			}
 			if err := ranges.Delete(ctx, "further", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := services.Create(ctx, plain("late", "10.9.0.78"), metav1.CreateOptions{}); !apierrors.IsInvalid(
+			if _, err := services.Create(ctx, serviceAt("late", "10.9.0.78"),
+				metav1.CreateOptions{}); !apierrors.IsInvalid(
 				err,
 			) {
 				t.Fatalf("an address of a range that is being deleted: %v", err)
@@ -99,6 +95,14 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 				t.Errorf("change a service whose range is being deleted: %v", err)
 			}
 		})
+	}
+}
+
+// serviceAt returns a Service with an address.
+func serviceAt(name, ip string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 }
 
@@ -143,7 +147,8 @@ func TestDeletedAddressClaimsAreRestored(t *testing.T) {
 	}
 	repair(0)
 	if !has(svc.Spec.ClusterIP) || !has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf("claims: the service's %v, a young one %v, somebody's %v", has(svc.Spec.ClusterIP), has("10.96.7.7"),
+		t.Errorf("claims: the service's %v, a young one %v, another user's %v", has(svc.Spec.ClusterIP),
+			has("10.96.7.7"),
 			has("10.96.7.8"))
 	}
 	events, err := client.CoreV1().
@@ -155,7 +160,7 @@ func TestDeletedAddressClaimsAreRestored(t *testing.T) {
 	}
 	repair(2 * time.Minute)
 	if !has(svc.Spec.ClusterIP) || has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf("claims later: the service's %v, an old one of nobody's %v, somebody's %v", has(svc.Spec.ClusterIP),
+		t.Errorf("claims later: the service's %v, an old unused one %v, another user's %v", has(svc.Spec.ClusterIP),
 			has("10.96.7.7"), has("10.96.7.8"))
 	}
 }

@@ -47,35 +47,21 @@ func TestWatchesStreamOverWebSockets(t *testing.T) {
 	if got := conn.Subprotocol(); got != "v1.example.com" {
 		t.Errorf("the protocol is %q", got)
 	}
-	event := func(kind, name string) {
-		t.Helper()
-		typ, data, err := conn.ReadMessage()
-		var e struct {
-			Type   string
-			Object struct{ Metadata metav1.ObjectMeta }
-		}
-		if err != nil || typ != websocket.TextMessage {
-			t.Fatal(typ, err)
-		}
-		if err := json.Unmarshal(data, &e); err != nil || e.Type != kind || e.Object.Metadata.Name != name {
-			t.Errorf("%v: %s; want %s %s", err, data, kind, name)
-		}
-	}
-	event("ADDED", "a")
-	event("ADDED", "b")
+	checkEvent(t, conn, "ADDED", "a")
+	checkEvent(t, conn, "ADDED", "b")
 	if err := conn.WriteMessage(websocket.TextMessage, []byte("what a client says means nothing")); err != nil {
 		t.Fatal(err)
 	}
 	sendRequest(t, cfg, "POST", path, `{"metadata":{"name":"c"},"data":{"text":"two\nlines"}}`)
 	sendRequest(t, cfg, "DELETE", path+"/a", "")
-	event("ADDED", "c")
-	event("DELETED", "a")
+	checkEvent(t, conn, "ADDED", "c")
+	checkEvent(t, conn, "DELETED", "a")
 
 	// A watch that times out ends with a normal closure.
 	if conn, answer, err = dial("?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dc", nil); err != nil {
 		t.Fatal(err, answer)
 	}
-	event("ADDED", "c")
+	checkEvent(t, conn, "ADDED", "c")
 	_, _, err = conn.ReadMessage()
 	if closed := (*websocket.CloseError)(nil); !errors.As(err, &closed) || closed.Code != websocket.CloseNormalClosure {
 		t.Errorf("the end is %v", err)
@@ -95,7 +81,7 @@ func TestWatchesStreamOverWebSockets(t *testing.T) {
 		protocols []string
 		code      int
 	}{
-		"what nobody understands":   {"?watch=1&labelSelector=%3D%3D", "", nil, 400},
+		"an invalid selector":       {"?watch=1&labelSelector=%3D%3D", "", nil, 400},
 		"too many protocols":        {"?watch=1", "", []string{"a", "b"}, 400},
 		"a form that does not fit":  {"?watch=1", "application/yaml", nil, 406},
 		"a form that has no frames": {"?watch=1", "application/cbor", nil, 406},
@@ -108,5 +94,21 @@ func TestWatchesStreamOverWebSockets(t *testing.T) {
 		if err == nil || answer == nil || answer.StatusCode != c.code {
 			t.Errorf("%s: %v %v", name, err, answer)
 		}
+	}
+}
+
+// checkEvent reads an event of a watch.
+func checkEvent(t *testing.T, conn *websocket.Conn, kind, name string) {
+	t.Helper()
+	typ, data, err := conn.ReadMessage()
+	var e struct {
+		Type   string
+		Object struct{ Metadata metav1.ObjectMeta }
+	}
+	if err != nil || typ != websocket.TextMessage {
+		t.Fatal(typ, err)
+	}
+	if err := json.Unmarshal(data, &e); err != nil || e.Type != kind || e.Object.Metadata.Name != name {
+		t.Errorf("%v: %s; want %s %s", err, data, kind, name)
 	}
 }

@@ -160,7 +160,7 @@ func TestWatchersSeeEveryChangeInOrder(t *testing.T) {
 			for name, revisions := range written {
 				for _, rev := range revisions {
 					if !h.seen[name][rev] {
-						t.Errorf("watch %d was not told of %s at %d", i, name, rev)
+						t.Errorf("watch %d lacks the event of %s at %d", i, name, rev)
 					}
 				}
 			}
@@ -269,11 +269,11 @@ func TestWatchesFollowTheirSelectors(t *testing.T) {
 		for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 			e := <-w.ResultChan()
 			if m, ok := e.Object.(*corev1.ConfigMap); !ok || e.Type != want || m.Name != "one" {
-				t.Errorf("told %+v, want %s", e, want)
+				t.Errorf("the event is %+v, want %s", e, want)
 			}
 		}
 		if e := <-byName.ResultChan(); e.Object.(*corev1.ConfigMap).Name != "two" {
-			t.Errorf("told %+v", e)
+			t.Errorf("the event is %+v", e)
 		}
 		if _, err := maps.Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nope=1"}); !apierrors.IsBadRequest(err) {
 			t.Errorf("an unknown field: %v", err)

@@ -287,7 +287,7 @@ func TestPatchesReachWebhooksAsCreateOrUpdate(t *testing.T) {
 		`{"kind":"UpdateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"m"}`,
 	}
 	if strings.Join(options, "\n") != strings.Join(want, "\n") {
-		t.Errorf("told %q, want %q", options, want)
+		t.Errorf("the webhook got the options %q, want %q", options, want)
 	}
 }
 

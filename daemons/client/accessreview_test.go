@@ -66,7 +66,7 @@ func TestAccessReviewsAreCachedBriefly(t *testing.T) {
 	now = now.Add(reviewLifetime)
 	for range 2 {
 		if may, err := j.IsPathAllowed(ctx, user, "/metrics"); err == nil || may {
-			t.Errorf("while nobody answers: %t, %v", may, err)
+			t.Errorf("without a server: %t, %v", may, err)
 		}
 	}
 	away = false

@@ -22,7 +22,6 @@ import (
 // server.
 func TestDeletionsMatchClientGo(t *testing.T) {
 	const refusal = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no %[1]d","reason":%[2]q,"code":%[1]d}`
-	uid, policy := types.UID("u"), metav1.DeletePropagationForeground
 	for name, c := range map[string]struct {
 		code    int
 		text    string
@@ -66,35 +65,8 @@ func TestDeletionsMatchClientGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			theirs := metadata.NewForConfigOrDie(cfg)
-			pods, roles := schema.GroupVersionResource{
-				Version:  "v1",
-				Resource: "pods",
-			}, schema.GroupVersionResource{
-				Group:    "rbac.authorization.k8s.io",
-				Version:  "v1",
-				Resource: "clusterroles",
-			}
-			said := func(client metadata.Interface) (first []string, errs []error) {
-				for _, of := range []metadata.ResourceInterface{client.Resource(pods).Namespace("n"),
-					client.Resource(roles)} {
-					asked = nil
-					errs = append(
-						errs,
-						of.Delete(
-							t.Context(),
-							"system:a",
-							metav1.DeleteOptions{
-								Preconditions:     &metav1.Preconditions{UID: &uid},
-								PropagationPolicy: &policy,
-							},
-						),
-					)
-					first = append(first, asked[0])
-				}
-				return first, errs
-			}
-			got, errs := said(own)
-			want, wantErrs := said(theirs)
+			got, errs := deleteBoth(t, own, &asked)
+			want, wantErrs := deleteBoth(t, theirs, &asked)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("asked %q, client-go %q", got, want)
 			}
@@ -107,4 +79,34 @@ func TestDeletionsMatchClientGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deleteBoth deletes a pod and a cluster role with a client. It returns the requests and the results.
+func deleteBoth(t *testing.T, client metadata.Interface, asked *[]string) (first []string, errs []error) {
+	pods, roles := schema.GroupVersionResource{
+		Version:  "v1",
+		Resource: "pods",
+	}, schema.GroupVersionResource{
+		Group:    "rbac.authorization.k8s.io",
+		Version:  "v1",
+		Resource: "clusterroles",
+	}
+	uid, policy := types.UID("u"), metav1.DeletePropagationForeground
+	for _, of := range []metadata.ResourceInterface{client.Resource(pods).Namespace("n"),
+		client.Resource(roles)} {
+		*asked = nil
+		errs = append(
+			errs,
+			of.Delete(
+				t.Context(),
+				"system:a",
+				metav1.DeleteOptions{
+					Preconditions:     &metav1.Preconditions{UID: &uid},
+					PropagationPolicy: &policy,
+				},
+			),
+		)
+		first = append(first, (*asked)[0])
+	}
+	return first, errs
 }

@@ -50,7 +50,7 @@ func TestTheLeaseIsReleasedAfterTheHolderStopped(t *testing.T) {
 	select {
 	case <-secondStarted:
 	case <-time.After(20 * time.Second):
-		t.Fatal("nobody took over")
+		t.Fatal("no other client took over")
 	}
 	close(secondFinish)
 	stopSecond()

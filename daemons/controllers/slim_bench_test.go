@@ -15,6 +15,8 @@ import (
 )
 
 // encodedPod returns the encoded pod of an owner with a kubelet's status.
+//
+//style:long one literal, with the fields of a pod that a kubelet runs
 func encodedPod(b *testing.B, owner string, i int) []byte {
 	b.Helper()
 	yes, now := true, metav1.NewTime(time.Unix(1800000000, 0))

@@ -199,7 +199,7 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		case <-tick.C:
 		}
 	}
@@ -484,7 +484,7 @@ func TestGoResolver(t *testing.T) {
 		var missing *net.DNSError
 		if _, err = r.LookupHost(ctx, "nobody.shop.svc.cluster.local."); err == nil || !errors.As(err, &missing) ||
 			!missing.IsNotFound {
-			t.Errorf("%s: nobody is %v", network, err)
+			t.Errorf("%s: an unknown client is %v", network, err)
 		}
 	}
 }

@@ -98,7 +98,6 @@ func (s *series[T]) get(find func() T) T {
 	return one
 }
 
-//style:long a table of metrics
 func newMetrics(name, domain string) *metrics {
 	zone := []string{"server", "zone", "view"}
 	with := func(more ...string) []string { return append(zone[:len(zone):len(zone)], more...) }
@@ -148,24 +147,6 @@ func newMetrics(name, domain string) *metrics {
 			with("proto"),
 		),
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "coredns_build_info", Help: "Which release this is.",
-		ConstLabels: prometheus.Labels{
-			"version":   version.Kubernetes,
-			"revision":  version.Version,
-			"goversion": runtime.Version(),
-		}})
-	build.Set(1)
-	enabled := prometheus.NewGaugeVec(
-		prometheus.GaugeOpts{
-			Name: "coredns_plugin_enabled",
-			Help: "What the server does, by the name of CoreDNS' plugin for it.",
-		},
-		with("name"),
-	)
-	for _, plugin := range []string{"acl", "cache", "errors", "forward", "health", "kubernetes", "loadbalance", "loop",
-		"prometheus", "ready"} {
-		enabled.WithLabelValues(name, ".", "", plugin).Set(1)
-	}
 	t.collectors = []prometheus.Collector{
 		t.panics,
 		t.refusedClients,
@@ -175,8 +156,8 @@ func newMetrics(name, domain string) *metrics {
 		t.duration,
 		t.requestSizes,
 		t.responseSizes,
-		build,
-		enabled,
+		newBuildInfo(),
+		newEnabledPlugins(name, with("name")),
 	}
 	// Create the series that alerts and dashboards divide by.
 	t.requests.WithLabelValues(name, domain, "", "udp", "1", "A")
@@ -185,6 +166,34 @@ func newMetrics(name, domain string) *metrics {
 	t.duration.WithLabelValues(name, domain, "")
 	t.duration.WithLabelValues(name, ".", "")
 	return t
+}
+
+// newBuildInfo returns the metric that names the version of the server.
+func newBuildInfo() prometheus.Gauge {
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "coredns_build_info", Help: "Which release this is.",
+		ConstLabels: prometheus.Labels{
+			"version":   version.Kubernetes,
+			"revision":  version.Version,
+			"goversion": runtime.Version(),
+		}})
+	build.Set(1)
+	return build
+}
+
+// newEnabledPlugins returns the metric that lists what the server does, by the names of CoreDNS' plugins.
+func newEnabledPlugins(server string, labels []string) *prometheus.GaugeVec {
+	enabled := prometheus.NewGaugeVec(
+		prometheus.GaugeOpts{
+			Name: "coredns_plugin_enabled",
+			Help: "What the server does, by the name of CoreDNS' plugin for it.",
+		},
+		labels,
+	)
+	for _, plugin := range []string{"acl", "cache", "errors", "forward", "health", "kubernetes", "loadbalance", "loop",
+		"prometheus", "ready"} {
+		enabled.WithLabelValues(server, ".", "", plugin).Set(1)
+	}
+	return enabled
 }
 
 var protocols, families = [2]string{"udp", "tcp"}, [2]string{"1", "2"}

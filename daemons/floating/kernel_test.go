@@ -120,7 +120,7 @@ func TestLinkSetsAndRemovesAnAddressInTheKernel(t *testing.T) {
 		}
 		does(a, func() error { return here.Set(2 * time.Second) })
 		if !taken() {
-			t.Errorf("%s is here, and nobody says so", text)
+			t.Errorf("%s is on this machine and is not announced", text)
 		}
 		// An announcement replaces a neighbour's cached entry.
 		b.IP(t, "neigh replace "+text+" lladdr 02:00:00:00:00:09 dev eth0 nud stale")

@@ -154,23 +154,7 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			select {
-			case <-over:
-				return
-			default:
-			}
-			got, err := r.servedIndex(cfg.HTTPSPort)
-			if err != nil {
-				t.Errorf("a client that comes anew: %v", err)
-				return
-			}
-			if int64(got) < last.Load() {
-				t.Errorf("certificate %d is shown after %d", got, last.Load())
-			}
-			last.Store(int64(got))
-			asked.Add(1)
-		}
+		r.connectUntil(t, cfg.HTTPSPort, over, &last, &asked)
 	}()
 	shows := func(what string, number int) {
 		t.Helper()
@@ -194,7 +178,7 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 		stop = startDaemon(t, cfg, clients, kept())
 		for range cap(waiting) {
 			if err := <-waiting; err != nil {
-				t.Errorf("who came while nobody served: %v", err)
+				t.Errorf("a client that connected during the restart: %v", err)
 			}
 		}
 		shows("after a restart", newest)
@@ -202,6 +186,27 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 	close(over)
 	<-done
 	if asked.Load() < 10 {
-		t.Errorf("%d requests say little", asked.Load())
+		t.Errorf("only %d requests were made", asked.Load())
+	}
+}
+
+// connectUntil connects until over is closed. Clients must not get an older certificate than before.
+func (r *rotation) connectUntil(t *testing.T, port int, over chan struct{}, last, asked *atomic.Int64) {
+	for {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		got, err := r.servedIndex(port)
+		if err != nil {
+			t.Errorf("a new client: %v", err)
+			return
+		}
+		if int64(got) < last.Load() {
+			t.Errorf("certificate %d is shown after %d", got, last.Load())
+		}
+		last.Store(int64(got))
+		asked.Add(1)
 	}
 }

@@ -38,17 +38,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var refused atomic.Int32
-	refused.Store(2)
-	client.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if name := a.(clienttesting.GetAction).GetName(); name == "late" && refused.Add(-1) >= 0 {
-			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), name, nil)
-		}
-		return false, nil, nil
-	})
-	if err := client.Tracker().Add(tlsSecret("late", "1")); err != nil {
-		t.Fatal(err)
-	}
+	addLateSecret(t, client)
 	var mu sync.Mutex
 	watches := map[string]*apiwatch.RaceFreeFakeWatcher{} // the fake client's watch ignores field selectors
 	client.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, apiwatch.Interface, error) {
@@ -82,17 +72,11 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	defer func() { stop(); s.wait() }()
 	until := func(name, want string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		waitForSecret(t, name, want, func() string {
 			mu.Lock()
-			is := seen[name]
-			mu.Unlock()
-			if is == want {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("secret %s is %q, want %q", name, is, want)
-			}
-		}
+			defer mu.Unlock()
+			return seen[name]
+		})
 	}
 	for i := range all {
 		s.follow(ctx, route.Key{Namespace: "shop", Name: fmt.Sprint("s", i)})
@@ -104,17 +88,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	until("s0", "1")
 	until("missing", noVersion)
 	until("late", "1")
-	for _, name := range []string{"s0", fmt.Sprint("s", all-1), "missing"} {
-		write := client.Tracker().Add
-		if name != "missing" {
-			write = func(o runtime.Object) error {
-				return client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), o, "shop")
-			}
-		}
-		if err := write(tlsSecret(name, "2")); err != nil {
-			t.Fatal(err)
-		}
-	}
+	changeSecrets(t, client, "s0", fmt.Sprint("s", all-1), "missing")
 	for open := false; !open; time.Sleep(time.Millisecond) {
 		mu.Lock()
 		if w := watches["s0"]; w != nil {
@@ -127,14 +101,47 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	until(fmt.Sprint("s", all-1), "2")
 	until("missing", "2")
 	mu.Lock()
-	again := calls[fmt.Sprint("s", all-2)]
-	mu.Unlock()
-	if again != 1 {
+	if again := calls[fmt.Sprint("s", all-2)]; again != 1 {
 		t.Errorf("an unchanged secret was reported %d times", again)
 	}
+	mu.Unlock()
 	s.unfollow(route.Key{Namespace: "shop", Name: "s0"})
 	s.follow(ctx, route.Key{Namespace: "shop", Name: "s0"})
 	<-s.whenKnown()
+	checkReads(t, client)
+}
+
+// waitForSecret waits until the current value is as wanted.
+func waitForSecret(t *testing.T, name, want string, current func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		is := current()
+		if is == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("secret %s is %q, want %q", name, is, want)
+		}
+	}
+}
+
+// changeSecrets updates Secrets, and creates the missing one.
+func changeSecrets(t *testing.T, client *fake.Clientset, names ...string) {
+	for _, name := range names {
+		write := client.Tracker().Add
+		if name != "missing" {
+			write = func(o runtime.Object) error {
+				return client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), o, "shop")
+			}
+		}
+		if err := write(tlsSecret(name, "2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkReads checks that only referenced Secrets were read.
+func checkReads(t *testing.T, client *fake.Clientset) {
 	for _, a := range client.Actions() {
 		switch a := a.(type) {
 		case clienttesting.ListAction:
@@ -144,6 +151,21 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 				t.Error("a secret without references was read")
 			}
 		}
+	}
+}
+
+// addLateSecret adds a Secret that is forbidden at first.
+func addLateSecret(t *testing.T, client *fake.Clientset) {
+	var refused atomic.Int32
+	refused.Store(2)
+	client.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if name := a.(clienttesting.GetAction).GetName(); name == "late" && refused.Add(-1) >= 0 {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), name, nil)
+		}
+		return false, nil, nil
+	})
+	if err := client.Tracker().Add(tlsSecret("late", "1")); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -103,6 +103,8 @@ func TestImmutableFieldsAreRejected(t *testing.T) {
 
 // Impossible statuses are rejected, and valid ones are accepted.
 // Proves S12.
+//
+//style:long a table of statuses of each kind
 func TestStatusesAreValidated(t *testing.T) {
 	const (
 		workload = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +

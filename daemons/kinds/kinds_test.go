@@ -66,57 +66,61 @@ func TestEveryKindIsComplete(t *testing.T) {
 			t.Errorf("%s has no row", id)
 			continue
 		}
-		// All functions must accept an empty object, since any client may send one.
-		if k.Default != nil {
-			k.Default(obj)
-		}
-		if k.PrepareCreate != nil {
-			k.PrepareCreate(obj)
-		}
-		if k.Validate != nil {
-			k.Validate(obj)
-		}
-		if k.PrepareUpdate != nil {
-			k.PrepareUpdate(obj, k.New())
-		}
-		if k.ValidateUpdate != nil {
-			k.ValidateUpdate(obj, k.New())
-		}
-		if k.Fields != nil {
-			set := k.Fields(obj)
-			for _, f := range k.IndexedFields {
-				if _, ok := set[f]; !ok {
-					t.Errorf("%s: indexed field %s is not among the fields", id, f)
-				}
+		checkFunctions(t, id, k, obj)
+	}
+}
+
+// checkFunctions checks that all functions of a kind accept an empty object, since any client may send one.
+func checkFunctions(t *testing.T, id string, k *Kind, obj runtime.Object) {
+	if k.Default != nil {
+		k.Default(obj)
+	}
+	if k.PrepareCreate != nil {
+		k.PrepareCreate(obj)
+	}
+	if k.Validate != nil {
+		k.Validate(obj)
+	}
+	if k.PrepareUpdate != nil {
+		k.PrepareUpdate(obj, k.New())
+	}
+	if k.ValidateUpdate != nil {
+		k.ValidateUpdate(obj, k.New())
+	}
+	if k.Fields != nil {
+		set := k.Fields(obj)
+		for _, f := range k.IndexedFields {
+			if _, ok := set[f]; !ok {
+				t.Errorf("%s: indexed field %s is not among the fields", id, f)
 			}
 		}
-		for _, c := range k.Columns {
-			if c.Description == "" {
-				t.Errorf("%s: column %s is not described", id, c.Name)
+	}
+	for _, c := range k.Columns {
+		if c.Description == "" {
+			t.Errorf("%s: column %s is not described", id, c.Name)
+		}
+	}
+	if cells := k.Row(obj); len(cells) != len(k.Columns) {
+		t.Errorf("%s: %d cells in %d columns", id, len(cells), len(k.Columns))
+	} else {
+		for i, cell := range cells {
+			want := map[string]reflect.Kind{"integer": reflect.Int64, "boolean": reflect.Bool}[k.Columns[i].Type]
+			if want == 0 {
+				want = reflect.String
+			}
+			if got := reflect.ValueOf(cell).Kind(); got != want {
+				t.Errorf("%s: column %s is a %s and holds a %s", id, k.Columns[i].Name, want, got)
 			}
 		}
-		if cells := k.Row(obj); len(cells) != len(k.Columns) {
-			t.Errorf("%s: %d cells in %d columns", id, len(cells), len(k.Columns))
-		} else {
-			for i, cell := range cells {
-				want := map[string]reflect.Kind{"integer": reflect.Int64, "boolean": reflect.Bool}[k.Columns[i].Type]
-				if want == 0 {
-					want = reflect.String
-				}
-				if got := reflect.ValueOf(cell).Kind(); got != want {
-					t.Errorf("%s: column %s is a %s and holds a %s", id, k.Columns[i].Name, want, got)
-				}
-			}
+	}
+	if k.Scale != nil {
+		k.Scale.Set(obj, 7)
+		if n, _, _ := k.Scale.Get(obj); n != 7 {
+			t.Errorf("%s: scale is %d after it was set to 7", id, n)
 		}
-		if k.Scale != nil {
-			k.Scale.Set(obj, 7)
-			if n, _, _ := k.Scale.Get(obj); n != 7 {
-				t.Errorf("%s: scale is %d after it was set to 7", id, n)
-			}
-		}
-		if k.GracePeriod != nil {
-			k.GracePeriod(obj, nil)
-		}
+	}
+	if k.GracePeriod != nil {
+		k.GracePeriod(obj, nil)
 	}
 }
 

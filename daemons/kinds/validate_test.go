@@ -19,6 +19,8 @@ func messages(errs field.ErrorList) string {
 
 // The messages are upstream's: users search for them, and tools match them.
 // Proves S12.
+//
+//style:long a table of invalid objects, with the message on each
 func TestInvalidObjectsAreRejected(t *testing.T) {
 	const template = `template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}`
 	podWith := func(container string) string { return "spec: {containers: [{name: c, image: i, " + container + "}]}" }

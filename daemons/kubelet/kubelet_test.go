@@ -110,7 +110,7 @@ func (n *node) until(what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			n.t.Fatalf("waited in vain for %s", what)
+			n.t.Fatalf("timed out waiting for %s", what)
 		case <-tick.C:
 		}
 	}

@@ -33,7 +33,7 @@ func TestTheManifestDirectoryIsWatchedOnceItExists(t *testing.T) {
 		case err := <-w.watcher.Errors:
 			t.Fatalf("%s: %v", what, err)
 		case <-time.After(time.Minute):
-			t.Fatalf("nothing was told of %s", what)
+			t.Fatalf("no change was reported of %s", what)
 		}
 	}
 	write := func() error { return os.WriteFile(filepath.Join(dir, "etcd.yaml"), []byte("a"), 0o600) }

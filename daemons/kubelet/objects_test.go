@@ -76,14 +76,14 @@ func TestTrustBundleChangesReachTheirPods(t *testing.T) {
 
 	named.Modify(bundle("plain", "", "2"))
 	if uid := receive(t, notified); uid != "a" {
-		t.Errorf("told is %s", uid)
+		t.Errorf("the pod that is reported is %s", uid)
 	}
 	next := list.DeepCopy()
 	next.ResourceVersion, next.Items = "3", append(next.Items, *bundle("example.com:s:2", "example.com/s", "3"))
 	lists <- next
 	signers.Add(&next.Items[1])
 	if uid := receive(t, notified); uid != "b" {
-		t.Errorf("told is %s", uid)
+		t.Errorf("the pod that is reported is %s", uid)
 	}
 	if all, err = o.TrustBundles(withPod(ctx, "b"), "", "example.com/s"); err != nil || len(all) != 2 {
 		t.Errorf("by signer: %v, %v", all, err)
@@ -98,7 +98,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	select {
 	case v = <-c:
 	case <-time.After(20 * time.Second):
-		t.Fatal("waited in vain")
+		t.Fatal("timed out")
 	}
 	return v
 }

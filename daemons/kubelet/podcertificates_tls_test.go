@@ -62,6 +62,8 @@ func (s *fakeSigner) useSPIFFE() (authority string) {
 }
 
 // Two pods can authenticate each other using only the files in their volumes.
+//
+//style:long one scenario: two pods get certificates, and three clients connect with them
 func TestPodsAuthenticateEachOtherByCertificates(t *testing.T) {
 	account := func(name string) *corev1.ServiceAccount {
 		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,

@@ -42,6 +42,8 @@ func TestRejectedPodsReportTheReasonAtOnce(t *testing.T) {
 
 // A pod that did not pass the scheduler fails on a node where the scheduler would not have placed it. The reason is
 // that of the scheduler's plugin.
+//
+//style:long one scenario: pods that fail or run on one node, in order
 func TestAPodFailsOnANodeThatDoesNotMatch(t *testing.T) {
 	n := newNode(t)
 	n.cfg.NodeLabels = map[string]string{"disk": "ssd"}

@@ -86,7 +86,7 @@ func TestPodsAreResizedInPlace(t *testing.T) {
 	n.until("the event of its begin", n.hasEvent("ResizeStarted", `Pod resize started: {"containers":[{"name":"main"`))
 	n.until("the event of its end", n.hasEvent("ResizeCompleted", "Pod resize completed: "))
 	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
-		t.Errorf("the container was made anew: %+v", s)
+		t.Errorf("the container was recreated: %+v", s)
 	}
 
 	n.requestCPU("web", "5")
@@ -249,6 +249,6 @@ func TestPodLevelResourcesAreResized(t *testing.T) {
 		t.Errorf("the pod has a limit of %d bytes, and uses 64 MiB", l.MemoryLimit)
 	}
 	if s := n.pod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
-		t.Errorf("the container was made anew: %+v", s)
+		t.Errorf("the container was recreated: %+v", s)
 	}
 }

@@ -92,7 +92,7 @@ func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 	}
 	k = n.newKubelet() // simulates a restart
 	if err := k.readManifests(); err == nil {
-		t.Error("the broken manifest was not told of")
+		t.Error("the broken manifest was not reported")
 	}
 	close(k.synced)
 	known, ok := k.knownPods()

@@ -44,7 +44,7 @@ func TestOtherMetricsServersAreUnchanged(t *testing.T) {
 		}
 	}
 	if isForeignService(nil) || isForeign(nil) || isForeignService(r.service()) || isForeign(r.apiService()) {
-		t.Error("what is ours, or not there, is taken for somebody else's")
+		t.Error("an own or missing APIService is taken for one of another program")
 	}
 	ranked := r.apiService()
 	ranked.ManagedFields = []metav1.ManagedFieldsEntry{

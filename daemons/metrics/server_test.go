@@ -369,7 +369,7 @@ func TestMissingMetricsAreRefusedWithAReason(t *testing.T) {
 	s.synced = false
 	if code, text := s.send(t, proxy, "GET", api1+"/nodes", "X-Remote-User: root", "X-Remote-Group: "+
 		"system:masters"); code != 503 {
-		t.Errorf("before it is known what there is: %d, %s", code, text)
+		t.Errorf("before the caches are filled: %d, %s", code, text)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestABrokenInventoryKeepsTheLastMachines(t *testing.T) {
 		select {
 		case <-changed:
 		case <-time.After(time.Minute):
-			t.Fatalf("%s: nobody is told", step.name)
+			t.Fatalf("%s: no change is reported", step.name)
 		}
 		if got := m.list(log); !reflect.DeepEqual(got, good) {
 			t.Errorf("%s: %v", step.name, got)

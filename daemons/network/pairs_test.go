@@ -54,7 +54,7 @@ func TestPairIsRecreatedAndRemoved(t *testing.T) {
 				c.Close()
 			}
 			if n, ok := err.(net.Error); err == nil || ok && n.Timeout() {
-				t.Errorf("%s does not refuse at once what nobody listens for: %v", a.IP, err)
+				t.Errorf("%s does not refuse a connection to a closed port at once: %v", a.IP, err)
 			}
 		}
 		if err := p.Check(s.namespacePath()); err != nil {
@@ -193,7 +193,7 @@ func TestPodsOfTheFormerBridgeKeepWorking(t *testing.T) {
 		}
 	}
 	if there, err := retireBridge([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}); err != nil || there {
-		t.Errorf("somebody else's bridge: %t, %v", there, err)
+		t.Errorf("a bridge of another program: %t, %v", there, err)
 	}
 	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.namespacePath()); err != nil {
 		// podlink also removes pods that it has not created

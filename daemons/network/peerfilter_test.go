@@ -43,6 +43,8 @@ func wrappedPacket(node string, id int, from, to netip.Addr, port uint16, text s
 
 // A wrapped packet can claim any sender. It is accepted only from machines of the overlay, not from other hosts that
 // reach the port. It is never accepted from pods, which could otherwise claim a sender that a policy allows.
+//
+//style:long one scenario: the same packets are sent after each change of the rules of one machine
 func TestWrappedPacketsAreAcceptedOnlyFromPeers(t *testing.T) {
 	sites, nodes := region(t)
 	for i, s := range sites {

@@ -119,7 +119,59 @@ func TestAMachineWithoutANodeReachesPodsBehindARouter(t *testing.T) {
 		t.Errorf("a machine of the same network has rules for it:\n%s", got)
 	}
 
-	// Packets that pods send on their own, and responses to callers of a port of their machine, are not wrapped.
+	checkUnwrapped(t, m, n)
+	// An unreadable inventory removes nothing, not even after a restart of the daemon.
+	rules := func() string { return n.listKernel(t, "ip", "rule") + n.listKernel(t, "ip", "-6", "rule") }
+	before := rules()
+	if strings.Count(before, fmt.Sprint("lookup ", returnTable)) != 2 {
+		t.Errorf("there should be a rule of each family:\n%s", before)
+	}
+	for i, s := range sites[1:] {
+		s.joinWith(t, fmt.Sprint("n", i+1), nodes, 4096, nil)
+	}
+	reaches("without an inventory", true, n.at4, n.at6)
+	n.joinWith(t, "n2", nodes[1:], 4096, nil)
+	reaches("without an inventory, as the only node", true, n.at4, n.at6)
+	if after := rules(); after != before {
+		t.Errorf("the rules are others:\n%s\nthey were:\n%s", after, before)
+	}
+
+	// Rules and routes that another program removes are restored.
+	n.ip(t, "rule", "del", "lookup", fmt.Sprint(returnTable))
+	n.ip(t, "route", "flush", "table", fmt.Sprint(returnTable))
+	all(list)
+	reaches("after a flush", true, n.at4, n.at6)
+
+	checkRemoval(t, n, nodes, list, rules, reaches)
+}
+
+// checkRemoval removes two machines. They lose their rules and routes, and the last node has no overlay.
+func checkRemoval(t *testing.T, n *site, nodes []*corev1.Node, list inventory.Inventory, rules func() string,
+	reaches func(when string, want bool, at ...netip.Addr)) {
+	delete(list, "n0")
+	n.joinWith(t, "n2", nodes, 4096, list)
+	reaches("as a stranger", false, n.at4)
+	if after := rules(); strings.Contains(after, fmt.Sprint(returnTable)) {
+		t.Errorf("the rules of a removed machine exist:\n%s", after)
+	}
+	if left := n.listKernel(t, "ip", "route", "show", "table", "all") +
+		n.listKernel(t, "ip", "-6", "route", "show", "table", "all"); strings.Contains(left,
+		fmt.Sprint("table ", returnTable)) {
+		t.Errorf("the routes of a removed machine exist:\n%s", left)
+	}
+	if left := n.listKernel(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
+		t.Errorf("the kernel knows removed machines:\n%s", left)
+	}
+	delete(list, "n1")
+	n.joinWith(t, "n2", nodes[1:], 4096, list)
+	if left := n.listKernel(t, "ip", "link"); strings.Contains(left, overlayName) {
+		t.Errorf("the overlay is left:\n%s", left)
+	}
+}
+
+// checkUnwrapped checks that packets that pods send on their own, and responses to callers of a port of their machine,
+// are not wrapped.
+func checkUnwrapped(t *testing.T, m, n *site) {
 	for _, from := range []netip.Addr{n.at4, n.at6} {
 		to := netip.MustParseAddr(map[bool]string{true: "192.168.1.1", false: "2001:db8:1::1"}[from.Is4()])
 		m.serve(t, to, 80)
@@ -155,55 +207,12 @@ func TestAMachineWithoutANodeReachesPodsBehindARouter(t *testing.T) {
 		if err := m.runInside(func() error {
 			c, err := net.DialTimeout("tcp", net.JoinHostPort(ends[0], "8080"), 5*time.Second)
 			if err == nil && !echo(c, 5*time.Second) {
-				err = fmt.Errorf("no answer")
+				err = fmt.Errorf("no response")
 			}
 			return err
 		}); err != nil {
 			t.Errorf("a port of the pod's machine: %v", err)
 		}
-	}
-
-	// An unreadable inventory removes nothing, not even after a restart of the daemon.
-	rules := func() string { return n.listKernel(t, "ip", "rule") + n.listKernel(t, "ip", "-6", "rule") }
-	before := rules()
-	if strings.Count(before, fmt.Sprint("lookup ", returnTable)) != 2 {
-		t.Errorf("there should be a rule of each family:\n%s", before)
-	}
-	for i, s := range sites[1:] {
-		s.joinWith(t, fmt.Sprint("n", i+1), nodes, 4096, nil)
-	}
-	reaches("without an inventory", true, n.at4, n.at6)
-	n.joinWith(t, "n2", nodes[1:], 4096, nil)
-	reaches("without an inventory, as the only node", true, n.at4, n.at6)
-	if after := rules(); after != before {
-		t.Errorf("the rules are others:\n%s\nthey were:\n%s", after, before)
-	}
-
-	// Rules and routes that another program removes are restored.
-	n.ip(t, "rule", "del", "lookup", fmt.Sprint(returnTable))
-	n.ip(t, "route", "flush", "table", fmt.Sprint(returnTable))
-	all(list)
-	reaches("after a flush", true, n.at4, n.at6)
-
-	// A removed machine loses its rules and routes.
-	delete(list, "n0")
-	n.joinWith(t, "n2", nodes, 4096, list)
-	reaches("as a stranger", false, n.at4)
-	if after := rules(); strings.Contains(after, fmt.Sprint(returnTable)) {
-		t.Errorf("the rules of who is gone are there:\n%s", after)
-	}
-	if left := n.listKernel(t, "ip", "route", "show", "table", "all") +
-		n.listKernel(t, "ip", "-6", "route", "show", "table", "all"); strings.Contains(left,
-		fmt.Sprint("table ", returnTable)) {
-		t.Errorf("routes of who is gone are there:\n%s", left)
-	}
-	if left := n.listKernel(t, "bridge", "fdb", "show", "dev", overlayName); strings.Count(left, "dst") != 1 {
-		t.Errorf("the kernel knows more machines than there are:\n%s", left)
-	}
-	delete(list, "n1")
-	n.joinWith(t, "n2", nodes[1:], 4096, list)
-	if left := n.listKernel(t, "ip", "link"); strings.Contains(left, overlayName) {
-		t.Errorf("the overlay is left:\n%s", left)
 	}
 }
 

@@ -106,15 +106,7 @@ func (f *nftBackend) putPorts(t testing.TB, ports ...rules.Port) {
 
 // Proves S28, S29.
 func TestKernelForwardsToEndpoints(t *testing.T) {
-	ipOf(t, "link", "add", "d0", "type", "bridge")
-	ipOf(t, "addr", "add", "10.0.0.1/24", "dev", "d0")
-	ipOf(t, "link", "set", "d0", "up")
-	ipOf(t, "route", "add", "default", "via", "10.0.0.254")
-	t.Cleanup(func() { ipOf(t, "link", "del", "d0") })
-	for _, a := range []string{"10.244.0.1", "10.244.0.2"} {
-		ipOf(t, "addr", "add", a+"/32", "dev", "lo")
-		t.Cleanup(func() { ipOf(t, "addr", "del", a+"/32", "dev", "lo") })
-	}
+	addTestAddresses(t)
 	a, b := serveAddress(t, "10.244.0.1:8080"), serveAddress(t, "10.244.0.2:8080")
 	web := rules.Port{Namespace: "shop", Service: "web", Name: "http", Proto: nft.TCP, Port: 80, NodePort: 30080,
 		ClusterIP: netip.MustParseAddr(
@@ -190,6 +182,19 @@ func TestKernelForwardsToEndpoints(t *testing.T) {
 		rules.StaleFlows{Endpoints: []rules.RemovedEndpoint{{Port: web, To: a.To}},
 			Services: []rules.Port{web}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// addTestAddresses adds an interface with the address of a node, and the addresses of two pods.
+func addTestAddresses(t *testing.T) {
+	ipOf(t, "link", "add", "d0", "type", "bridge")
+	ipOf(t, "addr", "add", "10.0.0.1/24", "dev", "d0")
+	ipOf(t, "link", "set", "d0", "up")
+	ipOf(t, "route", "add", "default", "via", "10.0.0.254")
+	t.Cleanup(func() { ipOf(t, "link", "del", "d0") })
+	for _, a := range []string{"10.244.0.1", "10.244.0.2"} {
+		ipOf(t, "addr", "add", a+"/32", "dev", "lo")
+		t.Cleanup(func() { ipOf(t, "addr", "del", a+"/32", "dev", "lo") })
 	}
 }
 

@@ -229,7 +229,7 @@ func TestAllModesSpreadConnections(t *testing.T) {
 				t.Fatalf("%s", out)
 			}
 			if d.isIntact(false) {
-				t.Error("nobody sees that the rules were flushed")
+				t.Error("the flushed rules are not noticed")
 			}
 			if err := d.sync(); err != nil {
 				t.Fatal(err)

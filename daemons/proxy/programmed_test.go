@@ -29,7 +29,7 @@ func TestTheProgrammingDelayIsMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 		if kept.(*discoveryv1.EndpointSlice).Annotations["other"] != "" {
-			t.Error("annotations that nobody reads are kept")
+			t.Error("unused annotations are kept")
 		}
 		return kept
 	}

@@ -99,49 +99,6 @@ func TestPagesNeedAuthorization(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.Cert)
-	ask := func(path, group, token string) int {
-		config := &tls.Config{InsecureSkipVerify: true} // the server's certificate does not matter here
-		if group != "" {
-			pair, err := certs.Issue(
-				ca,
-				certs.Request{
-					CommonName:    "someone",
-					Organizations: []string{group},
-					Usages:        []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-				},
-				now,
-			)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := tls.X509KeyPair(pair.Cert, pair.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			config.Certificates = []tls.Certificate{c}
-		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		for {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+ln.Addr().String()+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if token != "" {
-				r.Header.Set("Authorization", "Bearer "+token)
-			}
-			answer, err := client.Do(r)
-			if err != nil {
-				select {
-				case err := <-done:
-					t.Fatal(err)
-				case <-time.After(time.Millisecond):
-				}
-				continue
-			}
-			answer.Body.Close()
-			return answer.StatusCode
-		}
-	}
 	for _, c := range []struct {
 		path, group, token string
 		want               int
@@ -155,9 +112,55 @@ func TestPagesNeedAuthorization(t *testing.T) {
 		{"/metrics", "", "made up", 401},
 		{"/flagz", "away", "", 500}, {"/livez", "", "made up", 200},
 	} {
-		if got := ask(c.path, c.group, c.token); got != c.want {
+		if got := requestPage(t, ca, done, "https://"+ln.Addr().String()+c.path, c.group, c.token); got != c.want {
 			t.Errorf("%s by %q or %q: %d, want %d", c.path, c.group, c.token, got, c.want)
 		}
+	}
+}
+
+// requestPage requests a page as a member of a group or with a token, and returns the status code. It waits until the
+// server listens. done is the result of the server.
+func requestPage(t *testing.T, ca certs.Pair, done chan error, url, group, token string) int {
+	config := &tls.Config{InsecureSkipVerify: true} // the server's certificate does not matter here
+	if group != "" {
+		pair, err := certs.Issue(
+			ca,
+			certs.Request{
+				CommonName:    "someone",
+				Organizations: []string{group},
+				Usages:        []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			},
+			time.Now(),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := tls.X509KeyPair(pair.Cert, pair.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{c}
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	for {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			select {
+			case err := <-done:
+				t.Fatal(err)
+			case <-time.After(time.Millisecond):
+			}
+			continue
+		}
+		answer.Body.Close()
+		return answer.StatusCode
 	}
 }
 

@@ -144,7 +144,7 @@ func TestEventsNameTheAction(t *testing.T) {
 			t.Errorf("%s is %q, want %q", e.Reason, got, want)
 		}
 		if e.EventTime.IsZero() || len(e.ReportingInstance) <= len("default-scheduler-") {
-			t.Errorf("%s was at %s, told by %q", e.Reason, e.EventTime, e.ReportingInstance)
+			t.Errorf("%s was at %s, reported by %q", e.Reason, e.EventTime, e.ReportingInstance)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestPodsDeletedAfterTheyWereTakenFromTheQueueAreNotScheduled(t *testing.T) 
 	s.handleAdded(node("n1"), pod("p"))
 	it, ok := s.queue.pop()
 	if !ok {
-		t.Fatal("nobody is tried")
+		t.Fatal("no pod is tried")
 	}
 	s.podDeleted(convertPod(pod("p")))
 	s.schedule(t.Context(), it)

@@ -99,13 +99,13 @@ func TestExtendedResourcesOfAClassAreAllocatedAsDevices(t *testing.T) {
 			}
 			status := p.Status.ExtendedResourceClaimStatus
 			if status == nil || status.ResourceClaimName != c.Name || len(status.RequestMappings) != 1 {
-				t.Fatalf("the pod is told %v", status)
+				t.Fatalf("the status of the pod is %v", status)
 			}
 			m := status.RequestMappings[0]
 			if m.ContainerName != p.Spec.Containers[0].Name || m.ResourceName != name ||
 				m.RequestName != c.Spec.Devices.Requests[0].Name ||
 				m.RequestName != "container-0-request-0" {
-				t.Errorf("the pod is told %v of %v", m, c.Spec.Devices.Requests)
+				t.Errorf("the status of the pod is %v of %v", m, c.Spec.Devices.Requests)
 			}
 			// One device is left, and two pods want it.
 			createPod(t, api, pod("q", withRequest(name, "2")))
@@ -131,7 +131,7 @@ func TestNodesThatListTheResourceNeedNoDevices(t *testing.T) {
 		t.Errorf("claims %v", list)
 	}
 	if status := getPod(t, api, "p").Status.ExtendedResourceClaimStatus; status != nil {
-		t.Errorf("the pod is told %v", status)
+		t.Errorf("the status of the pod is %v", status)
 	}
 	// no devices are used in addition to the node's own amount
 	createPod(t, api, pod("q", withRequest(gpuResource, "1")))

@@ -90,7 +90,7 @@ func TestPodsEnteringTheQueueAreCounted(t *testing.T) {
 	s.refuseNext(t, "a")
 	s.podDeleted(convertPod(full))
 	if it, ok := s.queue.pop(); !ok {
-		t.Fatal("nobody is tried")
+		t.Fatal("no pod is tried")
 	} else {
 		s.queue.retry(it)
 	}

@@ -45,7 +45,8 @@ func refusalReported(t *testing.T, api *fake.Clientset, pod, reason, message str
 				return nil
 			}
 		}
-		return fmt.Errorf("pod %s is told %v, not %s %q", pod, getPod(t, api, pod).Status.Conditions, reason, message)
+		return fmt.Errorf("the status of pod %s is %v, not %s %q", pod, getPod(t, api, pod).Status.Conditions, reason,
+			message)
 	}
 }
 

@@ -136,6 +136,8 @@ func selectNodeFor(c *cluster.Cluster, p *cluster.Pod) Placement {
 }
 
 // Proves S16.
+//
+//style:long a table of pods and nodes, with the placement of each
 func TestPlacement(t *testing.T) {
 	one, two := node("n1"), node("n2")
 	web := labelled("app", "a")

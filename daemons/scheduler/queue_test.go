@@ -80,16 +80,16 @@ func TestEqualPodsAreRefusedTogether(t *testing.T) {
 	q.addOrUpdate(convertPod(pod("other", withRequest("cpu", "1"))))
 	it, _ := q.pop()
 	if reported := q.refuse(it, plugin.PodGone, insufficientResources); len(reported) != 3 {
-		t.Fatalf("%d are told", len(reported))
+		t.Fatalf("%d pods are reported", len(reported))
 	}
 	if got := popName(t, q); got != "other" {
 		t.Fatalf("popped %q", got)
 	}
 	if _, reported := q.addOrUpdate(convertPod(pod("late"))); reported != insufficientResources {
-		t.Errorf("one that comes later is told %v", reported)
+		t.Errorf("for a later pod, the report is %v", reported)
 	}
 	if _, reported := q.pendingRefusal(q.pods["p1"]); reported != insufficientResources {
-		t.Errorf("p1 is told %v", reported)
+		t.Errorf("the report on p1 is %v", reported)
 	}
 	looks := 0
 	c.advance(time.Minute)
@@ -163,7 +163,7 @@ func TestNominatedPodsHaveTheirOwnClass(t *testing.T) {
 	promised.Nominated = "n1"
 	q.nominate(it, &promised)
 	if reported := q.refuse(it, plugin.PodGone, insufficientResources); len(reported) != 1 {
-		t.Fatalf("%d are told", len(reported))
+		t.Fatalf("%d pods are reported", len(reported))
 	}
 	q.addOrUpdate(convertPod(pod("a")))
 	if got := q.pods["a"].pod.Nominated; got != "n1" {

@@ -45,6 +45,8 @@ func unboundClaim(name string) *corev1.PersistentVolumeClaim {
 }
 
 // The test covers which events activate a refused pod, and which do not.
+//
+//style:long a table of events, with the refused pod for each
 func TestEventsActivateOnlyPodsThatTheyMayHelp(t *testing.T) {
 	web := labelled("app", "a")
 	honors := func(p *corev1.Pod) {
@@ -198,6 +200,6 @@ func TestRemovedNominationsActivateBlockedPods(t *testing.T) {
 	s.refuseNext(t, "p")
 	s.handleAdded(pod("first", priority(5), withRequest("cpu", "3")))
 	if s.queue.classes[classKey(convertPod(pod("p", withRequest("cpu", "2"))))].part == partParked {
-		t.Error("the room is free again, and nobody looks")
+		t.Error("the room is free again, and the pod is not tried")
 	}
 }

@@ -82,7 +82,7 @@ func waitFor(t *testing.T, condition func() error) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited in vain: %v", err)
+			t.Fatalf("timed out: %v", err)
 		}
 	}
 }

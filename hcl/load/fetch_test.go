@@ -111,7 +111,7 @@ func TestGitModulesMatchTheLockFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := outputOf(dir); got != "one inside" {
-		t.Errorf("fetched anew by the lock file: %s", got)
+		t.Errorf("fetched again by the lock file: %s", got)
 	}
 	if err := fetchModules(t, dir, true); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestChangedModulesAreRejectedAndFetchedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := outputOf(dir); got != "one inside" {
-		t.Errorf("fetched anew: %s", got)
+		t.Errorf("fetched again: %s", got)
 	}
 }
 

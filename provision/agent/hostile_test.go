@@ -244,7 +244,7 @@ func TestEndlessProgressIsCutOff(t *testing.T) {
 		fixedConn{frame(frameProgress, `{"index":0,"change":{"action":"+"}}`)},
 	).Apply(t.Context(), []step.Step{&step.File{Path: "/a"}, &step.File{Path: "/b"}}, func(Progress) { reports++ })
 	if err == nil || reports > 2 {
-		t.Errorf("two steps were told of %d times: %v", reports, err)
+		t.Errorf("two steps were reported %d times: %v", reports, err)
 	}
 	alive := frame(frameAlive, "")
 	if err := NewClient(fixedConn{alive}).Apply(t.Context(), nil, nil); !errors.Is(err, ErrUnresponsive) {

@@ -145,6 +145,7 @@ func newSighting(t *testing.T, kind, text string) host.Sighting {
 	}
 }
 
+//style:long a table of sightings, with the verdict on each
 func TestVerdictsNameWhereThePacketEnded(t *testing.T) {
 	const sender, target, end = "10.244.0.2:40000", "10.96.0.7:80", "10.244.1.7:8080"
 	n1, n2 := map[string]string{
@@ -259,7 +260,7 @@ func TestVerdictsNameWhereThePacketEnded(t *testing.T) {
 		}
 		for _, h := range w.Hops {
 			if h.From == other.From {
-				t.Errorf("%s: another's packet is told: %+v", name, h)
+				t.Errorf("%s: a packet of another sender is reported: %+v", name, h)
 			}
 		}
 	}

@@ -57,29 +57,7 @@ func TestPlansAreWrittenAsPages(t *testing.T) {
 	if strings.Contains(page, "cret") || !strings.Contains(page, "(sensitive") {
 		t.Errorf("a secret is shown, or nothing says that there is one:\n%s", page)
 	}
-	root, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var texts []string
-	links, anchors := map[string]bool{}, map[string]bool{}
-	for n := range root.Descendants() {
-		if n.Type == html.TextNode && strings.TrimSpace(n.Data) != "" {
-			texts = append(texts, strings.TrimSpace(n.Data))
-		}
-		if n.Data == "script" || n.Data == "b" {
-			t.Errorf("what a machine says became <%s>", n.Data)
-		}
-		for _, a := range n.Attr {
-			switch a.Key {
-			case "href":
-				links[strings.TrimPrefix(a.Val, "#")] = true
-			case "id":
-				anchors[a.Val] = true
-			}
-		}
-	}
-	text := strings.Join(texts, "\n")
+	text, links, anchors := readPage(t, page)
 	at := 0
 	for _, want := range []string{"Plan for cluster home", "1 to create, 1 to change, 0 to remove; objects: 1 to " +
 		"change", "survives the loss of 1", "a <b> is slow", "Machines that are new", "machine.b", "Objects",
@@ -99,4 +77,31 @@ func TestPlansAreWrittenAsPages(t *testing.T) {
 			t.Errorf("a box leads to %q, of %v: %v", link, anchors, err)
 		}
 	}
+}
+
+// readPage returns the text of a page, and the links and anchors within it.
+func readPage(t *testing.T, page string) (text string, links, anchors map[string]bool) {
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	links, anchors = map[string]bool{}, map[string]bool{}
+	for n := range root.Descendants() {
+		if n.Type == html.TextNode && strings.TrimSpace(n.Data) != "" {
+			texts = append(texts, strings.TrimSpace(n.Data))
+		}
+		if n.Data == "script" || n.Data == "b" {
+			t.Errorf("the text of a machine became the element <%s>", n.Data)
+		}
+		for _, a := range n.Attr {
+			switch a.Key {
+			case "href":
+				links[strings.TrimPrefix(a.Val, "#")] = true
+			case "id":
+				anchors[a.Val] = true
+			}
+		}
+	}
+	return strings.Join(texts, "\n"), links, anchors
 }

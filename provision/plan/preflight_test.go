@@ -14,6 +14,8 @@ import (
 
 // Obstacles on a machine are found before any change, and reported with a remedy.
 // Proves P05.
+//
+//style:long a table of obstacles, with the report of each
 func TestPreflightFindsObstacles(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	const gib = 1 << 30

@@ -123,7 +123,7 @@ func TestPackagesUseTheDeclaredProxy(t *testing.T) {
 		}
 	}
 	if !known {
-		t.Error("apt is not told of the proxy")
+		t.Error("the configuration of apt lacks the proxy")
 	}
 }
 

@@ -235,7 +235,7 @@ func TestAStaticAPIServerReachesItsKMSPlugin(t *testing.T) {
 	}
 	for _, want := range []string{"kms:", "apiVersion: v2", "name: vault", "endpoint: unix:///run/kms.d/plugin.sock"} {
 		if !strings.Contains(string(file.Content), want) {
-			t.Errorf("it is not told %q: %s", want, file.Content)
+			t.Errorf("the file lacks %q: %s", want, file.Content)
 		}
 	}
 	steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: own, Files: files{}})

@@ -127,7 +127,7 @@ func TestTheSchedulerReadsItsConfigurationFromAFile(t *testing.T) {
 	text := unitFiles(t, c, c.Machines[0])["kube-scheduler.service"]
 	if !strings.Contains(text, "--config=/etc/kubernetes/scheduler.yaml") ||
 		!strings.HasSuffix(text, "/etc/kubernetes/scheduler.yamlkind: KubeSchedulerConfiguration\n") {
-		t.Errorf("it is told %s", text)
+		t.Errorf("the file is %s", text)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestDNSRunsOnTheDeclaredNumberOfMachines(t *testing.T) {
 		t.Errorf("node_local: %d machines of 3", len(got))
 	}
 	if text := unitFiles(t, c, c.Machines[2])["kube-dns.service"]; !strings.Contains(text, "--node-local=true") {
-		t.Errorf("it is told %s", text)
+		t.Errorf("the file is %s", text)
 	}
 }
 

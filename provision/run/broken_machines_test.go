@@ -157,6 +157,8 @@ func (w *world) breakMachines(list map[string]*brokenMachine) (heal func()) {
 // for each machine, and nothing is changed. If these machines are skipped, one run changes all others and reports each
 // failure once. When the machines work again, the next run completes what is left and does nothing else.
 // Proves P02.
+//
+//style:long one scenario of four runs over the same machines, each of which starts from the state of the previous one
 func TestBrokenMachinesDoNotBlockTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machines := amount.Scaled(1000, 7*20) // 1 in 20 is broken, so that each trouble occurs

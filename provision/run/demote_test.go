@@ -65,23 +65,7 @@ func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 			}
 			issued := w.state().Machines["machine.c"].Issued
 			declare(control)
-			p, err := w.engine.Prepare(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := &strings.Builder{}
-			if err := p.Plan.Print(text, plan.Style{}); err != nil {
-				t.Fatal(err)
-			}
-			for _, want := range []string{"- etcd      c  remove the member", "- file      " +
-				"/etc/kubernetes/pki/ca.key", "- file      /etc/kubernetes/super-admin.conf",
-				"super-admin.conf  revoke", "A snapshot of the store is taken before the removal of ",
-				"leaves the control plane"} {
-				if !strings.Contains(text.String(), want) {
-					t.Errorf("the plan does not say %q:\n%s", want, text)
-				}
-			}
-			p.Close()
+			checkDemotionPlan(t, w)
 			gone := len(planeAddresses) - len(control)
 			members := []int{}
 			for name, h := range w.hosts {
@@ -137,6 +121,27 @@ func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+// checkDemotionPlan checks what a plan says of the machine c, which leaves the control plane.
+func checkDemotionPlan(t *testing.T, w *world) {
+	p, err := w.engine.Prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := &strings.Builder{}
+	if err := p.Plan.Print(text, plan.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"- etcd      c  remove the member", "- file      " +
+		"/etc/kubernetes/pki/ca.key", "- file      /etc/kubernetes/super-admin.conf",
+		"super-admin.conf  revoke", "A snapshot of the store is taken before the removal of ",
+		"leaves the control plane"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the plan does not say %q:\n%s", want, text)
+		}
+	}
+	p.Close()
 }
 
 // A machine that an earlier release demoted still has the keys, and its member still counts.

@@ -23,7 +23,7 @@ func (w *world) encrypted() string {
 			w.t.Fatal(err)
 		}
 		if text != "" && text != string(own) {
-			w.t.Fatalf("%s is told something else than others: %s", address, own)
+			w.t.Fatalf("%s has another configuration than others: %s", address, own)
 		}
 		text = string(own)
 	}
@@ -42,7 +42,7 @@ func TestEncryptionKeysAreRotatedWithoutARestart(t *testing.T) {
 	}
 	w.mustApply()
 	if text := w.encrypted(); strings.Contains(text, "secretbox") {
-		t.Errorf("without encryption the servers are told %s", text)
+		t.Errorf("without encryption, the servers have %s", text)
 	}
 	key := func(name string) config.Encryption {
 		return config.Encryption{Provider: "secretbox", Key: name, Resources: []string{"secrets"}}
@@ -51,7 +51,7 @@ func TestEncryptionKeysAreRotatedWithoutARestart(t *testing.T) {
 	w.mustApply()
 	if text := w.encrypted(); !strings.Contains(text, "name: one") ||
 		strings.Index(text, "identity") < strings.Index(text, "secretbox") {
-		t.Errorf("the servers are told %s", text)
+		t.Errorf("the servers have %s", text)
 	}
 	if again := w.mustApply(); !again.IsEmpty() {
 		t.Errorf("a second plan is not empty: %+v", again.Machines)
@@ -73,7 +73,7 @@ func TestEncryptionKeysAreRotatedWithoutARestart(t *testing.T) {
 	w.engine.Excludes = nil
 	w.mustApply()
 	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Contains(text, "name: one") {
-		t.Errorf("after the rotation the servers are told %s", text)
+		t.Errorf("after the rotation, the servers have %s", text)
 	}
 	for address, h := range w.hosts {
 		for _, did := range h.Log {
@@ -122,12 +122,12 @@ func TestKeysEncryptOnlyAfterAllServersHaveLoadedThem(t *testing.T) {
 	p.Close()
 	if text := w.encrypted(); !strings.Contains(text, "name: two") ||
 		strings.Index(text, "name: two") < strings.Index(text, "name: one") {
-		t.Errorf("the servers are told %s", text)
+		t.Errorf("the servers have %s", text)
 	}
 	second.HealPeers()
 	w.agents.Wait() // including requests that are still open
 	w.mustApply()
 	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Contains(text, "name: one") {
-		t.Errorf("after all have it they are told %s", text)
+		t.Errorf("after all have the key, they have %s", text)
 	}
 }

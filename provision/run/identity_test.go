@@ -229,7 +229,7 @@ func TestRenamedObjectsAreNotRemoved(t *testing.T) {
 	}
 	for _, before := range w.clusterAPI.previousObjects {
 		if slices.Contains(before, object) {
-			t.Error("it is taken for one that nobody declares")
+			t.Error("it is taken for an undeclared machine")
 		}
 	}
 	if len(w.clusterAPI.previousObjects) == 0 {

@@ -63,7 +63,7 @@ func TestCertificatesAreRenewedOnRequest(t *testing.T) {
 	for _, h := range w.hosts {
 		for _, did := range h.Log {
 			if strings.Contains(did, "restart etcd") {
-				t.Errorf("etcd is started anew for a certificate that it reads with each connection: %s", did)
+				t.Errorf("etcd is restarted for a certificate that it reads with each connection: %s", did)
 			}
 		}
 	}

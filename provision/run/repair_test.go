@@ -126,7 +126,7 @@ func (w *world) checkCertificates() {
 			}
 			return good(h, "/etc/kubernetes/pki/apiserver.crt")
 		}
-		return fmt.Errorf("nobody has the address %s", at.Hostname())
+		return fmt.Errorf("no machine has the address %s", at.Hostname())
 	}
 	for _, h := range w.hosts {
 		h.AnswerError = ill

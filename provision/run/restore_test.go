@@ -166,7 +166,7 @@ func TestTheStoreIsRestoredFromTheLastSnapshotAfterAllDisksAreLost(t *testing.T)
 	order := w.hosts["machine.b"].Log
 	stop, laid := slices.Index(order, "stop kube-apiserver.service"), slices.Index(order, "store restore")
 	if stop < 0 || laid < stop {
-		t.Errorf("the store is made anew while API servers run: %d, %d", stop, laid)
+		t.Errorf("the store is created while API servers run: %d, %d", stop, laid)
 	}
 }
 

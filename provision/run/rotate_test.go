@@ -323,7 +323,7 @@ func TestInterruptedReplacementsContinue(t *testing.T) {
 	w.mustApply()
 	steps := w.calls
 	if steps < 30 {
-		t.Fatalf("only %d daemons were started anew", steps)
+		t.Fatalf("only %d daemons were restarted", steps)
 	}
 	for fail := 1; fail <= steps; fail += amount.Scaled(11, 44) {
 		former := w.state()

@@ -214,7 +214,7 @@ func TestUpgradesFromNewPackageListsAreShownFirst(t *testing.T) {
 		}
 	}
 	if got := w.packageVersions(machineA); got != "2.36-9+deb12u4 6.1.90-1 9.0" {
-		t.Errorf("nobody has seen that %s are installed", got)
+		t.Errorf("the installed packages %s are not recorded", got)
 	}
 	if len(w.clusterAPI.drained) > 0 {
 		t.Errorf("drained %v for lists", w.clusterAPI.drained)

@@ -61,7 +61,7 @@ func TestConcurrentOperatorsAreNamedToEachOther(t *testing.T) {
 	if err == nil ||
 		!strings.Contains(err.Error(),
 			"another run, of root@second, has changed this machine since this one looked at it") {
-		t.Fatalf("the first operator is not told of the second: %v", err)
+		t.Fatalf("the second operator is not reported to the first: %v", err)
 	}
 	if now := w.hosts["machine.a"].Log; len(now) != did {
 		t.Errorf("and yet was changed: %q", now[did:])

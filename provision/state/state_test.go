@@ -206,7 +206,7 @@ func TestRunsThatLostTheLockWriteNothing(t *testing.T) {
 			select {
 			case <-stopped.Lost():
 			default:
-				t.Error("it is not told that it has lost the lock")
+				t.Error("the loss of the lock is not reported")
 			}
 			if err := stopped.Release(); err != nil {
 				t.Errorf("release what is lost: %v", err)

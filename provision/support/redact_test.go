@@ -10,6 +10,8 @@ import (
 )
 
 // Text that looks like a secret is hidden before it leaves a machine, in any context.
+//
+//style:long a table of secrets and of other text
 func TestSecretsAreHidden(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {

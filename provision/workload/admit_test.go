@@ -33,6 +33,6 @@ func TestNewUsersGetTheRightsOfTheFormerOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list := is.(*unstructured.Unstructured).Object["subjects"].([]any); len(list) != 1 {
-		t.Errorf("in a binding of somebody else's are %v", list)
+		t.Errorf("a binding of another user has %v", list)
 	}
 }

@@ -145,7 +145,7 @@ func TestObjectsAppliedInParallelAreReportedInOrder(t *testing.T) {
 	if len(recorded) != 2*n || !slices.IsSorted(recorded[:n]) || !slices.IsSorted(recorded[n:]) ||
 		!strings.HasPrefix(recorded[0], plan.Create) ||
 		!strings.HasPrefix(recorded[n], plan.Remove) {
-		t.Errorf("told was %q", recorded)
+		t.Errorf("the reports are %q", recorded)
 	}
 	got := asked()
 	if got["apply"] != n || got["delete"] != n || got["patch"] != 0 || got["get"] != 0 {

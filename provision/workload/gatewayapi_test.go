@@ -30,7 +30,7 @@ func TestGatewayAPIIsAppliedIfDeclared(t *testing.T) {
 		return list, err
 	}
 	if list, err := names(&config.Ingress{Class: "web"}); len(list) > 0 || err != nil {
-		t.Errorf("nobody asked for %v, %v", list, err)
+		t.Errorf("undeclared objects %v, %v", list, err)
 	}
 	own := &config.Ingress{Class: "web"}
 	own.Settings.Choose("gateway_addresses", daemons.OfLoadBalancer)

@@ -239,7 +239,7 @@ func TestForeignObjectsAreAdoptedOnlyIfDeclared(t *testing.T) {
 			t.Errorf("in the plan there is %+v", e)
 		}
 		if strings.HasSuffix(e.Name, "/before") && !strings.Contains(e.Note, "taken over from kubectl-create") {
-			t.Errorf("what was made anew by another is not said to be taken over: %+v", e)
+			t.Errorf("an object that another client has recreated is not reported as taken over: %+v", e)
 		}
 	}
 	if want := `made by helm, and was not applied from here. To take it over, write import { to = "object.v1.ConfigMap.theirs" }`; !strings.Contains(

@@ -14,6 +14,8 @@ import (
 
 // A run does not dry-run objects that the previous run found as declared, unless something that affects the result has
 // changed since.
+//
+//style:long a table of changes between two runs
 func TestUnchangedObjectsNeedNoDryRun(t *testing.T) {
 	const n = 20
 	update := func(t *testing.T, l *Live, o *unstructured.Unstructured) {

@@ -36,8 +36,6 @@ var (
 
 // testMoving cuts off a node for a short time, in which its pods must stay. Then it cuts off the node until its pods
 // have moved. Then it cuts off all nodes, and all pods must stay.
-//
-//style:long one scenario, step by step
 func testMoving(ctx context.Context, name string, t evictionTiming) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {
@@ -71,52 +69,84 @@ func testMoving(ctx context.Context, name string, t evictionTiming) (err error) 
 	if err != nil {
 		return err
 	}
-	gone := machineNames.Nodes[len(machineNames.Nodes)-1]
-	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, Duration: shortCut}).Run(ctx, c.Lab,
-		newRepair(c)); err != nil {
+	w := movingTest{cluster: c, api: all, timing: t, node: machineNames.Nodes[len(machineNames.Nodes)-1]}
+	if err := w.checkShortCut(ctx, before); err != nil {
 		return err
 	}
-	if _, err := awaitPodsInPlace(ctx, all,
-		func(p corev1.Pod) bool { _, same := before[string(p.UID)]; return same }); err != nil {
-		return fmt.Errorf("%s was cut off for %s, and not all pods stayed: %w", gone, shortCut, err)
-	}
-	fmt.Printf("%s %s was cut off for %s: nothing moved\n", stamp(), gone, shortCut)
-	if err := (fault.Fault{Kind: fault.Cut, Machines: []string{gone}, Duration: t.cutDuration}).Run(ctx, c.Lab,
-		newRepair(c)); err != nil {
-		return err
-	}
-	moved, err := awaitPodsInPlace(ctx, all,
-		func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != gone })
+	moved, err := w.checkLongCut(ctx, before)
 	if err != nil {
-		return fmt.Errorf("the pods of %s did not move: %w", gone, err)
+		return err
+	}
+	return w.checkCutOfAll(ctx, moved)
+}
+
+// movingTest is a running testMoving.
+type movingTest struct {
+	cluster *cluster.Cluster
+	api     kubernetes.Interface
+	timing  evictionTiming
+	node    string // the node that is cut off
+}
+
+func (w *movingTest) cut(ctx context.Context, d time.Duration, machines ...string) error {
+	return fault.Fault{Kind: fault.Cut, Machines: machines, Duration: d}.Run(ctx, w.cluster.Lab, newRepair(w.cluster))
+}
+
+// checkShortCut cuts off the node for less than its grace period. All pods must stay.
+func (w *movingTest) checkShortCut(ctx context.Context, before map[string]string) error {
+	if err := w.cut(ctx, shortCut, w.node); err != nil {
+		return err
+	}
+	if _, err := awaitPodsInPlace(ctx, w.api,
+		func(p corev1.Pod) bool { _, same := before[string(p.UID)]; return same }); err != nil {
+		return fmt.Errorf("%s was cut off for %s, and not all pods stayed: %w", w.node, shortCut, err)
+	}
+	fmt.Printf("%s %s was cut off for %s: nothing moved\n", stamp(), w.node, shortCut)
+	return nil
+}
+
+// checkLongCut cuts off the node until its pods have moved. It returns the pods afterwards.
+func (w *movingTest) checkLongCut(ctx context.Context, before map[string]string) (map[string]string, error) {
+	if err := w.cut(ctx, w.timing.cutDuration, w.node); err != nil {
+		return nil, err
+	}
+	moved, err := awaitPodsInPlace(ctx, w.api,
+		func(p corev1.Pod) bool { _, old := before[string(p.UID)]; return !old || p.Spec.NodeName != w.node })
+	if err != nil {
+		return nil, fmt.Errorf("the pods of %s did not move: %w", w.node, err)
 	}
 	for uid, node := range before {
-		if _, there := moved[uid]; !there && node != gone {
-			return fmt.Errorf("pod %s of %s is gone, although %s was cut off", uid, node, gone)
+		if _, there := moved[uid]; !there && node != w.node {
+			return nil, fmt.Errorf("pod %s of %s is gone, although %s was cut off", uid, node, w.node)
 		}
 	}
 	err = cluster.Eventually(ctx, settlingTime, func(context.Context) error {
-		for uid := range runningContainers(c.Lab.Machine(gone)) {
-			if node := before[uid]; node == gone {
-				return fmt.Errorf("pod %s still runs on %s, from where it has moved", uid, gone)
+		for uid := range runningContainers(w.cluster.Lab.Machine(w.node)) {
+			if node := before[uid]; node == w.node {
+				return fmt.Errorf("pod %s still runs on %s, from where it has moved", uid, w.node)
 			}
 		}
 		return nil
 	})
 	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n", stamp(), w.node,
+		w.timing.cutDuration)
+	return moved, nil
+}
+
+// checkCutOfAll cuts off all nodes. All pods must stay.
+func (w *movingTest) checkCutOfAll(ctx context.Context, pods map[string]string) error {
+	if err := w.cut(ctx, w.timing.cutDuration, machineNames.Nodes...); err != nil {
 		return err
 	}
-	fmt.Printf("%s %s was cut off for %s: its pods moved, no other did, and what ran there is gone\n", stamp(), gone,
-		t.cutDuration)
-	if err := (fault.Fault{Kind: fault.Cut, Machines: machineNames.Nodes, Duration: t.cutDuration}).Run(ctx, c.Lab,
-		newRepair(c)); err != nil {
-		return err
-	}
-	after, err := awaitPodsInPlace(ctx, all, func(p corev1.Pod) bool { _, same := moved[string(p.UID)]; return same })
+	after, err := awaitPodsInPlace(ctx, w.api,
+		func(p corev1.Pod) bool { _, same := pods[string(p.UID)]; return same })
 	if err != nil {
 		return fmt.Errorf("all nodes were cut off, and not all pods stayed: %w", err)
 	}
-	fmt.Printf("%s all nodes were cut off for %s: all %d pods stayed\n", stamp(), t.cutDuration, len(after))
+	fmt.Printf("%s all nodes were cut off for %s: all %d pods stayed\n", stamp(), w.timing.cutDuration, len(after))
 	return nil
 }
 

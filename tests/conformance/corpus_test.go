@@ -191,7 +191,7 @@ func TestVolumePhaseIsTimed(t *testing.T) {
 	answer := c.mustAnswer(t, 200, patch(status, "merge-patch+json",
 		object{"status": object{"phase": "Available", "lastPhaseTransitionTime": "2020-01-01T00:00:00Z"}}))
 	if answer.textAt("status.lastPhaseTransitionTime") != "2020-01-01T00:00:00Z" {
-		t.Errorf("told: %v", answer.valueAt("status"))
+		t.Errorf("the status is %v", answer.valueAt("status"))
 	}
 	kept := c.mustAnswer(t, 200, patch(status, "merge-patch+json",
 		object{"status": object{"message": "m", "lastPhaseTransitionTime": nil}}))

@@ -46,7 +46,7 @@ func TestDiscoveryIsAggregated(t *testing.T) {
 			}
 		}
 		if plain := c.mustAnswer(t, 200, get("%s", path)); plain.textAt("kind") == "APIGroupDiscoveryList" {
-			t.Errorf("%s: nobody asked for one document", path)
+			t.Errorf("%s: one document, without a request for it", path)
 		}
 	}
 	for _, s := range readSamples(t) {

@@ -57,42 +57,14 @@ func TestExcessiveRequestsAreRejected(t *testing.T) {
 	c.mustAnswer(t, 200, patch(path+"/many", "merge-patch+json", `{"metadata":{"labels":{"l7":null,"l8":"w"}}}`))
 	bad := strings.ReplaceAll(many, `":"v"`, `":"?"`)
 	if a := c.mustRefuse(t, post(path, bad), 422, "Invalid", "a valid label must be"); len(a.raw) > 1<<20 {
-		t.Errorf("what is wrong is told in %d bytes", len(a.raw))
+		t.Errorf("the message has %d bytes", len(a.raw))
 	}
 	million := `{"metadata":{"name":"million","labels":{` + strings.Repeat(strings.Join(labels, ",")+",",
 		34) + labels[0] + `}}}`
 	c.mustRefuse(t, post(path, million), 413, tooLarge, "limit is 3145728")
 
-	deep := func(open, shut string, n int) string {
-		return `{"metadata":{"name":"deep"},"x":` + strings.Repeat(open, n) + strings.Repeat(shut, n) + `}`
-	}
-	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
-	c.mustAnswer(t, 200, patch(path+"/mib", "merge-patch+json", nested)) // the field is unknown, and causes a warning
-	c.mustRefuse(t, post(path, deep("[", "]", 20000)), 400, "BadRequest", "exceeded max depth")
-	c.mustRefuse(t, post(path, deep(`{"a":`, `1}`, 2500)[:20]+deep("[", "]", 20000)), 400, "BadRequest", "")
-	c.mustRefuse(t, post(path, deep("[", "]", 1<<20)), 413, tooLarge, "objects and lists")
-	yaml := call{method: "POST", path: path, contentType: "application/yaml"}
-	yaml.body = []byte("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c " +
-		"[*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f " +
-		"[*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n")
-	c.mustRefuse(t, yaml, 413, tooLarge, "limit is 3145728")
-	yaml.body = []byte(strings.Repeat("[", 1<<20))
-	c.mustRefuse(t, yaml, 400, "BadRequest", "")
-	cborDeep := call{method: "POST", path: path, contentType: cborType, body: []byte(strings.Repeat("\x81", 1<<20))}
-	c.mustRefuse(t, cborDeep, 400, "BadRequest", "")
-
-	operations := strings.Repeat(`{"op":"test","path":"/metadata/name","value":"mib"},`, 10001)
-	c.mustRefuse(t, patch(path+"/mib", "json-patch+json", "["+strings.TrimSuffix(operations, ",")+"]"), 413, tooLarge,
-		"The allowed maximum operations in a JSON patch is 10000, got 10001")
-	c.mustRefuse(t, patch(path+"/mib", "json-patch+json", `[{"op":"test","path":""}]`), 422, "Invalid",
-		"the server rejected our request")
-	copies := `[{"op":"add","path":"/data/b","value":""}`
-	for range 3000 {
-		copies += `,{"op":"copy","from":"/data/a","path":"/data/b"}`
-	}
-	if a := c.do(t, patch(path+"/mib", "json-patch+json", copies+"]")); a.code < 400 || a.code >= 500 {
-		t.Errorf("copies of copies: %d %.200s", a.code, a.raw)
-	}
+	checkDepth(t, c, path)
+	checkPatchLimits(t, c, path)
 	// URLs can be as long as the selectors of users, up to 1 MiB.
 	many = "%28" + strings.TrimSuffix(strings.Repeat("mib,", 200<<10), ",") + "%29"
 	if a := c.mustAnswer(t, 200, get("%s?limit=1&labelSelector=a+notin+%s", path, many)); len(a.itemList()) != 1 {
@@ -110,8 +82,46 @@ func TestExcessiveRequestsAreRejected(t *testing.T) {
 	runtime.GC()
 	var m runtime.MemStats
 	if runtime.ReadMemStats(&m); m.HeapAlloc > 300<<20 {
-		t.Errorf("%d MiB are kept", m.HeapAlloc>>20)
+		t.Errorf("%d MiB are in use", m.HeapAlloc>>20)
 	}
+}
+
+// checkPatchLimits checks patches of many operations. The object mib exists.
+func checkPatchLimits(t *testing.T, c *client, path string) {
+	operations := strings.Repeat(`{"op":"test","path":"/metadata/name","value":"mib"},`, 10001)
+	c.mustRefuse(t, patch(path+"/mib", "json-patch+json", "["+strings.TrimSuffix(operations, ",")+"]"), 413,
+		"RequestEntityTooLarge",
+		"The allowed maximum operations in a JSON patch is 10000, got 10001")
+	c.mustRefuse(t, patch(path+"/mib", "json-patch+json", `[{"op":"test","path":""}]`), 422, "Invalid",
+		"the server rejected our request")
+	copies := `[{"op":"add","path":"/data/b","value":""}`
+	for range 3000 {
+		copies += `,{"op":"copy","from":"/data/a","path":"/data/b"}`
+	}
+	if a := c.do(t, patch(path+"/mib", "json-patch+json", copies+"]")); a.code < 400 || a.code >= 500 {
+		t.Errorf("copies of copies: %d %.200s", a.code, a.raw)
+	}
+}
+
+// checkDepth checks documents of many levels. The object mib exists.
+func checkDepth(t *testing.T, c *client, path string) {
+	deep := func(open, shut string, n int) string {
+		return `{"metadata":{"name":"deep"},"x":` + strings.Repeat(open, n) + strings.Repeat(shut, n) + `}`
+	}
+	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
+	c.mustAnswer(t, 200, patch(path+"/mib", "merge-patch+json", nested)) // the field is unknown, and causes a warning
+	c.mustRefuse(t, post(path, deep("[", "]", 20000)), 400, "BadRequest", "exceeded max depth")
+	c.mustRefuse(t, post(path, deep(`{"a":`, `1}`, 2500)[:20]+deep("[", "]", 20000)), 400, "BadRequest", "")
+	c.mustRefuse(t, post(path, deep("[", "]", 1<<20)), 413, "RequestEntityTooLarge", "objects and lists")
+	yaml := call{method: "POST", path: path, contentType: "application/yaml"}
+	yaml.body = []byte("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c " +
+		"[*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f " +
+		"[*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n")
+	c.mustRefuse(t, yaml, 413, "RequestEntityTooLarge", "limit is 3145728")
+	yaml.body = []byte(strings.Repeat("[", 1<<20))
+	c.mustRefuse(t, yaml, 400, "BadRequest", "")
+	cborDeep := call{method: "POST", path: path, contentType: cborType, body: []byte(strings.Repeat("\x81", 1<<20))}
+	c.mustRefuse(t, cborDeep, 400, "BadRequest", "")
 }
 
 // The server disconnects clients that send slowly, and other clients do not wait for them.
@@ -238,7 +248,7 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 				t.Fatal(err)
 			}
 		case <-deadline:
-			t.Fatalf("%d of %d watches were told", i, watches)
+			t.Fatalf("%d of %d watches got the event", i, watches)
 		}
 	}
 	cancel()

@@ -66,6 +66,11 @@ func TestLegacyWatchPathsAreServed(t *testing.T) {
 	c.mustRefuse(t, post("/api/v1/watch/namespaces/w/configmaps", one(nil)), 405, "MethodNotAllowed", notAllowed)
 	c.mustRefuse(t, remove("/api/v1/watch/namespaces/w/configmaps/one", nil), 405, "MethodNotAllowed", notAllowed)
 
+	checkRestrictedWatch(t, s, c)
+}
+
+// checkRestrictedWatch checks a user who may only watch the config map one.
+func checkRestrictedWatch(t *testing.T, s *server, c *client) {
 	c.mustAnswer(
 		t,
 		201,
@@ -213,6 +218,11 @@ func TestUnsupportedMethodsAreNotAllowed(t *testing.T) {
 		t.Errorf("POST /livez without credentials: %d %s", a.code, a.raw)
 	}
 
+	checkCustomPaths(t, c)
+}
+
+// checkCustomPaths checks the methods on paths of a custom resource.
+func checkCustomPaths(t *testing.T, c *client) {
 	definition := object{"metadata": object{"name": "things.m.example.com"}, "spec": object{
 		"group": "m.example.com", "scope": "Namespaced", "names": object{"plural": "things", "kind": "Thing"},
 		"versions": []any{
@@ -236,9 +246,10 @@ func TestUnsupportedMethodsAreNotAllowed(t *testing.T) {
 	c.mustAnswer(t, 201, post(things,
 		object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "one"}}))
 	c.watch(t, get("/apis/m.example.com/v1/watch/namespaces/m/things/one")).mustBeEvent("ADDED", "one")
-	c.mustRefuse(t, plain("PUT", things), 400, "BadRequest", "name must be provided")
-	for _, r := range []call{plain("POST", "/apis/m.example.com/v1/things"),
-		plain("GET", "/apis/m.example.com/v1/nothings"), plain("GET", "/apis/m.example.com/v7/things")} {
+	c.mustRefuse(t, call{method: "PUT", path: things}, 400, "BadRequest", "name must be provided")
+	for _, r := range []call{{method: "POST", path: "/apis/m.example.com/v1/things"},
+		{method: "GET", path: "/apis/m.example.com/v1/nothings"},
+		{method: "GET", path: "/apis/m.example.com/v7/things"}} {
 		if a := c.do(t, r); a.code != 404 || string(a.raw) != "404 page not found\n" {
 			t.Errorf("%s %s: %d %s", r.method, r.path, a.code, a.raw)
 		}
@@ -249,10 +260,10 @@ func TestUnsupportedMethodsAreNotAllowed(t *testing.T) {
 	c.mustRefuse(t, post(things+"/three",
 		object{"apiVersion": "m.example.com/v1", "kind": "Thing", "metadata": object{"name": "two"}}), 409,
 		"AlreadyExists", `things.m.example.com "two" already exists`)
-	c.mustRefuse(t, plain("OPTIONS", things), 405, "MethodNotAllowed",
+	c.mustRefuse(t, call{method: "OPTIONS", path: things}, 405, "MethodNotAllowed",
 		"is not supported on resources of kind \"things.m.example.com\"")
-	if a := c.do(t, plain(http.MethodHead, things+"/one")); a.code != 200 {
-		t.Errorf("HEAD of what a definition declares: %d", a.code)
+	if a := c.do(t, call{method: http.MethodHead, path: things + "/one"}); a.code != 200 {
+		t.Errorf("HEAD of a custom resource: %d", a.code)
 	}
 }
 
@@ -286,33 +297,7 @@ func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
 	c.mustRefuse(t, patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing), 409, "Conflict",
 		"uid mismatch: the provided object specified uid "+gone+", and no existing object was found")
 
-	c.mustAnswer(
-		t,
-		201,
-		post(
-			"/apis/rbac.authorization.k8s.io/v1/namespaces/u/roles",
-			object{"metadata": object{"name": "change"}, "rules": []any{
-				object{
-					"apiGroups": []any{"", "coordination.k8s.io"},
-					"resources": []any{"configmaps", "leases"},
-					"verbs":     []any{"update", "patch"},
-				}}},
-		),
-	)
-	c.mustAnswer(
-		t,
-		201,
-		post(
-			"/apis/rbac.authorization.k8s.io/v1/namespaces/u/rolebindings",
-			object{"metadata": object{"name": "change"},
-				"subjects": []any{object{"kind": "User", "name": "changer", "apiGroup": "rbac.authorization.k8s.io"}},
-				"roleRef":  object{"kind": "Role", "name": "change", "apiGroup": "rbac.authorization.k8s.io"}},
-		),
-	)
-	for _, list := range []string{"roles", "rolebindings"} {
-		// These lists are not older than the write: from now on the binding is in effect.
-		c.mustAnswer(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
-	}
+	allowChanges(t, c)
 	changer := s.clientFor(t, certs.Request{CommonName: "changer"})
 	changer.mustAnswer(
 		t,
@@ -343,4 +328,35 @@ func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
 		`configmaps "new" is forbidden: User "changer" cannot create resource "configmaps" in API group "" in the namespace "u"`,
 	)
 	c.mustRefuse(t, get("%s/new", maps), 404, "NotFound", "")
+}
+
+// allowChanges allows the user changer to update and patch, and not to create.
+func allowChanges(t *testing.T, c *client) {
+	c.mustAnswer(
+		t,
+		201,
+		post(
+			"/apis/rbac.authorization.k8s.io/v1/namespaces/u/roles",
+			object{"metadata": object{"name": "change"}, "rules": []any{
+				object{
+					"apiGroups": []any{"", "coordination.k8s.io"},
+					"resources": []any{"configmaps", "leases"},
+					"verbs":     []any{"update", "patch"},
+				}}},
+		),
+	)
+	c.mustAnswer(
+		t,
+		201,
+		post(
+			"/apis/rbac.authorization.k8s.io/v1/namespaces/u/rolebindings",
+			object{"metadata": object{"name": "change"},
+				"subjects": []any{object{"kind": "User", "name": "changer", "apiGroup": "rbac.authorization.k8s.io"}},
+				"roleRef":  object{"kind": "Role", "name": "change", "apiGroup": "rbac.authorization.k8s.io"}},
+		),
+	)
+	for _, list := range []string{"roles", "rolebindings"} {
+		// These lists are not older than the write: from now on the binding is in effect.
+		c.mustAnswer(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
+	}
 }

@@ -154,7 +154,7 @@ func eventually(t testing.TB, condition func() error) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited in vain: %v", err)
+			t.Fatalf("timed out: %v", err)
 		}
 	}
 }

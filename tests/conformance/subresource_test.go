@@ -416,7 +416,7 @@ func TestReviewsAreAnswered(t *testing.T) {
 	theirs := c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
 		object{"spec": mergeObjects(may, object{"user": "nobody"})}))
 	if theirs.valueAt("status.allowed") != false {
-		t.Errorf("may nobody: %v", theirs.valueAt("status"))
+		t.Errorf("an unknown user is allowed: %v", theirs.valueAt("status"))
 	}
 	c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews",
 		object{"metadata": object{"namespace": "default"}, "spec": mergeObjects(may, object{"user": "nobody"})}))
@@ -442,7 +442,7 @@ func TestApprovalIsASeparateSubresource(t *testing.T) {
 		o, name := s.newUnique("")
 		o = c.mustAnswer(t, 201, post(s.allPath(), o)).obj
 		if valueAt(o, "spec.username") == nil {
-			t.Errorf("who asks is not in the request: %v", o["spec"])
+			t.Errorf("the request lacks its user: %v", o["spec"])
 		}
 		path := s.allPath() + "/" + name
 		approved := withValue(o, "status.conditions",

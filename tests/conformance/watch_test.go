@@ -126,7 +126,7 @@ func testWatch(t *testing.T, s *subject) {
 		made[0]))
 	short.mustBeEvent("ADDED", made[0])
 	if e := short.nextEvent(); e != nil {
-		t.Errorf("after its time a watch tells %v", e)
+		t.Errorf("after its timeout, a watch has the event %v", e)
 	}
 	s.mustRefuse(t, get("%s?watch=1&resourceVersion=x", s.collection()), 500, "",
 		`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
@@ -191,7 +191,7 @@ func testInitialEvents(t *testing.T, s *subject) {
 		}
 		e := w.nextEvent()
 		if e["type"] != "BOOKMARK" || valueAt(e, "object.kind") != any(s.Kind) {
-			t.Errorf("%s: the end of what there is: %v", query, e)
+			t.Errorf("%s: the end of the existing objects: %v", query, e)
 		}
 		mark, _ := valueAt(e, "object.metadata.annotations").(object)
 		if mark["k8s.io/initial-events-end"] != "true" || valueAt(e, "object.metadata.resourceVersion") == nil {

@@ -98,6 +98,8 @@ func newLease(name, holder string, seconds int) string {
 
 // listAttacks returns the requests of an attacker who has a worker's credentials or the edit right in a namespace. The
 // numbers in comments group the attacks by topic.
+//
+//style:long one literal table of requests
 func listAttacks(t *testing.T) []attackRequest {
 	t.Helper()
 	ingress, dns, network := certs.Replica("kube-ingress", "worker"), certs.Replica("kube-dns", "worker"),

@@ -18,19 +18,6 @@ import (
 func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	t.Parallel()
 	maps := sharedClient.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	setInventory := func(data map[string]string) {
-		t.Helper()
-		m, err := maps.Get(t.Context(), inventory.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			m = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: inventory.Name}, Data: data}
-			must[*corev1.ConfigMap](t)(maps.Create(t.Context(), m, metav1.CreateOptions{}))
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		m.Data = data
-		must[*corev1.ConfigMap](t)(maps.Update(t.Context(), m, metav1.UpdateOptions{}))
-	}
 	t.Cleanup(func() { _ = maps.Delete(context.WithoutCancel(t.Context()), inventory.Name, metav1.DeleteOptions{}) })
 	encoded := func(list inventory.Inventory) map[string]string {
 		t.Helper()
@@ -56,7 +43,7 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	said := `{"status":{"addresses":[{"type":"InternalIP","address":"10.9.0.1"},{"type":"Hostname","address":"rack"}]}}`
 	must[*corev1.Node](t)(nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(said), metav1.PatchOptions{},
 		"status"))
-	setInventory(encoded(inventory.Inventory{"rack": rack, "shelf": shelf}))
+	setInventory(t, encoded(inventory.Inventory{"rack": rack, "shelf": shelf}))
 	waitFor(t, "the node to have what the inventory says", func(ctx context.Context) (bool, any) {
 		n := must[*corev1.Node](t)(nodes.Get(ctx, "rack", metav1.GetOptions{}))
 		want := []corev1.NodeAddress{
@@ -79,19 +66,7 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 		})
 	}
 	// An inventory that is invalid, empty or missing has no effect on nodes.
-	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
-		setInventory(data)
-		waitFor(t, "an event that says why nothing is decided", func(ctx context.Context) (bool, any) {
-			list := must[*corev1.EventList](t)(
-				sharedClient.CoreV1().
-					Events("").
-					List(ctx, metav1.ListOptions{
-						FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
-			)
-			return slices.ContainsFunc(list.Items,
-				func(e corev1.Event) bool { return strings.HasSuffix(e.Message, why) }), list.Items
-		})
-	}
+	checkInvalidInventories(t)
 	if err := maps.Delete(t.Context(), inventory.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +74,8 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 		_, err := nodes.Get(ctx, "rack", metav1.GetOptions{})
 		return err == nil, err
 	})
-	setInventory(encoded(inventory.Inventory{"shelf": shelf}))
-	waitFor(t, "the node of the machine that is gone to go", func(ctx context.Context) (bool, any) {
+	setInventory(t, encoded(inventory.Inventory{"shelf": shelf}))
+	waitFor(t, "the node of the removed machine to be deleted", func(ctx context.Context) (bool, any) {
 		n, err := nodes.Get(ctx, "rack", metav1.GetOptions{})
 		return isGone(n, err)
 	})
@@ -113,4 +88,37 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 		return len(list.Items) == 1 && list.Items[0].Source.Component == "cloud-node-controller", list.Items
 	})
 	must[*corev1.Node](t)(nodes.Get(t.Context(), "by-hand", metav1.GetOptions{}))
+}
+
+// checkInvalidInventories checks that an invalid or empty inventory is reported.
+func checkInvalidInventories(t *testing.T) {
+	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
+		setInventory(t, data)
+		waitFor(t, "an event with the reason", func(ctx context.Context) (bool, any) {
+			list := must[*corev1.EventList](t)(
+				sharedClient.CoreV1().
+					Events("").
+					List(ctx, metav1.ListOptions{
+						FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
+			)
+			return slices.ContainsFunc(list.Items,
+				func(e corev1.Event) bool { return strings.HasSuffix(e.Message, why) }), list.Items
+		})
+	}
+}
+
+// setInventory creates or updates the inventory.
+func setInventory(t *testing.T, data map[string]string) {
+	t.Helper()
+	maps := sharedClient.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	m, err := maps.Get(t.Context(), inventory.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		m = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: inventory.Name}, Data: data}
+		must[*corev1.ConfigMap](t)(maps.Create(t.Context(), m, metav1.CreateOptions{}))
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	m.Data = data
+	must[*corev1.ConfigMap](t)(maps.Update(t.Context(), m, metav1.UpdateOptions{}))
 }

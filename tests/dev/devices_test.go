@@ -181,7 +181,7 @@ func TestExtendedResourcesAreAllocatedAsDevices(t *testing.T) {
 			status := p.Status.ExtendedResourceClaimStatus
 			if status == nil || len(status.RequestMappings) != 1 ||
 				status.RequestMappings[0].ResourceName != string(name) {
-				t.Fatalf("pod %s is told %v", p.Name, status)
+				t.Fatalf("the status of pod %s is %v", p.Name, status)
 			}
 			made := must[*resourcev1.ResourceClaim](t)(sharedClient.ResourceV1().ResourceClaims(ns).Get(t.Context(),
 				status.ResourceClaimName, metav1.GetOptions{}))

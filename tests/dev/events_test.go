@@ -39,7 +39,7 @@ func TestEventsNameTheControllerThatTheyAreFrom(t *testing.T) {
 	for _, e := range created.Items {
 		if want := map[string]string{"ReplicaSet": "replicaset-controller",
 			"Job": "job-controller"}[e.InvolvedObject.Kind]; e.Source.Component != want {
-			t.Errorf("a pod of a %s is told by %q, want %q", e.InvolvedObject.Kind, e.Source.Component, want)
+			t.Errorf("the event of a pod of a %s is from %q, want %q", e.InvolvedObject.Kind, e.Source.Component, want)
 		}
 	}
 }

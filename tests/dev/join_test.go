@@ -33,50 +33,17 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := workload.Token{
-		ID:          "join01",
-		Secret:      "0123456789abcdef",
-		Description: "a test",
-		Groups:      []string{workload.NodeTokens},
-		Expires:     time.Now().Add(time.Hour).Truncate(time.Second),
-	}
-	stranger := workload.Token{
-		ID:     "join02",
-		Secret: "0123456789abcdef",
-		Groups: []string{"system:bootstrappers:others"},
-	}
-	for _, made := range []workload.Token{token, stranger} {
-		if err := live.CreateToken(t.Context(), made); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list, err := live.Tokens(t.Context())
-	if err != nil || len(list) != 2 || list[0].ID != "join01" || !list[0].Expires.Equal(token.Expires) ||
-		list[0].Groups[0] != workload.NodeTokens ||
-		!list[1].Expires.IsZero() {
-		t.Errorf("%+v, %v", list, err)
-	}
+	token, stranger := createTokens(t, live)
 	dir := t.TempDir()
 	cfg := daemonsconfig.DefaultKubelet()
 	cfg.HostnameOverride, cfg.Kubeconfig, cfg.BootstrapKubeconfig = "joined", filepath.Join(dir,
 		"kubelet.conf"), filepath.Join(dir, "bootstrap.conf")
 	log := slog.New(slog.DiscardHandler)
-	with := func(token workload.Token) {
-		t.Helper()
-		if err := clientcmd.WriteToFile(clientcmdapi.Config{
-			Clusters: map[string]*clientcmdapi.Cluster{"dev": {Server: restConfig.Host,
-				CertificateAuthorityData: restConfig.CAData}},
-			AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kubelet-bootstrap": {Token: token.String()}},
-			Contexts:       map[string]*clientcmdapi.Context{"b": {Cluster: "dev", AuthInfo: "kubelet-bootstrap"}},
-			CurrentContext: "b",
-		}, cfg.BootstrapKubeconfig); err != nil {
-			t.Fatal(err)
-		}
-	}
+	with := func(token workload.Token) { t.Helper(); writeBootstrapConfig(t, cfg.BootstrapKubeconfig, token) }
 	with(stranger)
 	if err := certificate.Ensure(t.Context(), cfg, log); err == nil ||
 		!strings.Contains(err.Error(), "forbidden") {
-		t.Errorf("with a token that is no node's: %v", err)
+		t.Errorf("with a token of another kind: %v", err)
 	}
 	with(token)
 	if err := certificate.Ensure(t.Context(), cfg, log); err != nil {
@@ -106,7 +73,7 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 		t.Error(err)
 	}
 	if again, err := os.ReadFile(cfg.Kubeconfig); err != nil || string(again) != string(joined) {
-		t.Errorf("a certificate that is good is asked for anew: %v", err)
+		t.Errorf("a valid certificate is requested again: %v", err)
 	}
 	if pair, err := certificate.Request(t.Context(), node, "joined", log); err != nil || len(pair.Cert) == 0 {
 		t.Errorf("renew it with itself: %v", err)
@@ -126,6 +93,48 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 	if approved != 2 {
 		t.Errorf("%d requests were approved by themselves, want 2", approved)
 	}
+}
+
+// writeBootstrapConfig writes a kubeconfig with a token.
+func writeBootstrapConfig(t *testing.T, path string, token workload.Token) {
+	t.Helper()
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"dev": {Server: restConfig.Host,
+			CertificateAuthorityData: restConfig.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kubelet-bootstrap": {Token: token.String()}},
+		Contexts:       map[string]*clientcmdapi.Context{"b": {Cluster: "dev", AuthInfo: "kubelet-bootstrap"}},
+		CurrentContext: "b",
+	}, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// createTokens creates a token for nodes, and one for other clients.
+func createTokens(t *testing.T, live *workload.Live) (token, stranger workload.Token) {
+	token = workload.Token{
+		ID:          "join01",
+		Secret:      "0123456789abcdef",
+		Description: "a test",
+		Groups:      []string{workload.NodeTokens},
+		Expires:     time.Now().Add(time.Hour).Truncate(time.Second),
+	}
+	stranger = workload.Token{
+		ID:     "join02",
+		Secret: "0123456789abcdef",
+		Groups: []string{"system:bootstrappers:others"},
+	}
+	for _, made := range []workload.Token{token, stranger} {
+		if err := live.CreateToken(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := live.Tokens(t.Context())
+	if err != nil || len(list) != 2 || list[0].ID != "join01" || !list[0].Expires.Equal(token.Expires) ||
+		list[0].Groups[0] != workload.NodeTokens ||
+		!list[1].Expires.IsZero() {
+		t.Errorf("%+v, %v", list, err)
+	}
+	return token, stranger
 }
 
 // requestServingCertificate makes the kubelet of a node request a serving certificate. It gets the certificate after an

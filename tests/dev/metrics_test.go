@@ -158,7 +158,7 @@ func TestTheMetricsServerIsAggregated(t *testing.T) {
 	answer := must[*http.Response](t)((&http.Client{Transport: &http.Transport{TLSClientConfig: mine}}).Do(q))
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("an administrator who asks it himself: %s", answer.Status)
+		t.Errorf("a direct request of an administrator: %s", answer.Status)
 	}
 }
 

@@ -55,12 +55,7 @@ func TestOperatorsWithWebhooksWork(t *testing.T) {
 	v2 := dynamicClient.Resource(schema.GroupVersionResource{Group: "operator.example.com", Version: "v2",
 		Resource: "sites"}).
 		Namespace(ns)
-	site := func(version, name string, spec map[string]any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "operator.example.com/" + version, "kind": "Site", "metadata": map[string]any{"name": name},
-			"spec": spec,
-		}}
-	}
+	site := newSite
 	waitFor(t, "the operator", func(ctx context.Context) (bool, any) {
 		q := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/readyz", nil))
 		answer, err := http.DefaultClient.Do(q)
@@ -84,23 +79,12 @@ func TestOperatorsWithWebhooksWork(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	ready := func(client func(ctx context.Context) (*unstructured.Unstructured, error), n int64) {
-		t.Helper()
-		waitFor(t, fmt.Sprint(n, " ready"), func(ctx context.Context) (bool, any) {
-			u, err := client(ctx)
-			if err != nil {
-				return false, err
-			}
-			is, _, _ := unstructured.NestedInt64(u.Object, "status", "ready")
-			return is == n, u.Object
-		})
-	}
-	ready(func(ctx context.Context) (*unstructured.Unstructured, error) {
+	waitForReady(t, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return v2.Get(ctx, "old", metav1.GetOptions{})
 	}, 2)
 	must[*unstructured.Unstructured](t)(v2.Patch(t.Context(), "old", types.MergePatchType,
 		[]byte(`{"spec":{"replicas":3,"text":"changed"}}`), metav1.PatchOptions{}))
-	ready(func(ctx context.Context) (*unstructured.Unstructured, error) {
+	waitForReady(t, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return v1.Get(ctx, "old", metav1.GetOptions{})
 	}, 3)
 	waitFor(t, "the text", func(ctx context.Context) (bool, any) {
@@ -118,4 +102,25 @@ func TestOperatorsWithWebhooksWork(t *testing.T) {
 		list, err := sharedClient.AppsV1().Deployments(ns).List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0, fmt.Sprint(err, strings.Repeat("x", len(list.Items)))
 	})
+}
+
+// waitForReady waits until the status of a site has a number of ready replicas.
+func waitForReady(t *testing.T, client func(ctx context.Context) (*unstructured.Unstructured, error), n int64) {
+	t.Helper()
+	waitFor(t, fmt.Sprint(n, " ready"), func(ctx context.Context) (bool, any) {
+		u, err := client(ctx)
+		if err != nil {
+			return false, err
+		}
+		is, _, _ := unstructured.NestedInt64(u.Object, "status", "ready")
+		return is == n, u.Object
+	})
+}
+
+// newSite returns a site of a version.
+func newSite(version, name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "operator.example.com/" + version, "kind": "Site", "metadata": map[string]any{"name": name},
+		"spec": spec,
+	}}
 }

@@ -100,24 +100,9 @@ func TestQuotasReportTheirUsage(t *testing.T) {
 			Secrets(ns).
 			Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}),
 	)
-	full := []string{
-		"pods",
-		"2",
-		"requests.cpu",
-		"600m",
-		"count/deployments.apps",
-		"1",
-		"configmaps",
-		"1",
-		"secrets",
-		"1",
-		"services.nodeports",
-		"1",
-		"requests.storage",
-		"1Gi",
-		"fast.storageclass.storage.k8s.io/requests.storage",
-		"1Gi",
-	}
+	full := []string{"pods", "2", "requests.cpu", "600m", "count/deployments.apps", "1", "configmaps", "1",
+		"secrets", "1", "services.nodeports", "1", "requests.storage", "1Gi",
+		"fast.storageclass.storage.k8s.io/requests.storage", "1Gi"}
 	awaitUsage(t, ns, "all", full...)
 	awaitUsage(t, ns, "idle", "pods", "0")
 	// The status shows the usage that admission enforces.

@@ -34,41 +34,7 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 				Labels: map[string]string{"app": "s"},
 			}, Spec: spec}, metav1.CreateOptions{}))
 	}
-	see := func(ready, waiting int) {
-		t.Helper()
-		waitFor(t, fmt.Sprintf("%d endpoints ready and %d not", ready, waiting), func(ctx context.Context) (bool, any) {
-			slices := must[*discoveryv1.EndpointSliceList](t)(
-				sharedClient.DiscoveryV1().
-					EndpointSlices(ns).
-					List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=s"}),
-			).Items
-			counts, in := map[bool]int{}, map[string]int{}
-			for _, slice := range slices {
-				for _, e := range slice.Endpoints {
-					counts[*e.Conditions.Ready]++
-					if in[e.TargetRef.Name]++; in[e.TargetRef.Name] > 1 {
-						t.Fatalf("pod %s is in two slices", e.TargetRef.Name)
-					}
-				}
-			}
-			old := map[bool]int{}
-			endpoints, err := sharedClient.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{})
-			if err != nil {
-				return false, err
-			}
-			for _, subset := range endpoints.Subsets {
-				old[true] += len(subset.Addresses)
-				old[false] += len(subset.NotReadyAddresses)
-				for _, p := range subset.Ports {
-					if p.Port != 8080 {
-						t.Fatalf("port %d", p.Port)
-					}
-				}
-			}
-			return len(slices) == 1 && counts[true] == ready && counts[false] == waiting && old[true] == ready &&
-				old[false] == waiting, fmt.Sprint(counts, old)
-		})
-	}
+	see := func(ready, waiting int) { t.Helper(); waitForEndpoints(t, ns, ready, waiting) }
 	see(0, 2)
 	open := func(pod, status string) {
 		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"example.com/open","status":%q}]}}`, status)
@@ -96,5 +62,42 @@ func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 			metav1.ListOptions{})).Items
 		ok, err := isGone(sharedClient.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{}))
 		return ok && len(slices) == 0, err
+	})
+}
+
+// waitForEndpoints waits until the slice and the Endpoints of the Service have numbers of ready and other pods.
+func waitForEndpoints(t *testing.T, ns string, ready, waiting int) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("%d endpoints ready and %d not", ready, waiting), func(ctx context.Context) (bool, any) {
+		slices := must[*discoveryv1.EndpointSliceList](t)(
+			sharedClient.DiscoveryV1().
+				EndpointSlices(ns).
+				List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=s"}),
+		).Items
+		counts, in := map[bool]int{}, map[string]int{}
+		for _, slice := range slices {
+			for _, e := range slice.Endpoints {
+				counts[*e.Conditions.Ready]++
+				if in[e.TargetRef.Name]++; in[e.TargetRef.Name] > 1 {
+					t.Fatalf("pod %s is in two slices", e.TargetRef.Name)
+				}
+			}
+		}
+		old := map[bool]int{}
+		endpoints, err := sharedClient.CoreV1().Endpoints(ns).Get(ctx, "s", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, subset := range endpoints.Subsets {
+			old[true] += len(subset.Addresses)
+			old[false] += len(subset.NotReadyAddresses)
+			for _, p := range subset.Ports {
+				if p.Port != 8080 {
+					t.Fatalf("port %d", p.Port)
+				}
+			}
+		}
+		return len(slices) == 1 && counts[true] == ready && counts[false] == waiting && old[true] == ready &&
+			old[false] == waiting, fmt.Sprint(counts, old)
 	})
 }

@@ -281,7 +281,7 @@ func TestRecreatedStatefulSetsRestartNoPods(t *testing.T) {
 	}
 	for _, pod := range podsOf(t, ns, "app=web") {
 		if pod.UID != uids[pod.Name] || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(&pod, again) {
-			t.Errorf("%s is restarted, or nobody's", pod.Name)
+			t.Errorf("%s is restarted, or has no controller", pod.Name)
 		}
 	}
 	revisions := must[*appsv1.ControllerRevisionList](t)(sharedClient.AppsV1().ControllerRevisions(ns).List(t.Context(),

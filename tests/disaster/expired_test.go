@@ -121,46 +121,6 @@ func expireAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines
 		authorities = append(authorities,
 			certs.Pair{Cert: read(lab.Machine("c1"), path+".crt"), Key: read(lab.Machine("c1"), path+".key")})
 	}
-	brieflyAs := func(text []byte) []byte {
-		leaf, err := certs.ParseCert(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if leaf.IsCA {
-			return nil
-		}
-		hosts := slices.Clone(leaf.DNSNames)
-		for _, ip := range leaf.IPAddresses {
-			hosts = append(hosts, ip.String())
-		}
-		for _, ca := range authorities {
-			authority, err := certs.ParseCert(ca.Cert)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if leaf.CheckSignatureFrom(authority) != nil {
-				continue
-			}
-			der, err := certs.Sign(
-				ca,
-				certs.Request{
-					CommonName:    leaf.Subject.CommonName,
-					Organizations: leaf.Subject.Organization,
-					Hosts:         hosts,
-					Usages:        leaf.ExtKeyUsage,
-					Lifetime:      shortLifetime,
-				},
-				leaf.PublicKey,
-				now,
-			)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-		}
-		t.Fatalf("no authority has signed the certificate of %s", leaf.Subject.CommonName)
-		return nil
-	}
 	paths, err := m.Run(ctx, "find /etc/kubernetes -name '*.crt' -o -name '*.conf'")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +128,7 @@ func expireAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines
 	for _, path := range strings.Fields(paths) {
 		text := read(m, path)
 		if strings.HasSuffix(path, ".crt") {
-			if leaf := brieflyAs(text); leaf != nil {
+			if leaf := shortLived(t, authorities, text, now); leaf != nil {
 				write(path, leaf)
 			}
 			continue
@@ -178,7 +138,7 @@ func expireAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines
 			t.Fatal(err)
 		}
 		for _, user := range config.AuthInfos {
-			user.ClientCertificateData = brieflyAs(user.ClientCertificateData)
+			user.ClientCertificateData = shortLived(t, authorities, user.ClientCertificateData, now)
 		}
 		if text, err = clientcmd.Write(*config); err != nil {
 			t.Fatal(err)
@@ -186,4 +146,47 @@ func expireAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines
 		write(path, text)
 	}
 	return now.Add(shortLifetime)
+}
+
+// shortLived returns a certificate like another one that expires soon, by one of the authorities. It returns nil for a
+// CA.
+func shortLived(t *testing.T, authorities []certs.Pair, text []byte, now time.Time) []byte {
+	leaf, err := certs.ParseCert(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leaf.IsCA {
+		return nil
+	}
+	hosts := slices.Clone(leaf.DNSNames)
+	for _, ip := range leaf.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	for _, ca := range authorities {
+		authority, err := certs.ParseCert(ca.Cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leaf.CheckSignatureFrom(authority) != nil {
+			continue
+		}
+		der, err := certs.Sign(
+			ca,
+			certs.Request{
+				CommonName:    leaf.Subject.CommonName,
+				Organizations: leaf.Subject.Organization,
+				Hosts:         hosts,
+				Usages:        leaf.ExtKeyUsage,
+				Lifetime:      shortLifetime,
+			},
+			leaf.PublicKey,
+			now,
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	t.Fatalf("no authority has signed the certificate of %s", leaf.Subject.CommonName)
+	return nil
 }

@@ -78,7 +78,7 @@ func testRuntimeLost(ctx context.Context, t *testing.T) {
 		t.Errorf("the node was drained for that:\n%s", said)
 	}
 	if now := runs(); now != began {
-		t.Errorf("units began anew: %q, then %q", began, now)
+		t.Errorf("units were restarted: %q, then %q", began, now)
 	}
 	startSleeper(ctx, t, c, "after")
 	if phase := kubectl(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+

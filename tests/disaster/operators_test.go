@@ -176,7 +176,7 @@ func testTwoOperators(ctx context.Context, t *testing.T) {
 	if said := first.Stdout.(*outputBuffer).String(); !strings.Contains(said,
 		"has changed this machine since this one looked at it") ||
 		!strings.Contains(said, "another run, of ") {
-		t.Errorf("the first is told:\n%s", said)
+		t.Errorf("the first operator gets:\n%s", said)
 	}
 	if got := readMaxPods(ctx, t, c); got != "70" {
 		t.Errorf("the node takes %s pods, not what the second declared", got)

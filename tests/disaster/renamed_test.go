@@ -66,7 +66,7 @@ machine "worker" {
 	}
 	for _, m := range c.Lab.Machines {
 		if text, err := m.Run(ctx, began); err != nil || text != before[m.Name] {
-			t.Errorf("%s: units began anew: %s, then %s, %v", m.Name, before[m.Name], text, err)
+			t.Errorf("%s: units were restarted: %s, then %s, %v", m.Name, before[m.Name], text, err)
 		}
 	}
 	checkDeclared(ctx, t, c)

@@ -10,6 +10,8 @@ import (
 )
 
 // testStateLost tests a workstation whose folder .clusterctl is lost, truncated, or older than the cluster.
+//
+//style:long one scenario: the state of one cluster is lost, truncated and outdated, in order
 func testStateLost(ctx context.Context, t *testing.T) {
 	const declared = `cluster "kept" {
   encryption { key = "first" }

@@ -17,6 +17,8 @@ import (
 
 // addressesAreUnique creates five services for three addresses, of which no two ever get the same address. Then it
 // changes the addresses, and then it deletes services.
+//
+//style:long one scenario: the addresses after each change of the pools and of the Services
 func addressesAreUnique(t *testing.T, s *testNamespace) string {
 	services, maps := s.client.CoreV1().Services(s.namespace), s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	pool := func(addresses string) map[string]string {

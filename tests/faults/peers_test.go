@@ -19,33 +19,15 @@ import (
 // peersFollow creates policies that select the same pods: by the label of their namespace, by their own labels, and
 // with a named port.
 func peersFollow(t *testing.T, s *testNamespace) string {
-	namespaces, sets, policies := s.client.CoreV1().
-		Namespaces(),
-		s.client.AppsV1().
-			ReplicaSets(s.namespace),
-		s.client.NetworkingV1().
-			NetworkPolicies(s.namespace)
-	allow := func(name string, peer networkingv1.NetworkPolicyPeer, ports ...string) (group string) {
-		to := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{peer}}
-		for _, port := range ports {
-			to.Ports = append(to.Ports, networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromString(port))})
-		}
-		p := &networkingv1.NetworkPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{to}},
-		}
-		if _, err := policies.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		g, _ := peers.OfPeer(s.namespace, peer, ports)
-		return g.Name()
-	}
+	namespaces, sets := s.client.CoreV1().Namespaces(), s.client.AppsV1().ReplicaSets(s.namespace)
+	policies := s.client.NetworkingV1().NetworkPolicies(s.namespace)
 	// The pods have the port name for two protocols, which gives two slices.
-	named := allow("named", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}, "dns")
+	named := allowEgress(t, s, "named", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}, "dns")
 	const stageLabel = "peers-follow"
-	near := allow("near", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: labels}})
-	chosen := allow(
-		"chosen",
+	near := allowEgress(t, s, "near",
+		networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: labels}})
+	chosen := allowEgress(
+		t, s, "chosen",
 		networkingv1.NetworkPolicyPeer{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{stageLabel: "yes"}},
 		},
@@ -54,29 +36,7 @@ func peersFollow(t *testing.T, s *testNamespace) string {
 		updateObject(t, s, namespaces.Get, namespaces.Update, s.namespace,
 			func(ns *corev1.Namespace) { ns.Labels[stageLabel] = value })
 	}
-	set := newReplicaSet(3)
-	first := &set.Spec.Template.Spec.Containers[0]
-	first.Ports = []corev1.ContainerPort{{Name: "dns", ContainerPort: 53}}
-	second := *first.DeepCopy()
-	second.Name, second.Ports[0].Protocol = "d", corev1.ProtocolUDP
-	set.Spec.Template.Spec.Containers = append(set.Spec.Template.Spec.Containers, second)
-	if _, err := sets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	published := func(ctx context.Context, group string) (all []string, n int, err error) {
-		list, err := s.client.DiscoveryV1().
-			EndpointSlices(peers.Namespace).
-			List(ctx, metav1.ListOptions{LabelSelector: peers.Label + "=" + group})
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, slice := range list.Items {
-			for _, e := range slice.Endpoints {
-				all = append(all, e.Addresses...)
-			}
-		}
-		return all, len(list.Items), nil
-	}
+	createDNSPods(t, s)
 	see := func(what string, pods int, isChosen bool) {
 		s.waitFor(t, what, func(ctx context.Context) (bool, any) {
 			list, err := s.client.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
@@ -87,15 +47,15 @@ func peersFollow(t *testing.T, s *testNamespace) string {
 			for _, pod := range list.Items {
 				addresses = append(addresses, pod.Status.PodIP)
 			}
-			nears, _, err := published(ctx, near)
+			nears, _, err := publishedAddresses(ctx, s, near)
 			if err != nil {
 				return false, err
 			}
-			chosens, _, err := published(ctx, chosen)
+			chosens, _, err := publishedAddresses(ctx, s, chosen)
 			if err != nil {
 				return false, err
 			}
-			nameds, _, err := published(ctx, named)
+			nameds, _, err := publishedAddresses(ctx, s, named)
 			if err != nil {
 				return false, err
 			}
@@ -119,7 +79,7 @@ func peersFollow(t *testing.T, s *testNamespace) string {
 	see("four pods in a namespace that is no longer chosen", 4, false)
 	s.waitFor(t, "a policy to go", func(ctx context.Context) (bool, any) {
 		err := policies.Delete(ctx, "near", metav1.DeleteOptions{})
-		_, n, failed := published(ctx, near)
+		_, n, failed := publishedAddresses(ctx, s, near)
 		return failed == nil && n == 0, fmt.Sprint(err, n, failed)
 	})
 	// The slices of peers do not belong to services, so no Endpoints are created for them.
@@ -131,4 +91,53 @@ func peersFollow(t *testing.T, s *testNamespace) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("the addresses of four pods, and %d Endpoints", len(old.Items))
+}
+
+// createDNSPods creates three pods that have the port dns for two protocols.
+func createDNSPods(t *testing.T, s *testNamespace) {
+	set := newReplicaSet(3)
+	first := &set.Spec.Template.Spec.Containers[0]
+	first.Ports = []corev1.ContainerPort{{Name: "dns", ContainerPort: 53}}
+	second := *first.DeepCopy()
+	second.Name, second.Ports[0].Protocol = "d", corev1.ProtocolUDP
+	set.Spec.Template.Spec.Containers = append(set.Spec.Template.Spec.Containers, second)
+	if _, err := s.client.AppsV1().ReplicaSets(s.namespace).Create(t.Context(), set,
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishedAddresses returns the addresses of a group, and the number of its slices.
+func publishedAddresses(ctx context.Context, s *testNamespace, group string) (all []string, n int, err error) {
+	list, err := s.client.DiscoveryV1().
+		EndpointSlices(peers.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: peers.Label + "=" + group})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, slice := range list.Items {
+		for _, e := range slice.Endpoints {
+			all = append(all, e.Addresses...)
+		}
+	}
+	return all, len(list.Items), nil
+}
+
+// allowEgress creates a policy that allows a peer, and returns the name of its group.
+func allowEgress(t *testing.T, s *testNamespace, name string, peer networkingv1.NetworkPolicyPeer,
+	ports ...string) (group string) {
+	to := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{peer}}
+	for _, port := range ports {
+		to.Ports = append(to.Ports, networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromString(port))})
+	}
+	p := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{to}},
+	}
+	if _, err := s.client.NetworkingV1().NetworkPolicies(s.namespace).Create(t.Context(), p,
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g, _ := peers.OfPeer(s.namespace, peer, ports)
+	return g.Name()
 }

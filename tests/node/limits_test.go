@@ -202,11 +202,11 @@ func TestPodIsResizedInPlace(t *testing.T) {
 		})
 	}
 	if s := n.getPod("web").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
-		t.Errorf("the container was made anew: %+v", s)
+		t.Errorf("the container was recreated: %+v", s)
 	}
 	resize("200m", "48Mi")
 	if s := n.getPod("web").Status.ContainerStatuses[0]; s.ContainerID == id || s.RestartCount != 1 {
-		t.Errorf("the container was not made anew for more CPU: %+v", s)
+		t.Errorf("the container was not recreated for more CPU: %+v", s)
 	}
 }
 

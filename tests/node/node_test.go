@@ -276,7 +276,7 @@ func (n *node) waitFor(what string, ok func() bool) time.Duration {
 	for !ok() {
 		select {
 		case <-deadline:
-			n.Fatalf("waited in vain for %s", what)
+			n.Fatalf("timed out waiting for %s", what)
 		case <-tick.C:
 		}
 	}

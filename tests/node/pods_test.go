@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,12 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
 )
 
 // Proves S09, S23, S25, S30.
@@ -44,76 +36,7 @@ func TestPodsGetVolumesLimitsAndIdentity(t *testing.T) {
 			"web",
 			`cat /cfg/k; echo; env; cat /etc/resolv.conf /etc/hosts; cat /secret/password; echo; ls -l /scratch/sub; id; mount | grep ' /secret '
 cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; sleep 1000`,
-			func(p *corev1.Pod) {
-				c := &p.Spec.Containers[0]
-				c.Env = []corev1.EnvVar{
-					{
-						Name: "ME",
-						ValueFrom: &corev1.EnvVarSource{
-							FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
-						},
-					},
-					{Name: "URL", Value: "http://$(ME)/$$x"},
-					{
-						Name: "KEY",
-						ValueFrom: &corev1.EnvVarSource{
-							ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
-								Key:                  "k",
-							},
-						},
-					},
-					{
-						Name: "CPU",
-						ValueFrom: &corev1.EnvVarSource{
-							ResourceFieldRef: &corev1.ResourceFieldSelector{
-								Resource: "limits.cpu",
-								Divisor:  resource.MustParse("1m"),
-							},
-						},
-					},
-				}
-				c.EnvFrom = []corev1.EnvFromSource{
-					{
-						Prefix: "S_",
-						SecretRef: &corev1.SecretEnvSource{
-							LocalObjectReference: corev1.LocalObjectReference{Name: "s"},
-						},
-					},
-				}
-				c.Resources.Limits = corev1.ResourceList{
-					corev1.ResourceMemory: resource.MustParse("64Mi"),
-					corev1.ResourceCPU:    resource.MustParse("500m"),
-				}
-				c.ReadinessProbe = &corev1.Probe{
-					ProbeHandler: corev1.ProbeHandler{
-						HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)},
-					},
-				}
-				c.VolumeMounts = []corev1.VolumeMount{
-					{Name: "cfg", MountPath: "/cfg"},
-					{Name: "tmp", MountPath: "/scratch/sub", SubPath: "a/b"},
-					{Name: "secret", MountPath: "/secret"},
-				}
-				p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"alias.example"}}}
-				group := int64(4242)
-				p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SupplementalGroups: []int64{777}}
-				p.Spec.Volumes = []corev1.Volume{
-					{
-						Name: "cfg",
-						VolumeSource: corev1.VolumeSource{
-							ConfigMap: &corev1.ConfigMapVolumeSource{
-								LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
-							},
-						},
-					},
-					{
-						Name:         "secret",
-						VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
-					},
-					{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				}
-			},
+			setVolumesAndLimits,
 		),
 	)
 	t.Logf("first pod, with its image pulled: ready after %v", n.waitFor("the pod to be ready",
@@ -167,140 +90,75 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 	}
 }
 
-// exec runs a command in a pod through the API.
-func (n *node) exec(pod string, stdin io.Reader, command ...string) (stdout, stderr string, err error) {
-	q := n.admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: "main", Command: command, Stdin: stdin != nil, Stdout: true,
-			Stderr: true}, scheme.ParameterCodec)
-	e, err := remotecommand.NewSPDYExecutor(n.config, http.MethodPost, q.URL())
-	if err != nil {
-		return "", "", err
+// setVolumesAndLimits gives a pod variables, limits, a probe and volumes.
+func setVolumesAndLimits(p *corev1.Pod) {
+	c := &p.Spec.Containers[0]
+	c.Env = []corev1.EnvVar{
+		{
+			Name: "ME",
+			ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
+			},
+		},
+		{Name: "URL", Value: "http://$(ME)/$$x"},
+		{
+			Name: "KEY",
+			ValueFrom: &corev1.EnvVarSource{
+				ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+					Key:                  "k",
+				},
+			},
+		},
+		{
+			Name: "CPU",
+			ValueFrom: &corev1.EnvVarSource{
+				ResourceFieldRef: &corev1.ResourceFieldSelector{
+					Resource: "limits.cpu",
+					Divisor:  resource.MustParse("1m"),
+				},
+			},
+		},
 	}
-	var out, bad bytes.Buffer
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	err = e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &out, Stderr: &bad})
-	return out.String(), bad.String(), err
-}
-
-// Proves S08.
-func TestLogsExecAndPortForward(t *testing.T) {
-	n := startNode(t)
-	n.createPod(
-		n.newShellPod(
-			"web",
-			`echo one; echo two; echo three; mkdir /www; echo hello >/www/index.html; httpd -p 8080 -h /www; while true; do sleep 1; done`,
-			nil,
-		),
-	)
-	n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("web")) })
-	n.waitFor("its log", func() bool { return strings.Contains(n.logOf("web", corev1.PodLogOptions{}), "three") })
-	if got := n.logOf("web", corev1.PodLogOptions{}); got != "one\ntwo\nthree\n" {
-		t.Errorf("log is %q", got)
+	c.EnvFrom = []corev1.EnvFromSource{
+		{
+			Prefix: "S_",
+			SecretRef: &corev1.SecretEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "s"},
+			},
+		},
 	}
-	one, four := int64(1), int64(4)
-	if got := n.logOf("web", corev1.PodLogOptions{TailLines: &one}); got != "three\n" {
-		t.Errorf("its last line is %q", got)
+	c.Resources.Limits = corev1.ResourceList{
+		corev1.ResourceMemory: resource.MustParse("64Mi"),
+		corev1.ResourceCPU:    resource.MustParse("500m"),
 	}
-	if got := n.logOf("web", corev1.PodLogOptions{LimitBytes: &four}); got != "one\n" {
-		t.Errorf("its first four bytes are %q", got)
+	c.ReadinessProbe = &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)},
+		},
 	}
-	if got := n.logOf("web", corev1.PodLogOptions{Timestamps: true, TailLines: &one}); !strings.HasSuffix(got,
-		"Z three\n") {
-		t.Errorf("with its time it is %q", got)
+	c.VolumeMounts = []corev1.VolumeMount{
+		{Name: "cfg", MountPath: "/cfg"},
+		{Name: "tmp", MountPath: "/scratch/sub", SubPath: "a/b"},
+		{Name: "secret", MountPath: "/secret"},
 	}
-	out, bad, err := n.exec("web", strings.NewReader("typed"), "sh", "-c", "cat; echo oops >&2; exit 3")
-	if out != "typed" || bad != "oops\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {
-		t.Errorf("exec: %q, %q, %v", out, bad, err)
-	}
-	n.testPortForward(t)
-	// A followed log ends with the container, and is complete.
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	stream, err := n.admin.CoreV1().Pods("default").GetLogs("web", &corev1.PodLogOptions{Follow: true}).Stream(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	n.deletePod("web")
-	if all, err := io.ReadAll(stream); err != nil || string(all) != "one\ntwo\nthree\n" {
-		t.Errorf("followed: %q, %v", all, err)
-	}
-	n.checkUnauthenticated(t)
-}
-
-// testPortForward connects to the pod's web server through the API.
-func (n *node) testPortForward(t *testing.T) {
-	t.Helper()
-	transport, upgrader, err := spdy.RoundTripperFor(n.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := n.admin.CoreV1().
-		RESTClient().
-		Post().
-		Resource("pods").
-		Namespace("default").
-		Name("web").
-		SubResource("portforward").
-		URL()
-	n.testPortForwardOver(t, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u))
-}
-
-// testPortForwardOver connects to the pod's web server with one of two protocols.
-func (n *node) testPortForwardOver(t *testing.T, dialer httpstream.Dialer) {
-	t.Helper()
-	stop, up := make(chan struct{}), make(chan struct{})
-	f, err := portforward.New(dialer, []string{"0:8080"}, stop, up, io.Discard, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- f.ForwardPorts() }()
-	defer func() {
-		close(stop)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-	select {
-	case <-up:
-	case err := <-done:
-		done <- err
-		t.Fatal(err)
-	}
-	ports, err := f.GetPorts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[0].Local))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if b, _ := io.ReadAll(r.Body); string(b) != "hello\n" {
-		t.Errorf("the forwarded port says %q", b)
-	}
-}
-
-// checkUnauthenticated checks that the kubelet refuses unauthenticated clients.
-func (n *node) checkUnauthenticated(t *testing.T) {
-	t.Helper()
-	conn, err := net.Dial("tcp", "127.0.0.1:10250")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	insecure := *n.config
-	insecure.CertData, insecure.KeyData, insecure.Insecure, insecure.CAData = nil, nil, true, nil
-	client := http.Client{Transport: mustTransport(t, &insecure)}
-	r, err := client.Get("https://127.0.0.1:10250/pods")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Body.Close()
-	if r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a stranger gets %s", r.Status)
+	p.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"alias.example"}}}
+	group := int64(4242)
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SupplementalGroups: []int64{777}}
+	p.Spec.Volumes = []corev1.Volume{
+		{
+			Name: "cfg",
+			VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+				},
+			},
+		},
+		{
+			Name:         "secret",
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
+		},
+		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 }
 

@@ -55,24 +55,7 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	n.patchNode(`{"spec":{"podCIDR":"10.77.0.0/24","podCIDRs":["10.77.0.0/24"]}}`)
 	n.createPod(n.newShellPod("web", "mkdir /www; echo hello >/www/index.html; httpd -f -p 8080 -h /www", nil))
 	n.waitFor("the first pod", func() bool { return isReady(n.getPod("web")) })
-	other, err := n.admin.CoreV1().
-		Nodes().
-		Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"},
-			Spec: corev1.NodeSpec{PodCIDR: "10.77.1.0/24", PodCIDRs: []string{"10.77.1.0/24"}}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, words := range []string{"link add nodes type veth peer name others", "link set others up",
-		"addr add 10.66.0.1/24 dev nodes", "link set nodes up"} {
-		if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %s", words, out)
-		}
-	}
-	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "nodes").Run() })
-	other.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.66.0.200"}}
-	if _, err := n.admin.CoreV1().Nodes().UpdateStatus(ctx, other, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	n.addOtherNode(ctx, t)
 	netcfg := config.DefaultNetwork()
 	netcfg.Kubeconfig, netcfg.HostnameOverride, netcfg.ClusterCIDR, netcfg.HealthAddress = kubeconfig, nodeName,
 		[]string{
@@ -130,6 +113,28 @@ func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	// A pod can connect to itself through its own service.
 	if out, err := ask("web", "10.96.0.77 80"); !strings.HasSuffix(out, "hello\n") {
 		t.Errorf("itself: %q, %v", out, err)
+	}
+}
+
+// addOtherNode adds a node at an address of an own interface.
+func (n *node) addOtherNode(ctx context.Context, t *testing.T) {
+	other, err := n.admin.CoreV1().
+		Nodes().
+		Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"},
+			Spec: corev1.NodeSpec{PodCIDR: "10.77.1.0/24", PodCIDRs: []string{"10.77.1.0/24"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"link add nodes type veth peer name others", "link set others up",
+		"addr add 10.66.0.1/24 dev nodes", "link set nodes up"} {
+		if out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %s", words, out)
+		}
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "nodes").Run() })
+	other.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.66.0.200"}}
+	if _, err := n.admin.CoreV1().Nodes().UpdateStatus(ctx, other, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -142,23 +142,7 @@ func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 	if err != nil || !strings.Contains(out.String(), "size known, typed") {
 		t.Errorf("terminal: %q, %v", out.String(), err)
 	}
-	// Attach, until the input has been answered.
-	typed, hold := io.Pipe()
-	answered, end := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		done <- n.stream("websocket", "web", "attach",
-			&corev1.PodExecOptions{Container: "main", Stdin: true, Stdout: true, Stderr: true},
-			remotecommand.StreamOptions{Stdin: typed, Stdout: end, Stderr: io.Discard})
-	}()
-	go func() { _, _ = io.WriteString(hold, "word\n") }()
-	if line, err := bufio.NewReader(answered).ReadString('\n'); err != nil || line != "got word\n" {
-		t.Errorf("attach: %q, %v", line, err)
-	}
-	hold.Close()
-	if err := <-done; err != nil {
-		t.Errorf("attach ended: %v", err)
-	}
+	n.testAttach(t)
 	dialer, err := portforward.NewSPDYOverWebsocketDialer(
 		n.admin.CoreV1().
 			RESTClient().
@@ -195,6 +179,26 @@ func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 		if !strings.Contains(string(metrics), want) {
 			t.Errorf("the server does not count %s", want)
 		}
+	}
+}
+
+// testAttach attaches to the pod until its input has been answered.
+func (n *node) testAttach(t *testing.T) {
+	typed, hold := io.Pipe()
+	answered, end := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- n.stream("websocket", "web", "attach",
+			&corev1.PodExecOptions{Container: "main", Stdin: true, Stdout: true, Stderr: true},
+			remotecommand.StreamOptions{Stdin: typed, Stdout: end, Stderr: io.Discard})
+	}()
+	go func() { _, _ = io.WriteString(hold, "word\n") }()
+	if line, err := bufio.NewReader(answered).ReadString('\n'); err != nil || line != "got word\n" {
+		t.Errorf("attach: %q, %v", line, err)
+	}
+	hold.Close()
+	if err := <-done; err != nil {
+		t.Errorf("attach ended: %v", err)
 	}
 }
 

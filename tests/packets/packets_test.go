@@ -208,6 +208,11 @@ func TestConnectionsSurviveKilledDaemons(t *testing.T) {
 		)
 	}
 	span := time.Since(began)
+	checkClients(t, clients, excuses, span)
+}
+
+// checkClients stops the clients and reports failures outside of the excused windows.
+func checkClients(t *testing.T, clients []*client, excuses []excusedWindow, span time.Duration) {
 	for _, cl := range clients {
 		cl.stop()
 		failures, made := cl.read()

@@ -190,7 +190,7 @@ func (w *world) waitFor(what string, limit time.Duration, ok func() error) {
 		}
 		select {
 		case <-deadline:
-			w.t.Fatalf("waited in vain for %s: %v", what, err)
+			w.t.Fatalf("timed out waiting for %s: %v", what, err)
 		case <-tick.C:
 		}
 	}

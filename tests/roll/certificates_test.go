@@ -91,7 +91,7 @@ func TestAuthoritiesAreReplacedUnderLoadDespiteKilledApplies(t *testing.T) {
 		if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
 			_, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 			if !apierrors.IsUnauthorized(err) {
-				return fmt.Errorf("it is told: %w", err)
+				return fmt.Errorf("the request is not refused: %w", err)
 			}
 			return nil
 		}); err != nil {

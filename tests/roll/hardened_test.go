@@ -135,6 +135,11 @@ func TestHardenedMachinesTakeOneApply(t *testing.T) {
 		"--timeout=90s").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	checkPodsReachEachOther(ctx, t, c)
+}
+
+// checkPodsReachEachOther checks that each of three pods reaches all of them and their Service.
+func checkPodsReachEachOther(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	addresses, err := c.KubectlCommand(ctx, "get", "pods", "-l", "app=web", "-o",
 		"jsonpath={.items[*].status.podIP}").Output()
 	if err != nil {

@@ -61,7 +61,7 @@ machine "plane" {
 	}
 	for _, m := range c.Lab.Machines[:2] {
 		if text, err := m.Run(ctx, began); err != nil || text != before[m.Name] {
-			t.Errorf("%s: units began anew: %s, then %s, %v", m.Name, before[m.Name], text, err)
+			t.Errorf("%s: units were restarted: %s, then %s, %v", m.Name, before[m.Name], text, err)
 		}
 	}
 

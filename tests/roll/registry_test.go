@@ -263,29 +263,7 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 		filepath.Join(c.Folder, "images/web.tar"))); err != nil {
 		t.Fatal(err)
 	}
-	serve := c.Lab.Command(ctx, os.Args[0], "-test.run", "^TestServeRegistries$")
-	serve.Env, serve.Stderr = append(os.Environ(), registriesEnv+"="+c.Folder), os.Stderr
-	input, err := serve.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := serve.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = input.Close()
-		if err := serve.Wait(); err != nil {
-			t.Errorf("the registries: %v", err)
-		}
-	}()
-	begun := make([]byte, len("serving"))
-	if _, err := io.ReadFull(output, begun); err != nil || string(begun) != "serving" {
-		t.Fatalf("the registries do not serve: %q, %v", begun, err)
-	}
+	defer serveRegistries(ctx, t, c)()
 	if out, err := c.Clusterctl(ctx, "plan").CombinedOutput(); err == nil || !strings.Contains(string(out),
 		"/opt/providers/lab does not exist") {
 		t.Errorf("plan without the credential provider: error %v, want one that names the program\n%s", err, out)
@@ -334,6 +312,33 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 			"/etc/kubernetes/credential-providers.yaml 2>/dev/null || true")
 		if err != nil || strings.TrimSpace(left) != "" {
 			t.Errorf("%s still has %s, %v", m.Name, left, err)
+		}
+	}
+}
+
+// serveRegistries runs the registries, and returns a function that stops them.
+func serveRegistries(ctx context.Context, t *testing.T, c *cluster.Cluster) (stop func()) {
+	serve := c.Lab.Command(ctx, os.Args[0], "-test.run", "^TestServeRegistries$")
+	serve.Env, serve.Stderr = append(os.Environ(), registriesEnv+"="+c.Folder), os.Stderr
+	input, err := serve.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := serve.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun := make([]byte, len("serving"))
+	if _, err := io.ReadFull(output, begun); err != nil || string(begun) != "serving" {
+		t.Fatalf("the registries do not serve: %q, %v", begun, err)
+	}
+	return func() {
+		_ = input.Close()
+		if err := serve.Wait(); err != nil {
+			t.Errorf("the registries: %v", err)
 		}
 	}
 }

@@ -71,17 +71,7 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 			t.Errorf("take the lab down: %v", err)
 		}
 	})
-	everywhere := func(script string) (said map[string]string) {
-		said = map[string]string{}
-		for _, m := range c.Lab.Machines {
-			text, err := m.Run(ctx, script)
-			if err != nil {
-				t.Fatalf("%s: %v", m.Name, err)
-			}
-			said[m.Name] = strings.TrimSpace(text)
-		}
-		return said
-	}
+	everywhere := func(script string) map[string]string { t.Helper(); return runEverywhere(ctx, t, c, script) }
 	has := func(version string) {
 		t.Helper()
 		for name, got := range everywhere("dpkg-query -W -f='${Version}' lab-hello") {
@@ -126,21 +116,8 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 		t.Errorf("with a closed window: %v\n%s", err, out)
 	}
 	write("")
-	var stops []func() (int, error)
 	boots := everywhere("systemctl show -p UserspaceTimestampMonotonic --value")
-	for _, m := range c.Lab.Machines {
-		stops = append(stops, m.RebootOnExit(ctx))
-	}
-	out, err = c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
-	for i, stop := range stops {
-		if n, err := stop(); n != 1 || err != nil {
-			t.Errorf("%s was booted %d times: %v", c.Lab.Machines[i].Name, n, err)
-		}
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	t.Logf("%s", out)
+	out = applyWithReboots(ctx, t, c)
 	for _, want := range []string{"lab-hello: 1.0 → 1.1", "drain, since its packages are " +
 		"upgraded", "is back", "takes pods again"} {
 		if !strings.Contains(string(out), want) {
@@ -150,10 +127,15 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	has("1.1")
 	for name, now := range everywhere("systemctl show -p UserspaceTimestampMonotonic --value") {
 		if now == boots[name] {
-			t.Errorf("%s was not booted anew", name)
+			t.Errorf("%s was not rebooted", name)
 		}
 	}
 	available()
+	checkIdle(ctx, t, c)
+}
+
+// checkIdle checks that all nodes take pods, and that nothing is left to do.
+func checkIdle(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	if out, err := c.KubectlCommand(ctx, "get", "nodes", "--no-headers").CombinedOutput(); err != nil ||
 		strings.Contains(string(out), "NotReady") ||
 		strings.Contains(string(out), "SchedulingDisabled") {
@@ -162,4 +144,36 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	if out, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
 		t.Errorf("something is left to do: %v\n%s", err, out)
 	}
+}
+
+// applyWithReboots applies, and checks that each machine is rebooted once. It returns the output.
+func applyWithReboots(ctx context.Context, t *testing.T, c *cluster.Cluster) []byte {
+	var stops []func() (int, error)
+	for _, m := range c.Lab.Machines {
+		stops = append(stops, m.RebootOnExit(ctx))
+	}
+	out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
+	for i, stop := range stops {
+		if n, err := stop(); n != 1 || err != nil {
+			t.Errorf("%s was booted %d times: %v", c.Lab.Machines[i].Name, n, err)
+		}
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return out
+}
+
+// runEverywhere runs a script on all machines and returns their output.
+func runEverywhere(ctx context.Context, t *testing.T, c *cluster.Cluster, script string) (said map[string]string) {
+	said = map[string]string{}
+	for _, m := range c.Lab.Machines {
+		text, err := m.Run(ctx, script)
+		if err != nil {
+			t.Fatalf("%s: %v", m.Name, err)
+		}
+		said[m.Name] = strings.TrimSpace(text)
+	}
+	return said
 }

@@ -15,6 +15,8 @@ import (
 )
 
 // OpenSSH's client and clusterctl try each configuration: both can log in, or neither.
+//
+//style:long a table of configurations, with the servers and keys that they name
 func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 	l := newKeyLab(t)
 	sign := func(ca, key, principals string, more ...string) {

@@ -20,9 +20,9 @@ import (
 var rules = []rule{
 	{"lines", "lines of at most 120 columns, rows of tables of at most 200", longLines},
 	{"docs", "doc comments begin with the identifier", docComments},
-	{"words", "no words that readers stumble over", bannedWords},
+	{"words", "no words that readers stumble over, nor in failure messages of tests", bannedWords},
 	{"names", "package-level identifiers have more than two letters", shortNames},
-	{"size", "files of at most 500 lines, functions of at most 80", longParts},
+	{"size", "files of at most 500 lines, functions of at most 80, or a reason after //style:long", longParts},
 }
 
 // rule is a check of one file.

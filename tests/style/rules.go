@@ -127,22 +127,30 @@ var bannedPatterns = []struct {
 var bannedNames = regexp.MustCompile(
 	`(?i)^(bear|settle|settled|told|tell|mostTo|furnish(ing|ed)?|misfit|anew|whoever|somebody|nobody)$`)
 
-// bannedWords finds banned words in comments and identifiers.
+// bannedWords finds banned words in comments, in identifiers, and in the failure messages of tests. Other strings of
+// tests are data.
 func bannedWords(s *source) (found []finding) {
 	if s.file == nil {
 		return nil
 	}
+	check := func(at token.Pos, text string) {
+		for _, b := range bannedPatterns {
+			if word := b.pattern.FindString(text); word != "" {
+				found = append(found, finding{s.lineOf(at), fmt.Sprintf("%q: write %s", word, b.instead)})
+			}
+		}
+	}
 	for _, group := range s.file.Comments {
 		for _, c := range group.List {
-			for _, b := range bannedPatterns {
-				if word := b.pattern.FindString(c.Text); word != "" {
-					found = append(found, finding{s.lineOf(c.Pos()), fmt.Sprintf("%q: write %s", word, b.instead)})
-				}
-			}
+			check(c.Pos(), c.Text)
 		}
 	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.CallExpr:
+			if message := failureMessage(n); message != nil && s.isTest() {
+				check(message.Pos(), message.Value)
+			}
 		case *ast.SelectorExpr: // the name belongs to another place
 			return true
 		case *ast.Ident:
@@ -155,6 +163,20 @@ func bannedWords(s *source) (found []finding) {
 	})
 	return found
 }
+
+// failureMessage returns the literal message of a call such as t.Errorf, or nil.
+func failureMessage(call *ast.CallExpr) *ast.BasicLit {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) == 0 || !failureMethods[method.Sel.Name] {
+		return nil
+	}
+	message, _ := call.Args[0].(*ast.BasicLit)
+	return message
+}
+
+// failureMethods are the methods of testing.T that take a message.
+var failureMethods = map[string]bool{"Error": true, "Errorf": true, "Fatal": true, "Fatalf": true, "Log": true,
+	"Logf": true}
 
 // shortNames finds package-level identifiers of one or two letters. Methods are not package-level.
 func shortNames(s *source) (found []finding) {
@@ -177,29 +199,33 @@ func shortNames(s *source) (found []finding) {
 }
 
 // longParts finds files and functions that have grown too long. `//style:long REASON` above a function, or before the
-// package clause, states why it is long.
+// package clause, states why it is long. A reason that is no longer needed is a finding, too.
 func longParts(s *source) (found []finding) {
 	if s.file == nil {
 		return nil
 	}
-	if n := len(s.lines) - 1; n > maxFileLines && !hasReason(s.file.Comments, s.file.Package) {
-		found = append(found, finding{1, fmt.Sprintf("the file has %d lines, at most %d", n, maxFileLines)})
+	check := func(line int, what string, lines, limit int, hasReason bool) {
+		switch {
+		case lines > limit && !hasReason:
+			found = append(found, finding{line, fmt.Sprintf("%s has %d lines, at most %d", what, lines, limit)})
+		case lines <= limit && hasReason:
+			found = append(found, finding{line, fmt.Sprintf("%s has only %d lines: remove the reason for its length",
+				what, lines)})
+		}
 	}
+	check(1, "the file", len(s.lines)-1, maxFileLines, hasReason(s.file.Comments, s.file.Package))
 	for _, d := range s.file.Decls {
 		f, ok := d.(*ast.FuncDecl)
 		if !ok || f.Body == nil {
 			continue
 		}
-		n := s.lineOf(f.End()) - s.lineOf(f.Pos()) + 1
-		if n > maxFunctionLines && (f.Doc == nil || !hasReason([]*ast.CommentGroup{f.Doc}, f.Pos())) {
-			found = append(found, finding{s.lineOf(f.Pos()),
-				fmt.Sprintf("%s has %d lines, at most %d", f.Name.Name, n, maxFunctionLines)})
-		}
+		check(s.lineOf(f.Pos()), f.Name.Name, s.lineOf(f.End())-s.lineOf(f.Pos())+1, maxFunctionLines,
+			f.Doc != nil && hasReason([]*ast.CommentGroup{f.Doc}, f.Pos()))
 	}
 	return found
 }
 
-// hasReason reports whether a reason for the length stands in comments before a position.
+// hasReason reports whether a reason for the length, of three words at least, stands in comments before a position.
 func hasReason(groups []*ast.CommentGroup, before token.Pos) bool {
 	for _, g := range groups {
 		for _, c := range g.List {

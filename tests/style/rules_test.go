@@ -7,6 +7,8 @@ import (
 )
 
 // TestRulesFindTheirSamples has a sample of everything that is refused, and of what is similar and allowed.
+//
+//style:long a table with a sample for each rule
 func TestRulesFindTheirSamples(t *testing.T) {
 	long := strings.Repeat("word ", 30)
 	for name, test := range map[string]struct {
@@ -55,6 +57,10 @@ func TestRulesFindTheirSamples(t *testing.T) {
 		"a banned name": {"words", "a.go", "package a\n\nfunc settle() {}\n", "3: the name \"settle\""},
 		"a banned local name": {"words", "a.go", "package a\n\nfunc name() { told := 1; _ = told " +
 			"}\n", "3: the name \"told\""},
+		"a failure message": {"words", "a_test.go", "package a\n\nfunc name() { t.Errorf(\"told %d\", 1) }\n",
+			"3: \"told\""},
+		"another string of a test": {"words", "a_test.go", "package a\n\nvar name = ask(\"nobody\")\n", ""},
+		"a message of the program": {"words", "a.go", "package a\n\nfunc name() { t.Errorf(\"told %d\", 1) }\n", ""},
 		"plain words": {"words", "a.go", "package a\n\n// name returns the cache.\nfunc name() " +
 			"{}\n", ""},
 		"a short name":   {"names", "a.go", "package a\n\nvar ok int\n", "3: \"ok\""},
@@ -66,6 +72,11 @@ func TestRulesFindTheirSamples(t *testing.T) {
 			"{\n" + strings.Repeat("\n", 90) + "}\n", "3: name has 92"},
 		"a long function, reason": {"size", "a.go", "package a\n\n//style:long one table of rows\nfunc name() " +
 			"{\n" + strings.Repeat("\n", 90) + "}\n", ""},
+		"a short function, reason": {"size", "a.go", "package a\n\n//style:long one table of rows\nfunc name() " +
+			"{}\n", "4: name has only 1 lines"},
+		"a short file, reason": {"size", "a.go", "//style:long a table of all kinds\n\npackage " +
+			"a\n", "1: the file has " +
+			"only 3 lines"},
 		"a long function, no reason": {"size", "a.go", "package a\n\n//style:long table\nfunc name() " +
 			"{\n" + strings.Repeat("\n", 90) + "}\n", "4: name has 92"},
 	} {

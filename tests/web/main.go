@@ -21,56 +21,101 @@ import (
 	"clusterctl/tests/matrix/walk"
 )
 
-//style:long flags and a handler for each path
-func main() {
-	address := flag.String("listen", ":8080", "where to listen")
-	url := flag.String("get", "", "fetch this URL, print what comes, and end")
-	api := flag.String("api", "",
+// options are the flags of the command.
+type options struct {
+	listen, echo, greet  string // addresses of the server
+	get, api             string // what a client gets
+	probe, hold, logFile string
+	interval             time.Duration // of probes
+	walk                 bool
+}
+
+func parseOptions() (o options) {
+	flag.StringVar(&o.listen, "listen", ":8080", "where to listen")
+	flag.StringVar(&o.get, "get", "", "fetch this URL, print what comes, and end")
+	flag.StringVar(&o.api, "api", "",
 		"get this path from the Kubernetes API with the pod's own credentials, print what comes, and end")
-	probed := flag.String("probe", "", "request this URL again and again, and print a line of JSON for each failure")
-	every := flag.Duration("every", 10*time.Millisecond, "how often -probe does")
-	held := flag.String("hold", "",
+	flag.StringVar(&o.probe, "probe", "",
+		"request this URL again and again, and print a line of JSON for each failure")
+	flag.DurationVar(&o.interval, "every", 10*time.Millisecond, "how often -probe does")
+	flag.StringVar(&o.hold, "hold", "",
 		"keep a connection to this host:port, which echoes, and print a line of JSON when it ends")
-	echoes := flag.String("echo", ":7000", "where to listen for connections and datagrams that are echoed")
-	message := flag.String("tell", "",
+	flag.StringVar(&o.echo, "echo", ":7000", "where to listen for connections and datagrams that are echoed")
+	flag.StringVar(&o.greet, "tell", "",
 		"where to tell clients of TCP, UDP and SCTP who answers and whom it sees; nowhere when empty")
-	walks := flag.Bool("walk", false,
+	flag.BoolVar(&o.walk, "walk", false,
 		"ask the questions that come on stdin, as tests/matrix/walk has them, and print the answers")
-	log := flag.String("log", "",
+	flag.StringVar(&o.logFile, "log", "",
 		"append what -probe or -hold prints to this file: a pod's log goes with its containers")
 	flag.Parse()
-	if *probed != "" || *held != "" {
-		out := os.Stdout
-		if *log != "" {
-			var err error
-			if out, err = os.OpenFile(*log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-		}
-		if *held != "" {
-			holdConnection(*held, *every, out)
-		}
-		probeURL(*probed, *every, out)
-		return
+	return o
+}
+
+func main() {
+	o := parseOptions()
+	var err error
+	switch {
+	case o.probe != "" || o.hold != "":
+		err = observe(o)
+	case o.walk:
+		err = walk.Run(context.Background(), os.Stdin, os.Stdout)
+	case o.api != "":
+		err = getAPI(o.api)
+	case o.get != "":
+		err = getURL(o.get)
+	default:
+		err = serve(o)
 	}
-	if *url != "" || *api != "" || *walks {
-		var err error
-		switch {
-		case *walks:
-			err = walk.Run(context.Background(), os.Stdin, os.Stdout)
-		case *api != "":
-			err = getAPI(*api)
-		default:
-			err = getURL(*url)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// observe probes a URL or holds a connection, and records the failures.
+func observe(o options) (err error) {
+	out := os.Stdout
+	if o.logFile != "" {
+		if out, err = os.OpenFile(o.logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
+			return err
 		}
-		if err != nil {
+	}
+	if o.hold != "" {
+		holdConnection(o.hold, o.interval, out)
+	}
+	probeURL(o.probe, o.interval, out)
+	return nil
+}
+
+// serve serves HTTP and the echo until a signal.
+func serve(o options) error {
+	host, _ := os.Hostname()
+	server := &http.Server{Addr: o.listen, Handler: newHandler(host), ReadHeaderTimeout: 5 * time.Second}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		<-stop
+		_ = server.Close()
+	}()
+	if err := serveEcho(o.echo); err != nil {
+		return err
+	}
+	if o.greet != "" {
+		go func() {
+			err := walk.Serve(context.Background(), host, o.greet)
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
-		}
-		return
+		}()
 	}
-	host, _ := os.Hostname()
+	fmt.Println("listening on", o.listen)
+	if err := server.ListenAndServe(); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// newHandler returns the handler of all paths.
+func newHandler(host string) http.Handler {
 	var unready atomic.Bool
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -87,29 +132,7 @@ func main() {
 	})
 	mux.HandleFunc("POST /ready/{is}",
 		func(_ http.ResponseWriter, r *http.Request) { unready.Store(r.PathValue("is") != "true") })
-	server := &http.Server{Addr: *address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)
-	go func() {
-		<-stop
-		_ = server.Close()
-	}()
-	if err := serveEcho(*echoes); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if *message != "" {
-		go func() {
-			err := walk.Serve(context.Background(), host, *message)
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}()
-	}
-	fmt.Println("listening on", *address)
-	if err := server.ListenAndServe(); err != http.ErrServerClosed {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	return mux
 }
 
 func getURL(url string) error {

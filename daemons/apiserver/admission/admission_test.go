@@ -31,6 +31,8 @@ var (
 )
 
 // storedObjects returns the objects that are stored before each write.
+//
+//style:long one literal list of objects
 func storedObjects() *apifake.Objects {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, UID: "u"} }
 	in := func(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name, UID: "u"} }
@@ -213,6 +215,8 @@ func withCPU(request, limit string) func(*corev1.Pod) {
 }
 
 // Proves S12.
+//
+//style:long a table of writes to each plugin, with the builders of their objects
 func TestPluginsRejectWrites(t *testing.T) {
 	number, policy := int32(5), corev1.PreemptNever
 	mirrorOf := func(node string) func(*corev1.Pod) {

@@ -35,6 +35,8 @@ func (s verbOrigin) Audited(bool) bool       { return false }
 
 // Each part of a claim's status needs a right of its own.
 // Proves S12.
+//
+//style:long a table of status changes, with the users and claims that they need
 func TestClaimStatusPartsNeedSeparateRights(t *testing.T) {
 	claim := func(node string, reserved int, devices ...resourcev1.AllocatedDeviceStatus) *resourcev1.ResourceClaim {
 		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "shop"}}

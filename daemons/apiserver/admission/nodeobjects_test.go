@@ -16,6 +16,8 @@ import (
 
 // A kubelet may write only objects of its node, and only the parts that a kubelet reports.
 // Proves S12.
+//
+//style:long a table of writes by a node, with the objects that they change
 func TestNodesWriteOnlyTheirObjects(t *testing.T) {
 	mirrored := func(change func(*metav1.OwnerReference)) *corev1.Pod {
 		return newPod(func(p *corev1.Pod) {

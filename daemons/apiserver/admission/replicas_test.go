@@ -17,6 +17,8 @@ import (
 
 // TestDaemonsWriteOnlyTheirMachine checks the content of writes by daemons, which the authorizer does not see.
 // Proves S12, S31.
+//
+//style:long a table of writes by each daemon, with the builders of their objects
 func TestDaemonsWriteOnlyTheirMachine(t *testing.T) {
 	lease := func(name, holder string, seconds int32) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name},

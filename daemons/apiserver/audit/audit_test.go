@@ -228,7 +228,7 @@ func TestLogsAreRotatedAndRemoved(t *testing.T) {
 		t.Errorf("the log is %v, %v", info.Mode(), err)
 	}
 	if _, err := os.Stat(foreign); err != nil {
-		t.Errorf("somebody else's file: %v", err)
+		t.Errorf("a file of another program: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)

@@ -51,11 +51,11 @@ func TestKnownKeysVerifyWhileTheIssuerHangs(t *testing.T) {
 		}
 		release <- struct{}{}
 		if err := <-first; err != nil {
-			t.Errorf("who asked in vain: %v", err)
+			t.Errorf("the request that failed: %v", err)
 		}
 		// The transport would block another request.
 		if err := known(); err != nil {
-			t.Errorf("after it was asked in vain: %v", err)
+			t.Errorf("after a failed request: %v", err)
 		}
 		if _, err := i.keysFor(t.Context(), "b"); !errors.Is(err, down) {
 			t.Errorf("a key that is not known: %v, want %v", err, down)

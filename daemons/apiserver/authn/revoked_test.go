@@ -53,7 +53,7 @@ func TestStreamsEndWhenTheCertificateIsRevoked(t *testing.T) {
 	again, stop := w.authn.UntilRevoked(t.Context(), withToken, user)
 	defer stop()
 	if again.Err() != nil {
-		t.Error("a token ends with a certificate that nobody was known by")
+		t.Error("a token ends with a certificate that authenticated no user")
 	}
 }
 

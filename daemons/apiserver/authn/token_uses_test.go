@@ -86,6 +86,11 @@ func TestSecretTokenUsesAreRecorded(t *testing.T) {
 	if len(w.authn.Tokens().uses.queue) > 0 {
 		t.Error("more is to be noted")
 	}
+	checkTokenUseCounts(t, counts)
+}
+
+// checkTokenUseCounts checks the metrics of the uses in TestSecretTokenUsesAreRecorded.
+func checkTokenUseCounts(t *testing.T, counts prometheus.Gatherer) {
 	var want strings.Builder
 	for _, c := range []struct{ name, help, n string }{
 		{"invalid_legacy_auto_token_uses_total", "Uses of those that are marked invalid.", "1"},

@@ -4,7 +4,7 @@ import rbacv1 "k8s.io/api/rbac/v1"
 
 // clusterRoles returns the roles for users, for monitoring and for daemons.
 //
-//style:long a table of roles
+//style:long a literal table with an element for each role
 func clusterRoles() []rbacv1.ClusterRole {
 	with := func(rules ...rbacv1.PolicyRule) []rbacv1.PolicyRule { return append(eventRules(), rules...) }
 	return []rbacv1.ClusterRole{

@@ -9,7 +9,7 @@ type controllerRole struct {
 
 // controllerRoles returns a role for each controller, with only the rights that it needs.
 //
-//style:long a table of roles
+//style:long a literal table with the rights of each controller
 func controllerRoles() []controllerRole {
 	c := func(name string, rules ...rbacv1.PolicyRule) controllerRole {
 		return controllerRole{name, append(eventRules(), rules...)}

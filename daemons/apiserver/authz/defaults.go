@@ -67,8 +67,6 @@ func Defaults() []runtime.Object {
 }
 
 // namespacedDefaults returns the roles and bindings in kube-system and kube-public.
-//
-//style:long a table of roles
 func namespacedDefaults() []runtime.Object {
 	var out []runtime.Object
 	add := func(namespace, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {

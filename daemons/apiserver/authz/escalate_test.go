@@ -13,6 +13,8 @@ import (
 )
 
 // Proves S12.
+//
+//style:long a table of changes, with the roles that they change
 func TestRoleChangesNeedAllRulesOfTheRole(t *testing.T) {
 	strong := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "strong", Labels: map[string]string{}},

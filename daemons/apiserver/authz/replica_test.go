@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/api/apifake"
 )
 
 func replicaUser(daemon, machine string) api.User {
@@ -100,49 +101,7 @@ func customObject(kind, namespace, name string, spec map[string]any) *unstructur
 // Proves S12, S32.
 func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	o := testObjects()
-	secret := func(namespace, name string, kind corev1.SecretType) runtime.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind}
-	}
-	class := func(name, controller string, isDefault bool) runtime.Object {
-		c := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: networkingv1.IngressClassSpec{Controller: controller}}
-		if isDefault {
-			c.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}
-		}
-		return c
-	}
-	ingress := func(name string, class *string, secret string) runtime.Object {
-		return &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-			Spec: networkingv1.IngressSpec{IngressClassName: class,
-				TLS: []networkingv1.IngressTLS{{SecretName: secret}}}}
-	}
-	listener := func(refs ...any) map[string]any {
-		return map[string]any{"gatewayClassName": "ours",
-			"listeners": []any{map[string]any{"tls": map[string]any{"certificateRefs": refs}}}}
-	}
-	for _, obj := range []runtime.Object{
-		secret("shop", "web", corev1.SecretTypeTLS), secret("shop", "password", corev1.SecretTypeOpaque),
-		secret("shop", "unused", corev1.SecretTypeTLS),
-		secret("shop", "foreign", corev1.SecretTypeTLS), secret("shop", "bare", corev1.SecretTypeTLS),
-		secret("shop", "gate", corev1.SecretTypeTLS), secret("vault", "gate", corev1.SecretTypeTLS),
-		class("ours", "clusterctl.local/ingress", false), class("nginx", "k8s.io/ingress-nginx", true),
-		ingress("web", ptr.To("ours"), "web"), ingress("password", ptr.To("ours"), "password"),
-		ingress("missing", ptr.To("ours"), "missing"),
-		ingress("foreign", ptr.To("nginx"), "foreign"), ingress("bare", nil, "bare"),
-		customObject("GatewayClass", "", "ours", map[string]any{"controllerName": "clusterctl.local/gateway"}),
-		customObject("GatewayClass", "", "theirs", map[string]any{"controllerName": "example.com/gateway"}),
-		customObject("Gateway", "shop", "theirs", map[string]any{"gatewayClassName": "theirs"}),
-		customObject("HTTPRoute", "shop", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
-		customObject("HTTPRoute", "web", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
-		customObject("HTTPRoute", "web", "across", map[string]any{
-			"parentRefs": []any{map[string]any{"name": "g", "namespace": "shop"}}}),
-		customObject("HTTPRoute", "shop", "theirs",
-			map[string]any{"parentRefs": []any{map[string]any{"name": "theirs"}}}),
-		customObject("Gateway", "shop", "g", listener(map[string]any{"name": "gate"},
-			map[string]any{"name": "gate", "namespace": "vault"}, map[string]any{"name": "cm", "kind": "ConfigMap"})),
-	} {
-		o.Put(obj)
-	}
+	addCertificateReferences(o)
 	may, err := New(nil, o)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +136,7 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	} {
 		check("at first", text, want)
 	}
-	o.Put(class("ours", "clusterctl.local/ingress", true))
+	o.Put(ingressClass("ours", "clusterctl.local/ingress", true))
 	check("with a default class", "get :secrets shop/bare", true)
 	grant := customObject("ReferenceGrant", "vault", "r", map[string]any{
 		"from": []any{map[string]any{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "shop"}},
@@ -188,10 +147,61 @@ func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 		map[string]any{"from": grant.Object["spec"].(map[string]any)["from"],
 			"to": []any{map[string]any{"group": "", "kind": "Secret"}}}))
 	check("with a grant for all secrets", "get :secrets vault/gate", true)
-	theirs := customObject("Gateway", "shop", "g", listener(map[string]any{"name": "gate"}))
+	theirs := customObject("Gateway", "shop", "g", gatewayWithListener(map[string]any{"name": "gate"}))
 	theirs.Object["spec"].(map[string]any)["gatewayClassName"] = "theirs"
 	o.Put(theirs)
 	check("when the Gateway is another controller's", "get :secrets shop/gate", false)
-	o.Remove(ingress("web", nil, ""))
+	o.Remove(ingressWithSecret("web", nil, ""))
 	check("when the Ingress is gone", "get :secrets shop/web", false)
+}
+
+// addCertificateReferences adds Ingresses and Gateways of several controllers, with the Secrets that they name.
+func addCertificateReferences(o *apifake.Objects) {
+	for _, obj := range []runtime.Object{
+		secretOfType("shop", "web", corev1.SecretTypeTLS), secretOfType("shop", "password", corev1.SecretTypeOpaque),
+		secretOfType("shop", "unused", corev1.SecretTypeTLS),
+		secretOfType("shop", "foreign", corev1.SecretTypeTLS), secretOfType("shop", "bare", corev1.SecretTypeTLS),
+		secretOfType("shop", "gate", corev1.SecretTypeTLS), secretOfType("vault", "gate", corev1.SecretTypeTLS),
+		ingressClass("ours", "clusterctl.local/ingress", false), ingressClass("nginx", "k8s.io/ingress-nginx", true),
+		ingressWithSecret("web", ptr.To("ours"), "web"), ingressWithSecret("password", ptr.To("ours"), "password"),
+		ingressWithSecret("missing", ptr.To("ours"), "missing"),
+		ingressWithSecret("foreign", ptr.To("nginx"), "foreign"), ingressWithSecret("bare", nil, "bare"),
+		customObject("GatewayClass", "", "ours", map[string]any{"controllerName": "clusterctl.local/gateway"}),
+		customObject("GatewayClass", "", "theirs", map[string]any{"controllerName": "example.com/gateway"}),
+		customObject("Gateway", "shop", "theirs", map[string]any{"gatewayClassName": "theirs"}),
+		customObject("HTTPRoute", "shop", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
+		customObject("HTTPRoute", "web", "r", map[string]any{"parentRefs": []any{map[string]any{"name": "g"}}}),
+		customObject("HTTPRoute", "web", "across", map[string]any{
+			"parentRefs": []any{map[string]any{"name": "g", "namespace": "shop"}}}),
+		customObject("HTTPRoute", "shop", "theirs",
+			map[string]any{"parentRefs": []any{map[string]any{"name": "theirs"}}}),
+		customObject("Gateway", "shop", "g", gatewayWithListener(map[string]any{"name": "gate"},
+			map[string]any{"name": "gate", "namespace": "vault"}, map[string]any{"name": "cm", "kind": "ConfigMap"})),
+	} {
+		o.Put(obj)
+	}
+}
+
+func secretOfType(namespace, name string, kind corev1.SecretType) runtime.Object {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind}
+}
+
+func ingressClass(name, controller string, isDefault bool) runtime.Object {
+	c := &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: networkingv1.IngressClassSpec{Controller: controller}}
+	if isDefault {
+		c.Annotations = map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}
+	}
+	return c
+}
+
+func ingressWithSecret(name string, class *string, secret string) runtime.Object {
+	return &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: networkingv1.IngressSpec{IngressClassName: class,
+			TLS: []networkingv1.IngressTLS{{SecretName: secret}}}}
+}
+
+func gatewayWithListener(refs ...any) map[string]any {
+	return map[string]any{"gatewayClassName": "ours",
+		"listeners": []any{map[string]any{"tls": map[string]any{"certificateRefs": refs}}}}
 }

@@ -33,24 +33,7 @@ func writeFile(t *testing.T, name, text string) string {
 func TestWebhooksDecideMatchingRequests(t *testing.T) {
 	var asked atomic.Int32
 	var broken atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if broken.Load() {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		var review authorizationv1.SubjectAccessReview
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-			t.Error(err)
-		}
-		switch review.Spec.User {
-		case "ann":
-			review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "a friend"}
-		case "eve":
-			review.Status = authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "no friend"}
-		}
-		_ = json.NewEncoder(w).Encode(review)
-	}))
+	server := newReviewServer(t, &asked, &broken)
 	defer server.Close()
 	kubeconfig := writeFile(t, "hook.conf", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: "+
 		"{server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL))
@@ -78,24 +61,19 @@ authorizers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := func(name string) api.Request {
-		r := api.Request{Verb: "get", Resource: true, Namespace: "shop", Name: name}
-		r.GroupVersionResource.Resource, r.GroupVersionResource.Version = "secrets", "v1"
-		return r
-	}
-	pods := secret("")
+	pods := secretRequest("")
 	pods.GroupVersionResource.Resource = "pods"
 	ask := func(user string, r api.Request, groups ...string) (api.Decision, string, error) {
 		return may.Authorize(context.Background(), api.User{Name: user, Groups: groups}, r)
 	}
 	for range 3 {
-		if d, reason, err := ask("ann", secret("a")); d != api.Allow || reason != "a friend" || err != nil {
+		if d, reason, err := ask("ann", secretRequest("a")); d != api.Allow || reason != "a friend" || err != nil {
 			t.Fatalf("%v %q %v", d, reason, err)
 		}
-		if d, reason, _ := ask("eve", secret("a")); d != api.Deny || reason != "no friend" {
+		if d, reason, _ := ask("eve", secretRequest("a")); d != api.Deny || reason != "no friend" {
 			t.Fatalf("%v %q", d, reason)
 		}
-		if d, _, _ := ask("bob", secret("a")); d != api.NoOpinion {
+		if d, _, _ := ask("bob", secretRequest("a")); d != api.NoOpinion {
 			t.Fatal(d)
 		}
 	}
@@ -107,8 +85,8 @@ authorizers:
 		r     api.Request
 		group string
 		want  api.Decision
-	}{{"ann", pods, "x", api.NoOpinion}, {"ann", secret("a"), "system:nodes", api.NoOpinion},
-		{"eve", secret("a"), api.GroupMasters, api.Allow},
+	}{{"ann", pods, "x", api.NoOpinion}, {"ann", secretRequest("a"), "system:nodes", api.NoOpinion},
+		{"eve", secretRequest("a"), api.GroupMasters, api.Allow},
 		{"eve", api.Request{Verb: "get", Path: "/x"}, "x", api.NoOpinion}} {
 		if d, _, err := ask(c.user, c.r, c.group); d != c.want || err != nil {
 			t.Errorf("%s of %s: %v %v, want %v", c.user, c.group, d, err, c.want)
@@ -118,16 +96,45 @@ authorizers:
 		t.Errorf("it was asked although its conditions do not match")
 	}
 	broken.Store(true)
-	if d, _, err := ask("ann", secret("b")); d != api.Deny || err == nil {
+	if d, _, err := ask("ann", secretRequest("b")); d != api.Deny || err == nil {
 		t.Errorf("when it does not answer: %v %v, want the failure policy", d, err)
 	}
-	if d, _, _ := ask("ann", secret("a")); d != api.Allow {
-		t.Errorf("an answer that holds is forgotten")
+	if d, _, _ := ask("ann", secretRequest("a")); d != api.Allow {
+		t.Errorf("a cached answer is not used")
 	}
 	now = now.Add(time.Minute)
-	if d, _, _ := ask("ann", secret("a")); d != api.Deny {
-		t.Errorf("an answer holds for ever")
+	if d, _, _ := ask("ann", secretRequest("a")); d != api.Deny {
+		t.Errorf("a cached answer does not expire")
 	}
+}
+
+// secretRequest returns a request to get a Secret.
+func secretRequest(name string) api.Request {
+	r := api.Request{Verb: "get", Resource: true, Namespace: "shop", Name: name}
+	r.GroupVersionResource.Resource, r.GroupVersionResource.Version = "secrets", "v1"
+	return r
+}
+
+// newReviewServer starts a webhook that allows ann and denies eve. It counts requests, and fails while it is broken.
+func newReviewServer(t *testing.T, asked *atomic.Int32, broken *atomic.Bool) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if broken.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		var review authorizationv1.SubjectAccessReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		switch review.Spec.User {
+		case "ann":
+			review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "a friend"}
+		case "eve":
+			review.Status = authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "no friend"}
+		}
+		_ = json.NewEncoder(w).Encode(review)
+	}))
 }
 
 // A webhook receives the selectors of a request, so it can allow a selection without allowing all objects. It receives

@@ -118,26 +118,7 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 				}
 			}
 		}
-		for revision, want := range past {
-			s, err := r.SnapshotAt(revision)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if all, byNamespace := s.contents(); !maps.Equal(all, want) || !maps.Equal(byNamespace, want) {
-				t.Fatalf("at %d: %v and %v, want %v", revision, all, byNamespace, want)
-			}
-			for _, namespace := range []string{"", "a", "b"} {
-				n := 0
-				for key := range want {
-					if namespace == "" || strings.HasPrefix(key, namespace+"/") {
-						n++
-					}
-				}
-				if s.Count(namespace) != n {
-					t.Fatalf("at %d there are %d in %q, want %d", revision, s.Count(namespace), namespace, n)
-				}
-			}
-		}
+		checkPast(t, r, past)
 		byNode := modelState{}
 		r.Snapshot().AscendField("spec.nodeName", "n1", "", "", func(e *Entry) bool {
 			byNode[e.Key] = model[e.Key]
@@ -151,7 +132,7 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 		for _, rd := range readers {
 			rd.read(t)
 			if !slices.Equal(rd.got, rd.want) {
-				t.Fatalf("%+v was told %v, want %v", rd.topic, rd.got, rd.want)
+				t.Fatalf("%+v received %v, want %v", rd.topic, rd.got, rd.want)
 			}
 			rd.cursor.Close()
 		}
@@ -159,6 +140,30 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 			t.Fatalf("%d topics are left", n)
 		}
 	})
+}
+
+// checkPast compares the snapshots of past revisions with the model.
+func checkPast(t *rapid.T, r *Resource, past map[int64]modelState) {
+	for revision, want := range past {
+		s, err := r.SnapshotAt(revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, byNamespace := s.contents(); !maps.Equal(all, want) || !maps.Equal(byNamespace, want) {
+			t.Fatalf("at %d: %v and %v, want %v", revision, all, byNamespace, want)
+		}
+		for _, namespace := range []string{"", "a", "b"} {
+			n := 0
+			for key := range want {
+				if namespace == "" || strings.HasPrefix(key, namespace+"/") {
+					n++
+				}
+			}
+			if s.Count(namespace) != n {
+				t.Fatalf("at %d there are %d in %q, want %d", revision, s.Count(namespace), namespace, n)
+			}
+		}
+	}
 }
 
 // testReader is a watch, with the events that it got and those that it should have got.

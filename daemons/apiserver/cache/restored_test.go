@@ -111,7 +111,7 @@ func TestRestoredStoreIsReloaded(t *testing.T) {
 				case <-wake:
 				case <-time.After(time.Millisecond):
 				case <-ctx.Done():
-					t.Fatal("the watch goes on over what is there no more")
+					t.Fatal("the watch continues although its revisions are gone")
 				}
 			}
 			for {

@@ -52,7 +52,7 @@ func TestUnreadableObjectsAreReportedUntilReadable(t *testing.T) {
 	}
 	r.reset(nil, map[string]error{"a/b": away}, 10)
 	if r.ReadError("") == nil {
-		t.Error("what was loaded unread is told as nothing")
+		t.Error("an object that was loaded unread is reported as missing")
 	}
 	r.reset([]*Entry{entry("a/b", 11)}, nil, 11)
 	if err := r.ReadError(""); err != nil {

@@ -113,7 +113,7 @@ func TestProtectedGroupsNeedApproval(t *testing.T) {
 		)
 		if status, _, _ := conditionOf(NewStatus(d, nil, time.Now()),
 			apiextensionsv1.KubernetesAPIApprovalPolicyConformant); status != "" {
-			t.Errorf("a group that nobody protects: %s", status)
+			t.Errorf("an unprotected group: %s", status)
 		}
 		d.Spec.Group = "foo.k8s.io"
 		if annotation != "" {
@@ -168,6 +168,8 @@ func (f conversionFunc) Call(_ context.Context, _ backend.Webhook, _ time.Durati
 
 // A conversion webhook's response is accepted only if it is complete, and changes only what it may change.
 // Proves S12.
+//
+//style:long a table of responses of a webhook, with the conversion that each answers
 func TestIncompleteConversionsAreRejected(t *testing.T) {
 	url := "https://a.example.com/"
 	d := definition("1", apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"})

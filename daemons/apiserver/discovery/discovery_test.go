@@ -69,7 +69,7 @@ func TestReusedDocumentsEqualNewOnes(t *testing.T) {
 		}
 	}
 	if string(was.documents["/apis/g0.example.com"].data) == "" || was.groups["apps"].aggregated == nil {
-		t.Error("not all groups are told of")
+		t.Error("discovery lacks groups")
 	}
 }
 
@@ -84,7 +84,7 @@ func TestUnchangedGroupsAreReused(t *testing.T) {
 		}
 	}
 	if gone := New(now, list); string(gone.aggregated["/apis"].data) != string(was.aggregated["/apis"].data) {
-		t.Error("a kind that went is told of")
+		t.Error("discovery has a removed kind")
 	}
 }
 

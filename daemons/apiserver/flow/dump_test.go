@@ -98,11 +98,11 @@ func TestUnusedQueuesCostNothing(t *testing.T) {
 			t.Fatal("a queue is full")
 		}
 		if next := l.next(0); next != w {
-			t.Fatal("nobody waits")
+			t.Fatal("no request waits")
 		}
 		l.dequeue(w)
 	}
 	if n := len(l.queues); n > maxIdleQueues {
-		t.Errorf("%d queues are kept, in which nobody waits", n)
+		t.Errorf("%d queues without waiting requests are kept", n)
 	}
 }

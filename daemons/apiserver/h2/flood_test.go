@@ -31,6 +31,8 @@ func frameOf(kind http2.FrameType, flags http2.Flags, id uint32, payload ...byte
 
 // An endless sequence of any kind of frame ends the connection before it has cost much.
 // Proves S12.
+//
+//style:long a table of floods, with the frames that each repeats
 func TestFrameFloodsEndTheConnection(t *testing.T) {
 	block := func(fields ...string) []byte {
 		var out bytes.Buffer

@@ -18,45 +18,7 @@ import (
 
 // FuzzFrames sends arbitrary bytes after the connection preface.
 func FuzzFrames(f *testing.F) {
-	as := func(method string, write func(*http2.Framer, []byte)) []byte {
-		var block, out bytes.Buffer
-		enc := hpack.NewEncoder(&block)
-		for _, h := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"},
-			{Name: ":authority", Value: "x"}, {Name: ":path", Value: "/a"}} {
-			if err := enc.WriteField(h); err != nil {
-				f.Fatal(err)
-			}
-		}
-		write(http2.NewFramer(&out, nil), block.Bytes())
-		return out.Bytes()
-	}
-	frames := func(write func(*http2.Framer, []byte)) []byte { return as(http.MethodPost, write) }
-	check := func(err error) {
-		if err != nil {
-			f.Fatal(err)
-		}
-	}
-	f.Add(frames(func(w *http2.Framer, block []byte) {
-		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true}))
-		check(w.WriteData(1, true, []byte("body")))
-		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
-	}))
-	f.Add(frames(func(w *http2.Framer, block []byte) {
-		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: block[:2]}))
-		check(w.WriteContinuation(3, true, block[2:]))
-		check(w.WriteWindowUpdate(0, 1<<30))
-		check(w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}))
-		check(w.WriteGoAway(0, http2.ErrCodeNo, nil))
-	}))
-	f.Add(frames(func(w *http2.Framer, _ []byte) { check(w.WritePing(false, [8]byte{1})) }))
-	f.Add(as(http.MethodGet, func(w *http2.Framer, block []byte) {
-		check(
-			w.WriteHeaders(
-				http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true, EndStream: true},
-			),
-		)
-		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
-	}))
+	addFrameSeeds(f)
 	// Half of the GET requests are answered later, in pairs.
 	later := make(chan *h2.Deferred, 1)
 	prompt := func(d *h2.Deferred, r *http.Request) bool {
@@ -118,4 +80,47 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 	})
+}
+
+// addFrameSeeds adds frames of several requests.
+func addFrameSeeds(f *testing.F) {
+	as := func(method string, write func(*http2.Framer, []byte)) []byte {
+		var block, out bytes.Buffer
+		enc := hpack.NewEncoder(&block)
+		for _, h := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"},
+			{Name: ":authority", Value: "x"}, {Name: ":path", Value: "/a"}} {
+			if err := enc.WriteField(h); err != nil {
+				f.Fatal(err)
+			}
+		}
+		write(http2.NewFramer(&out, nil), block.Bytes())
+		return out.Bytes()
+	}
+	frames := func(write func(*http2.Framer, []byte)) []byte { return as(http.MethodPost, write) }
+	check := func(err error) {
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Add(frames(func(w *http2.Framer, block []byte) {
+		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true}))
+		check(w.WriteData(1, true, []byte("body")))
+		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
+	}))
+	f.Add(frames(func(w *http2.Framer, block []byte) {
+		check(w.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: block[:2]}))
+		check(w.WriteContinuation(3, true, block[2:]))
+		check(w.WriteWindowUpdate(0, 1<<30))
+		check(w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}))
+		check(w.WriteGoAway(0, http2.ErrCodeNo, nil))
+	}))
+	f.Add(frames(func(w *http2.Framer, _ []byte) { check(w.WritePing(false, [8]byte{1})) }))
+	f.Add(as(http.MethodGet, func(w *http2.Framer, block []byte) {
+		check(
+			w.WriteHeaders(
+				http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true, EndStream: true},
+			),
+		)
+		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
+	}))
 }

@@ -121,37 +121,7 @@ func TestBodiesOfAnySizeAreTransferred(t *testing.T) {
 
 func TestResponsesEqualHandlerOutput(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/length":
-			w.Header().Set("Content-Length", "5")
-			w.Header().Set("X-Odd", strings.Repeat("long ", 100))
-			_, _ = w.Write([]byte("12345")) // the client checks it
-			if _, err := w.Write([]byte("6")); !errors.Is(err, http.ErrContentLength) {
-				t.Errorf("writing more than was announced: %v", err)
-			}
-		case "/none":
-			w.WriteHeader(http.StatusNoContent)
-			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
-				t.Errorf("writing to 204: %v", err)
-			}
-		case "/short":
-			w.Header().Set("Content-Length", "10")
-			_, _ = w.Write([]byte("12345")) // the client checks it
-		case "/trailers":
-			w.Header().Set("Trailer", "After")
-			_, _ = io.Copy(io.Discard, r.Body) // the trailers follow the body
-			_, _ = w.Write([]byte("x"))        // the client checks it
-			w.Header().Set("After", r.Trailer.Get("Sent"))
-			w.Header().Set(http.TrailerPrefix+"Unannounced", "too")
-		case "/hints":
-			w.Header().Set("Link", "</a>")
-			w.WriteHeader(http.StatusEarlyHints)
-			w.WriteHeader(http.StatusTeapot)
-		case "/sniffed":
-			_, _ = io.WriteString(w, "<html>") // the client checks it
-		case "/panic":
-			panic("on purpose")
-		}
+		writeResponse(t, w, r)
 	})
 	c := newClient(t, config)
 	get := func(method, path string) (*http.Response, string, error) {
@@ -182,7 +152,7 @@ func TestResponsesEqualHandlerOutput(t *testing.T) {
 		t.Errorf("204: %v, %v", answer, err)
 	}
 	if _, text, err := get(http.MethodGet, "/short"); err == nil {
-		t.Errorf("an answer shorter than announced passed as %q", text)
+		t.Errorf("a response shorter than announced is accepted as %q", text)
 	}
 	if _, _, err := get(http.MethodGet, "/panic"); err == nil {
 		t.Error("a handler that panics has answered")
@@ -225,6 +195,41 @@ func TestResponsesEqualHandlerOutput(t *testing.T) {
 	_ = answer.Body.Close() // it has no body
 }
 
+// writeResponse responds to each path in a way of its own.
+func writeResponse(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/length":
+		w.Header().Set("Content-Length", "5")
+		w.Header().Set("X-Odd", strings.Repeat("long ", 100))
+		_, _ = w.Write([]byte("12345")) // the client checks it
+		if _, err := w.Write([]byte("6")); !errors.Is(err, http.ErrContentLength) {
+			t.Errorf("writing more than was announced: %v", err)
+		}
+	case "/none":
+		w.WriteHeader(http.StatusNoContent)
+		if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
+			t.Errorf("writing to 204: %v", err)
+		}
+	case "/short":
+		w.Header().Set("Content-Length", "10")
+		_, _ = w.Write([]byte("12345")) // the client checks it
+	case "/trailers":
+		w.Header().Set("Trailer", "After")
+		_, _ = io.Copy(io.Discard, r.Body) // the trailers follow the body
+		_, _ = w.Write([]byte("x"))        // the client checks it
+		w.Header().Set("After", r.Trailer.Get("Sent"))
+		w.Header().Set(http.TrailerPrefix+"Unannounced", "too")
+	case "/hints":
+		w.Header().Set("Link", "</a>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusTeapot)
+	case "/sniffed":
+		_, _ = io.WriteString(w, "<html>") // the client checks it
+	case "/panic":
+		panic("on purpose")
+	}
+}
+
 func TestExpectContinueIsAnswered(t *testing.T) {
 	read := make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
@@ -248,7 +253,7 @@ func TestExpectContinueIsAnswered(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != "body" || !answered {
-		t.Errorf("answered %q, told to go on: %v, %v", text, answered, err)
+		t.Errorf("answered %q, 100 Continue: %v, %v", text, answered, err)
 	}
 }
 
@@ -274,7 +279,7 @@ func TestClientDisconnectCancelsTheHandler(t *testing.T) {
 	defer answer.Body.Close()
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("writing to nobody succeeds")
+		t.Error("writing without a client succeeds")
 	}
 }
 

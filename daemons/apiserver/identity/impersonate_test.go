@@ -37,6 +37,8 @@ func (r grantedRights) Authorize(_ context.Context, by api.User, q api.Request) 
 
 // Each mode of constrained impersonation needs its own right and the right to the action while impersonating.
 // Unconstrained impersonation works as before.
+//
+//style:long a table of requests, with the rights of their users
 func TestConstrainedImpersonationNeedsItsRights(t *testing.T) {
 	const g = "authentication.k8s.io/"
 	agent := api.User{

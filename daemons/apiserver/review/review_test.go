@@ -57,7 +57,7 @@ func sendReview(t *testing.T, u api.User, resource string, obj runtime.Object) (
 			return handle(context.Background(), u, obj)
 		}
 	}
-	t.Fatalf("nobody answers %s", resource)
+	t.Fatalf("no handler serves %s", resource)
 	return nil, nil
 }
 

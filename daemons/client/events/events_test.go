@@ -65,7 +65,7 @@ func TestWrittenEventsMatchUpstream(t *testing.T) {
 			before := e.DeepCopy()
 			got, again, written := ours.correlate(e)
 			if !reflect.DeepEqual(e, before) {
-				t.Fatalf("seed %d, event %d: what was told has been changed", seed, i)
+				t.Fatalf("seed %d, event %d: the recorded event was changed", seed, i)
 			}
 			if written == want.Skip {
 				t.Fatalf("seed %d, event %d, %s %s: written: %t, upstream: %t", seed, i, reason, message, written,

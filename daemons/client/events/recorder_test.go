@@ -46,7 +46,7 @@ func TestRecordersNameTheActionAndTheReporter(t *testing.T) {
 	}
 	if e.ReportingController != "scheduler" || e.ReportingInstance != "scheduler-"+host ||
 		e.Source.Component != "scheduler" {
-		t.Errorf("it is told by %q, %q, %q", e.ReportingController, e.ReportingInstance, e.Source.Component)
+		t.Errorf("the event is reported by %q, %q, %q", e.ReportingController, e.ReportingInstance, e.Source.Component)
 	}
 	if e.Namespace != "n" || !strings.HasPrefix(e.Name, "victim.") || e.Count != 1 || e.FirstTimestamp.IsZero() ||
 		!e.LastTimestamp.Equal(&e.FirstTimestamp) ||

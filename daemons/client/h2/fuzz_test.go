@@ -89,6 +89,7 @@ func block(fields ...string) []byte {
 	return text.Bytes()
 }
 
+//style:long a table of violations, with the frames of each
 func TestProtocolViolationsAreErrors(t *testing.T) {
 	headers := func(f *frames, ended bool, fields ...string) {
 		_ = f.WriteHeaders(

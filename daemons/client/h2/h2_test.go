@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,12 +11,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"clusterctl/daemons/client/h2"
 )
@@ -81,9 +78,6 @@ func random(t testing.TB, n int) []byte {
 	}
 	return text
 }
-
-// unknownLength hides the type of a reader, so that its length is unknown.
-type unknownLength struct{ io.Reader }
 
 // TestRequestsAndResponsesMatchTheStandardLibrary sends the same requests with both transports.
 func TestRequestsAndResponsesMatchTheStandardLibrary(t *testing.T) {
@@ -182,67 +176,6 @@ func TestConcurrentRequestsGetTheirOwnResponses(t *testing.T) {
 	}
 }
 
-func TestResponsesWaitForSlowReaders(t *testing.T) {
-	text := random(t, 16<<20)
-	var written atomic.Int64
-	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		for i := 0; i < len(text); i += 64 << 10 {
-			n, err := w.Write(text[i : i+64<<10])
-			if written.Add(int64(n)); err != nil {
-				return
-			}
-		}
-	})
-	r, err := s.do(t.Context(), "GET", "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	quick, err := s.do(t.Context(), "HEAD", "/", nil) // answered while the other request is running
-	if err != nil {
-		t.Fatal(err)
-	}
-	quick.Body.Close()
-	sum := sha256.New()
-	n, err := io.Copy(sum, r.Body)
-	if want := sha256.Sum256(text); err != nil || n != int64(len(text)) || !bytes.Equal(sum.Sum(nil), want[:]) {
-		t.Errorf("%d bytes of %d have come, %v", n, len(text), err)
-	}
-}
-
-// TestBufferedDataIsLimitedByTheWindow checks that no more of a long answer is buffered than the window.
-func TestBufferedDataIsLimitedByTheWindow(t *testing.T) {
-	const pieces, size = 1024, 64 << 10
-	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		piece := make([]byte, size)
-		for range pieces {
-			if _, err := w.Write(piece); err != nil {
-				return
-			}
-		}
-	})
-	r, err := s.do(t.Context(), "GET", "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	var before, now runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for i := range pieces {
-		if _, err := io.ReadFull(r.Body, make([]byte, size)); err != nil {
-			t.Fatal(err)
-		}
-		if i%128 == 0 {
-			runtime.GC()
-			runtime.ReadMemStats(&now)
-			if held := int64(now.HeapAlloc) - int64(before.HeapAlloc); held > 24<<20 {
-				t.Fatalf("%d MiB are held after %d MiB of the answer", held>>20, i*size>>20)
-			}
-		}
-	}
-}
-
 // TestCancellationEndsTheRequestAtTheServer covers cancellation before and after the answer's start.
 func TestCancellationEndsTheRequestAtTheServer(t *testing.T) {
 	ended, begun := make(chan struct{}), make(chan struct{}, 1)
@@ -296,51 +229,6 @@ func TestCancellationEndsTheRequestAtTheServer(t *testing.T) {
 	}
 }
 
-func TestServersCanStopTheRequestBody(t *testing.T) {
-	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
-	})
-	closed := make(chan struct{})
-	r, err := s.do(t.Context(), "POST", "/", &endlessBody{closed: closed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(r.Body)
-	r.Body.Close()
-	if err != nil || r.StatusCode != http.StatusRequestEntityTooLarge || string(text) != "too large\n" {
-		t.Error(r.Status, string(text), err)
-	}
-	<-closed
-}
-
-// endlessBody is an endless body.
-type endlessBody struct{ closed chan struct{} }
-
-func (e *endlessBody) Read(p []byte) (int, error) { return len(p), nil }
-func (e *endlessBody) Close() error               { close(e.closed); return nil }
-
-func TestBodiesWithAWrongLengthAreNotSent(t *testing.T) {
-	s := serve(t, nil, echo)
-	for name, body := range map[string]io.ReadCloser{
-		"shorter": io.NopCloser(strings.NewReader("abc")), "longer": io.NopCloser(strings.NewReader("abcdef")),
-		"broken": io.NopCloser(io.MultiReader(strings.NewReader("a"), brokenBody{})),
-	} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.com/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Body, r.ContentLength = body, 5
-		if answer, err := s.RoundTrip(r); err == nil {
-			answer.Body.Close()
-			t.Errorf("a %s body was sent", name)
-		}
-	}
-}
-
-type brokenBody struct{}
-
-func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("broken") }
-
 func TestInvalidRequestsAreRefused(t *testing.T) {
 	s := serve(t, nil, echo)
 	for _, spoil := range []func(*http.Request){
@@ -363,134 +251,6 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 		t.Fatal("after what was refused: ", err)
 	}
 	answer.Body.Close()
-}
-
-func TestTruncatedResponsesAreErrors(t *testing.T) {
-	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("begun"))
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	r, err := s.do(t.Context(), "GET", "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if text, err := io.ReadAll(r.Body); err != io.ErrUnexpectedEOF { //nolint:errorlint // watchers compare it
-		t.Errorf("%q, %v", text, err)
-	}
-}
-
-func TestAllRequestsFailWhenTheConnectionEnds(t *testing.T) {
-	asked := make(chan struct{}, 2)
-	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/watch" {
-			w.(http.Flusher).Flush()
-		}
-		asked <- struct{}{}
-		<-r.Context().Done()
-	})
-	watch, err := s.do(t.Context(), "GET", "/watch", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.Body.Close()
-	silent := make(chan error)
-	go func() {
-		_, err := s.do(t.Context(), "GET", "/silent", nil)
-		silent <- err
-	}()
-	<-asked
-	<-asked
-	s.CloseClientConnections()
-	if _, err := io.ReadAll(watch.Body); err != io.ErrUnexpectedEOF { //nolint:errorlint // watchers compare it
-		t.Errorf("the watch ended with %v", err)
-	}
-	if err := <-silent; err == nil {
-		t.Error("a request was answered by nobody")
-	}
-}
-
-// TestRequestsContinueDuringAGracefulShutdown covers a graceful shutdown: the server sends GOAWAY, and answers the
-// requests that it has started.
-func TestRequestsContinueDuringAGracefulShutdown(t *testing.T) {
-	var served atomic.Int32
-	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		if served.Add(1)%7 == 0 {
-			w.Header().Set("Connection", "close")
-		}
-		echo(w, r)
-	})
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for range 100 {
-				text := fmt.Sprint("text of ", i)
-				r, err := s.do(t.Context(), "POST", "/", strings.NewReader(text))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got, err := io.ReadAll(r.Body)
-				r.Body.Close()
-				if err != nil || string(got) != text {
-					t.Errorf("%q, %v", got, err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if s.dials.Load() < 10 {
-		t.Errorf("%d connections were made", s.dials.Load())
-	}
-}
-
-func TestIdleConnectionsAreClosed(t *testing.T) {
-	closed := make(chan struct{}, 10)
-	s := serve(t, nil, echo)
-	s.Transport.Idle = time.Millisecond
-	inner := s.Transport.Dial
-	s.Transport.Dial = func(ctx context.Context) (net.Conn, error) {
-		c, err := inner(ctx)
-		return &closeRecorder{Conn: c, closed: closed}, err
-	}
-	for range 3 {
-		r, err := s.do(t.Context(), "GET", "/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Body.Close()
-		<-closed
-	}
-}
-
-type closeRecorder struct {
-	net.Conn
-	closed chan struct{}
-}
-
-func (n *closeRecorder) Close() error {
-	n.closed <- struct{}{}
-	return n.Conn.Close()
-}
-
-func TestWaitingForAConnectionEndsWithTheRequest(t *testing.T) {
-	given := make(chan struct{})
-	tr := &h2.Transport{Dial: func(ctx context.Context) (net.Conn, error) {
-		<-ctx.Done()
-		close(given)
-		return nil, ctx.Err()
-	}}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", "https://example.com/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tr.RoundTrip(r); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it ended with %v", err)
-	}
-	<-given
 }
 
 func BenchmarkRequest(b *testing.B) {

@@ -108,7 +108,7 @@ func TestFailuresAreReportedInConditionsAndEvents(t *testing.T) {
 				t.Errorf("%d current, %d desired; want %d and 4", s.CurrentReplicas, s.DesiredReplicas, c.replicas)
 			}
 			if got := recordedEvents(events); !slices.Equal(got, c.events) {
-				t.Errorf("told\n%q, want\n%q", got, c.events)
+				t.Errorf("the events are\n%q, want\n%q", got, c.events)
 			}
 			for _, got := range c.hpa.Status.Conditions {
 				if got.Type == autoscalingv2.ScalingActive &&

@@ -72,7 +72,7 @@ func TestEachMetricIsReportedOnce(t *testing.T) {
 	}
 	Decide(t.Context(), hpa, goal, nil, &History{}, &conditions{})
 	if fmt.Sprint(recorded) != "[Moon true Sun true]" {
-		t.Errorf("told is %v", recorded)
+		t.Errorf("the metrics are %v", recorded)
 	}
 }
 

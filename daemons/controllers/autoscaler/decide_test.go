@@ -256,6 +256,7 @@ func inContainer(percent int32) autoscalingv2.MetricSpec {
 	}
 }
 
+//style:long a table of autoscalers, with the decision on each
 func TestAutoscalerDecisions(t *testing.T) {
 	fast := &autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To[int32](0),

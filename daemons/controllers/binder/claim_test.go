@@ -126,6 +126,7 @@ func TestClaimsGetTheBestMatchingVolume(t *testing.T) {
 	}
 }
 
+//style:long a table of claims and volumes, with the decision on each
 func TestClaimDecisions(t *testing.T) {
 	type pvc = corev1.PersistentVolumeClaim
 	now := metav1.Now()

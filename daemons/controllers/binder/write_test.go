@@ -113,52 +113,58 @@ func TestBindingWritesClaimAndVolume(t *testing.T) {
 			newVolume("a", "6Gi", reservedFor("c", "u"), kind, is("Bound")), nil,
 			`Lost "b" class "" 0 [] bind-completed=yes`, `Available v1 PersistentVolumeClaim d/c ""`},
 	} {
-		client := fake.NewClientset()
-		factory := informers.New(client)
-		put := func(o runtime.Object, into cache.SharedIndexInformer) {
-			if err := client.Tracker().Add(o); err != nil {
-				t.Fatal(err)
-			}
-			if err := into.GetIndexer().Add(o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		b := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10),
-			Log: slog.New(slog.DiscardHandler)}).(*controller)
-		if c.claim != nil {
-			put(c.claim, informers.PersistentVolumeClaims(factory).Informer())
-		}
-		if c.volume != nil {
-			put(c.volume, informers.PersistentVolumes(factory).Informer())
-		}
-		if c.class != nil {
-			put(c.class, informers.StorageClasses(factory).Informer())
-		}
-		for _, key := range []string{"d/c", "a"} {
-			// The caches must show what was written for the claim before the volume is synced.
-			if v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
-				_ = informers.PersistentVolumes(factory).Informer().GetIndexer().Update(v)
-			}
-			if claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c",
-				metav1.GetOptions{}); err == nil {
-				_ = informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Update(claim)
-			}
-			if err := b.sync(t.Context(), key); err != nil {
-				t.Errorf("%s: %s: %v", name, key, err)
-			}
-		}
-		claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c", metav1.GetOptions{})
-		if err != nil {
-			claim = nil
-		}
-		v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "a", metav1.GetOptions{})
-		if err != nil {
-			v = nil
-		}
-		gotClaim, gotVolume := referenceText(claim, v)
+		gotClaim, gotVolume := syncObjects(t, name, c.claim, c.volume, c.class)
 		if gotClaim != c.wantClaim || gotVolume != c.wantVolume {
 			t.Errorf("%s:\nclaim  %s\nwant   %s\nvolume %s\nwant   %s", name, gotClaim, c.wantClaim, gotVolume,
 				c.wantVolume)
 		}
 	}
+}
+
+// syncObjects syncs a claim and a volume, and returns what is written to them.
+func syncObjects(t *testing.T, name string, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume,
+	class *storagev1.StorageClass) (gotClaim, gotVolume string) {
+	client := fake.NewClientset()
+	factory := informers.New(client)
+	put := func(o runtime.Object, into cache.SharedIndexInformer) {
+		if err := client.Tracker().Add(o); err != nil {
+			t.Fatal(err)
+		}
+		if err := into.GetIndexer().Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(10),
+		Log: slog.New(slog.DiscardHandler)}).(*controller)
+	if pvc != nil {
+		put(pvc, informers.PersistentVolumeClaims(factory).Informer())
+	}
+	if pv != nil {
+		put(pv, informers.PersistentVolumes(factory).Informer())
+	}
+	if class != nil {
+		put(class, informers.StorageClasses(factory).Informer())
+	}
+	for _, key := range []string{"d/c", "a"} {
+		// The caches must show what was written for the claim before the volume is synced.
+		if v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+			_ = informers.PersistentVolumes(factory).Informer().GetIndexer().Update(v)
+		}
+		if claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c",
+			metav1.GetOptions{}); err == nil {
+			_ = informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Update(claim)
+		}
+		if err := b.sync(t.Context(), key); err != nil {
+			t.Errorf("%s: %s: %v", name, key, err)
+		}
+	}
+	claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c", metav1.GetOptions{})
+	if err != nil {
+		claim = nil
+	}
+	v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		v = nil
+	}
+	return referenceText(claim, v)
 }

@@ -24,6 +24,8 @@ import (
 
 // TestNodeNamesAreApprovedOnce checks which requests for a node's client certificate are approved automatically.
 // Proves S12, S21.
+//
+//style:long a table of requests, with the decision on each
 func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	token, node := "system:bootstrap:abcdef", "system:node:a"
 	existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}

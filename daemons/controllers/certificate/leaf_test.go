@@ -114,6 +114,7 @@ func signCertificate(
 	return getRequest(t, client, r.Name)
 }
 
+//style:long a table of requests to each signer
 func TestSignersRejectRequestsForOtherPurposes(t *testing.T) {
 	const signature, encipher = certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment
 	const client, server = certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth
@@ -192,42 +193,56 @@ func TestSignersRejectRequestsForOtherPurposes(t *testing.T) {
 	} {
 		got := signCertificate(t, newRequest(t, c.signer, c.asked, c.usages...), time.Hour)
 		if c.refused != "" {
-			want := []certificatesv1.CertificateSigningRequestCondition{
-				{
-					Type:    certificatesv1.CertificateFailed,
-					Status:  "True",
-					Reason:  "SignerValidationFailure",
-					Message: c.refused,
-				},
-			}
-			had := got.Status.Conditions[1:]
-			for i := range had {
-				had[i].LastUpdateTime, had[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
-			}
-			if !reflect.DeepEqual(had, want) || len(got.Status.Certificate) > 0 {
-				t.Errorf("%s: %+v, want %+v", name, had, want)
-			}
+			checkRefused(t, name, got, c.refused)
 			continue
 		}
-		cert, err := certs.ParseCert(got.Status.Certificate)
-		if err != nil {
-			t.Errorf("%s: %v: %+v", name, err, got.Status.Conditions)
-			continue
-		}
-		if cert.Subject.String() != c.asked.Subject.String() || !slices.Equal(cert.DNSNames, c.asked.DNSNames) ||
-			fmt.Sprint(cert.IPAddresses) != fmt.Sprint(c.asked.IPAddresses) ||
-			!slices.Equal(cert.EmailAddresses, c.asked.EmailAddresses) ||
-			fmt.Sprint(cert.URIs) != fmt.Sprint(c.asked.URIs) ||
-			cert.IsCA {
-			t.Errorf("%s: the certificate is of %s for %v %v %v %v", name, cert.Subject, cert.DNSNames,
-				cert.IPAddresses, cert.EmailAddresses, cert.URIs)
-		}
-		if got := cert.KeyUsage&x509.KeyUsageKeyEncipherment != 0; got != slices.Contains(c.usages, encipher) {
-			t.Errorf("%s: may encipher keys: %v", name, got)
-		}
-		if got := cert.KeyUsage&x509.KeyUsageDigitalSignature != 0; got != slices.Contains(c.usages, signature) {
-			t.Errorf("%s: may sign: %v", name, got)
-		}
+		checkIssued(t, name, got, c.asked, c.usages)
+	}
+}
+
+// checkIssued checks that a certificate has the names and the key usages of its request.
+func checkIssued(t *testing.T, name string, got *certificatesv1.CertificateSigningRequest,
+	asked x509.CertificateRequest,
+	usages []certificatesv1.KeyUsage) {
+	cert, err := certs.ParseCert(got.Status.Certificate)
+	if err != nil {
+		t.Errorf("%s: %v: %+v", name, err, got.Status.Conditions)
+		return
+	}
+	if cert.Subject.String() != asked.Subject.String() || !slices.Equal(cert.DNSNames, asked.DNSNames) ||
+		fmt.Sprint(cert.IPAddresses) != fmt.Sprint(asked.IPAddresses) ||
+		!slices.Equal(cert.EmailAddresses, asked.EmailAddresses) ||
+		fmt.Sprint(cert.URIs) != fmt.Sprint(asked.URIs) ||
+		cert.IsCA {
+		t.Errorf("%s: the certificate is of %s for %v %v %v %v", name, cert.Subject, cert.DNSNames,
+			cert.IPAddresses, cert.EmailAddresses, cert.URIs)
+	}
+	if got := cert.KeyUsage&x509.KeyUsageKeyEncipherment != 0; got != slices.Contains(usages,
+		certificatesv1.UsageKeyEncipherment) {
+		t.Errorf("%s: may encipher keys: %v", name, got)
+	}
+	if got := cert.KeyUsage&x509.KeyUsageDigitalSignature != 0; got != slices.Contains(usages,
+		certificatesv1.UsageDigitalSignature) {
+		t.Errorf("%s: may sign: %v", name, got)
+	}
+}
+
+// checkRefused checks that a request has failed for a reason.
+func checkRefused(t *testing.T, name string, got *certificatesv1.CertificateSigningRequest, reason string) {
+	want := []certificatesv1.CertificateSigningRequestCondition{
+		{
+			Type:    certificatesv1.CertificateFailed,
+			Status:  "True",
+			Reason:  "SignerValidationFailure",
+			Message: reason,
+		},
+	}
+	had := got.Status.Conditions[1:]
+	for i := range had {
+		had[i].LastUpdateTime, had[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
+	}
+	if !reflect.DeepEqual(had, want) || len(got.Status.Certificate) > 0 {
+		t.Errorf("%s: %+v, want %+v", name, had, want)
 	}
 }
 

@@ -156,6 +156,6 @@ func TestNodesGetTheDataOfTheInventory(t *testing.T) {
 	waiting := node("", corev1.ConditionTrue,
 		func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: uninitialized}} })
 	if d := decide(waiting, list); d.initialized || d.needsWrite {
-		t.Errorf("a node of a machine that nobody has reached: %+v", d)
+		t.Errorf("a node of a machine that was never reached: %+v", d)
 	}
 }

@@ -52,6 +52,7 @@ func finishJob(job *batchv1.Job, end batchv1.JobConditionType, when time.Time) {
 	}
 }
 
+//style:long a table of cron jobs and times, with the decision on each
 func TestDecisions(t *testing.T) {
 	running := func(scheduled string) func(*testing.T, *batchv1.CronJob) []*batchv1.Job {
 		return func(t *testing.T, cj *batchv1.CronJob) []*batchv1.Job {

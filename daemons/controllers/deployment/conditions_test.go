@@ -15,6 +15,8 @@ import (
 )
 
 // The test covers every reason of the Progressing condition.
+//
+//style:long a table with a case for each reason
 func TestProgressingConditionReasons(t *testing.T) {
 	const progressing = appsv1.DeploymentProgressing
 	for _, c := range []struct {

@@ -34,43 +34,7 @@ func TestRecreateWaitsForOldPodsOnRollback(t *testing.T) {
 			if !ok {
 				t.Fatal("it is no controller of deployments")
 			}
-			labels := map[string]string{"app": "web"}
-			template := func(image string) corev1.PodTemplateSpec {
-				return corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels},
-					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
-				}
-			}
-			one, none := int32(1), int32(0)
-			deployment := &appsv1.Deployment{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "d", Generation: 3},
-				Spec: appsv1.DeploymentSpec{
-					Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("a:1"),
-					Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
-			}
-			set := func(name, image string) *appsv1.ReplicaSet {
-				return &appsv1.ReplicaSet{
-					ObjectMeta: metav1.ObjectMeta{
-						Namespace:       "shop",
-						Name:            name,
-						UID:             types.UID(name),
-						Labels:          labels,
-						OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, kind)},
-						Annotations:     map[string]string{desiredAnnotation: "1", maxAnnotation: "1"},
-					},
-					Spec: appsv1.ReplicaSetSpec{
-						Replicas: &none,
-						Selector: deployment.Spec.Selector,
-						Template: template(image),
-					},
-				}
-			}
-			old := set("old", "a:2")
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "p", Labels: labels,
-				OwnerReferences: []metav1.OwnerReference{
-					*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
-				}}, Status: corev1.PodStatus{Phase: c.phase}}
-			back := set("back", "a:1")
+			deployment, old, back, pod := rolledBack(c.phase)
 			for _, obj := range []runtime.Object{deployment, old, back, pod} {
 				if err := client.Tracker().Add(obj); err != nil {
 					t.Fatal(err)
@@ -94,8 +58,50 @@ func TestRecreateWaitsForOldPodsOnRollback(t *testing.T) {
 				t.Fatal(err)
 			}
 			if grown := *is.Spec.Replicas > 0; grown != c.grows {
-				t.Errorf("the set of before gets pods: %v", grown)
+				t.Errorf("the set that is rolled back to has pods: %v", grown)
 			}
 		})
 	}
+}
+
+// rolledBack returns a Deployment that was undone from the set old to the set back, and a pod of the old set.
+func rolledBack(phase corev1.PodPhase) (deployment *appsv1.Deployment, old, back *appsv1.ReplicaSet, pod *corev1.Pod) {
+	labels := map[string]string{"app": "web"}
+	template := func(image string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+		}
+	}
+	one, none := int32(1), int32(0)
+	deployment = &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "d", Generation: 3},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template("a:1"),
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
+	}
+	set := func(name, image string) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:       "shop",
+				Name:            name,
+				UID:             types.UID(name),
+				Labels:          labels,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, kind)},
+				Annotations:     map[string]string{desiredAnnotation: "1", maxAnnotation: "1"},
+			},
+			Spec: appsv1.ReplicaSetSpec{
+				Replicas: &none,
+				Selector: deployment.Spec.Selector,
+				Template: template(image),
+			},
+		}
+	}
+	old = set("old", "a:2")
+	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "p", Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(old, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
+		}}, Status: corev1.PodStatus{Phase: phase}}
+	back = set("back", "a:1")
+	return deployment, old, back, pod
 }

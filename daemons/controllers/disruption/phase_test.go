@@ -90,16 +90,16 @@ func TestPodsWithSeveralBudgetsAreReported(t *testing.T) {
 	d, _, events := newTestController(t, []*corev1.Pod{p}, budget("a"))
 	d.podChanged(nil, p)
 	if len(events.Events) != 0 {
-		t.Fatalf("with one budget it is told %s", <-events.Events)
+		t.Fatalf("with one budget, the event is %s", <-events.Events)
 	}
 	d, _, events = newTestController(t, []*corev1.Pod{p}, budget("a"), budget("b"))
 	d.podChanged(nil, p)
 	if len(events.Events) != 1 {
-		t.Fatalf("it is told %d things", len(events.Events))
+		t.Fatalf("there are %d events", len(events.Events))
 	}
 	got := <-events.Events
 	const begins = `Warning MultiplePodDisruptionBudgets Pod "n"/"p" matches multiple PodDisruptionBudgets.  Chose "`
 	if got != begins+`a" arbitrarily.` && got != begins+`b" arbitrarily.` {
-		t.Errorf("it is told %q", got)
+		t.Errorf("the event is %q", got)
 	}
 }

@@ -127,7 +127,7 @@ func TestHintsInProportionToTheZonesCPU(t *testing.T) {
 				notes = append(notes, fmt.Sprint(n.Type, " ", n.Reason, " ", n.Message))
 			}
 			if got := strings.Join(notes, "\n"); got != c.note {
-				t.Errorf("told %q, want %q", got, c.note)
+				t.Errorf("the event is %q, want %q", got, c.note)
 			}
 			if hinted := strings.Contains(c.want, "zone"); p.Balanced.Has(discoveryv1.AddressTypeIPv4) != hinted {
 				t.Errorf("balanced: %v", p.Balanced)

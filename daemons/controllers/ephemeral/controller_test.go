@@ -18,27 +18,7 @@ import (
 
 func TestClaimsForEphemeralVolumes(t *testing.T) {
 	now := metav1.Now()
-	pod := func() *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "u"},
-			Spec: corev1.PodSpec{Volumes: []corev1.Volume{
-				{
-					Name: "none",
-				}, {Name: "v",
-					VolumeSource: corev1.VolumeSource{
-						Ephemeral: &corev1.EphemeralVolumeSource{
-							VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
-								ObjectMeta: metav1.ObjectMeta{
-									Labels:      map[string]string{"a": "b"},
-									Annotations: map[string]string{"x": "y"},
-								},
-								Spec: corev1.PersistentVolumeClaimSpec{
-									AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
-								}},
-						},
-					}}}},
-		}
-	}
+	pod := podWithEphemeralVolume
 	ended, leaving := pod(), pod()
 	ended.Status.Phase, leaving.DeletionTimestamp = corev1.PodSucceeded, &now
 	former := Claims(pod())[0]
@@ -53,7 +33,7 @@ func TestClaimsForEphemeralVolumes(t *testing.T) {
 		"made before": {pod(), Claims(pod())[0], true, ""},
 		"a former pod's": {pod(), former, false, "Warning FailedBinding ephemeral volume v: PVC d/p-v was not " +
 			"created for pod d/p (pod is not owner)"},
-		"nobody's": {pod(),
+		"without an owner": {pod(),
 			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p-v"}}, false,
 			"pod is not owner"},
 		"a pod that ended": {ended, nil, false, ""},
@@ -95,5 +75,28 @@ func TestClaimsForEphemeralVolumes(t *testing.T) {
 		if (said == "") != (c.said == "") || !strings.Contains(said, c.said) {
 			t.Errorf("%s: said is %q", name, said)
 		}
+	}
+}
+
+// podWithEphemeralVolume returns a pod with an ephemeral volume and an ordinary one.
+func podWithEphemeralVolume() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "u"},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+			{
+				Name: "none",
+			}, {Name: "v",
+				VolumeSource: corev1.VolumeSource{
+					Ephemeral: &corev1.EphemeralVolumeSource{
+						VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+							ObjectMeta: metav1.ObjectMeta{
+								Labels:      map[string]string{"a": "b"},
+								Annotations: map[string]string{"x": "y"},
+							},
+							Spec: corev1.PersistentVolumeClaimSpec{
+								AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"},
+							}},
+					},
+				}}}},
 	}
 }

@@ -59,7 +59,7 @@ func TestCyclesFollowBlockingReferencesOnly(t *testing.T) {
 		t.Error("the circle was not found")
 	}
 	if g.isBlockedBy("leaf", "a") || g.isBlockedBy("leaf", "c") {
-		t.Error("a leaf waits for nobody")
+		t.Error("an object without dependents waits for none")
 	}
 	put("a", "c", nil)
 	if g.isBlockedBy("b", "a") {

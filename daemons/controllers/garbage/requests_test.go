@@ -183,7 +183,7 @@ func TestANewUIDMeansThatTheOldObjectIsGone(t *testing.T) {
 	}
 	g.objectChanged(configMapKind, owner, &minimalMetadata{namespace: "default", name: "owner", uid: "next"})
 	if g.Queue().Len() == 0 {
-		t.Error("nobody looks at what the first one owned")
+		t.Error("the dependents of the first owner are not examined")
 	}
 	if err := g.sync(t.Context(), "0"); err != nil || s.objects["d0"] != nil {
 		t.Errorf("it stays although its owner is gone: %v", err)

@@ -189,7 +189,7 @@ func (s *server) awaitTimer() {
 	defer tick.Stop()
 	for end := time.Now().Add(30 * time.Second); !s.clock.HasWaiters(); <-tick.C {
 		if time.Now().After(end) {
-			s.t.Fatal("nobody waits")
+			s.t.Fatal("no request waits")
 		}
 	}
 }

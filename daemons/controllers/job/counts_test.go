@@ -74,7 +74,29 @@ func TestJobMetrics(t *testing.T) {
 	c.observePod(running, waits)
 	c.observePod(waits, waits.DeepCopy())
 	c.observePod(waits, let)
-	var got []string
+	got := formatMetrics(t, registry)
+	want := []string{
+		"job_finished_indexes_total global failed 0", "job_finished_indexes_total global succeeded 2",
+		"job_finished_indexes_total perIndex failed 3", "job_finished_indexes_total perIndex succeeded 0",
+		"job_pods_creation_total new succeeded 2", "job_pods_creation_total recreate_failed failed " +
+			"1", "job_pods_creation_total recreate_failed succeeded 1",
+		"job_pods_finished_total Indexed failed 0", "job_pods_finished_total Indexed succeeded " +
+			"2", "job_pods_finished_total NonIndexed failed 0", "job_pods_finished_total NonIndexed succeeded 1",
+		"job_sync_duration_seconds pods_created Indexed error 1", "job_sync_duration_seconds tracking Indexed " +
+			"success 1",
+		"job_syncs_total pods_created Indexed error 1", "job_syncs_total tracking Indexed success 1",
+		"jobs_finished_total Indexed BackoffLimitExceeded failed 1", "jobs_finished_total NonIndexed " +
+			"CompletionsReached succeeded 1",
+		"pod_failures_handled_by_failure_policy_total Ignore 1",
+		"terminated_pods_tracking_finalizer_total add 1", "terminated_pods_tracking_finalizer_total delete 1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// formatMetrics returns a line for each series of the job controller.
+func formatMetrics(t *testing.T, registry prometheus.Gatherer) (got []string) {
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -93,24 +115,7 @@ func TestJobMetrics(t *testing.T) {
 				strings.Join(labels, " "), n))
 		}
 	}
-	want := []string{
-		"job_finished_indexes_total global failed 0", "job_finished_indexes_total global succeeded 2",
-		"job_finished_indexes_total perIndex failed 3", "job_finished_indexes_total perIndex succeeded 0",
-		"job_pods_creation_total new succeeded 2", "job_pods_creation_total recreate_failed failed " +
-			"1", "job_pods_creation_total recreate_failed succeeded 1",
-		"job_pods_finished_total Indexed failed 0", "job_pods_finished_total Indexed succeeded " +
-			"2", "job_pods_finished_total NonIndexed failed 0", "job_pods_finished_total NonIndexed succeeded 1",
-		"job_sync_duration_seconds pods_created Indexed error 1", "job_sync_duration_seconds tracking Indexed " +
-			"success 1",
-		"job_syncs_total pods_created Indexed error 1", "job_syncs_total tracking Indexed success 1",
-		"jobs_finished_total Indexed BackoffLimitExceeded failed 1", "jobs_finished_total NonIndexed " +
-			"CompletionsReached succeeded 1",
-		"pod_failures_handled_by_failure_policy_total Ignore 1",
-		"terminated_pods_tracking_finalizer_total add 1", "terminated_pods_tracking_finalizer_total delete 1",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("counted is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	return got
 }
 
 // A failed pod that matches a rule counts once: when it is counted or released.

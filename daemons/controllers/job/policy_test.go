@@ -83,6 +83,8 @@ func onExit(
 }
 
 // Proves S19.
+//
+//style:long a table of jobs, with the condition of each
 func TestJobEndConditions(t *testing.T) {
 	const in, notIn = batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn
 	rules := func(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.JobSpec) {

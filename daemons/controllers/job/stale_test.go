@@ -238,23 +238,28 @@ func TestStaleCachesCauseNoExtraPodsOrDoubleCounts(t *testing.T) {
 		for range 60 {
 			step(true)
 		}
-		s := b.job.Status
-		switch {
-		case !hasCondition(s.Conditions, batchv1.JobComplete):
-			t.Fatalf("not complete: %+v", s)
-		case b.maxPods > int(parallelism):
-			t.Fatalf("%d pods at once, parallelism is %d", b.maxPods, parallelism)
-		case s.Succeeded != succeeded || s.Succeeded != completions:
-			t.Fatalf("counted %d successes of %d, %d were asked for", s.Succeeded, succeeded, completions)
-		case b.stopped > 0:
-			t.Fatalf("%d pods were made that nobody needed", b.stopped)
-		case s.Failed != failed:
-			t.Fatalf("counted %d failures of %d", s.Failed, failed)
-		}
-		for _, pod := range b.pods {
-			if isTracked(pod) {
-				t.Fatalf("pod %s waits to be counted", pod.Name)
-			}
-		}
+		b.checkCompletion(t, completions, parallelism, succeeded, failed)
 	})
+}
+
+// checkCompletion checks that a job is complete, and that each end of a pod is counted once.
+func (b *laggingServer) checkCompletion(t *rapid.T, completions, parallelism, succeeded, failed int32) {
+	s := b.job.Status
+	switch {
+	case !hasCondition(s.Conditions, batchv1.JobComplete):
+		t.Fatalf("not complete: %+v", s)
+	case b.maxPods > int(parallelism):
+		t.Fatalf("%d pods at once, parallelism is %d", b.maxPods, parallelism)
+	case s.Succeeded != succeeded || s.Succeeded != completions:
+		t.Fatalf("counted %d successes of %d, %d were asked for", s.Succeeded, succeeded, completions)
+	case b.stopped > 0:
+		t.Fatalf("%d pods were created and then stopped", b.stopped)
+	case s.Failed != failed:
+		t.Fatalf("counted %d failures of %d", s.Failed, failed)
+	}
+	for _, pod := range b.pods {
+		if isTracked(pod) {
+			t.Fatalf("pod %s waits to be counted", pod.Name)
+		}
+	}
 }

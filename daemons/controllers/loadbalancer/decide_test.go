@@ -90,6 +90,7 @@ func parsePools(t testing.TB, texts map[string]string) []config.Pool {
 	return list
 }
 
+//style:long a table of Services, with the addresses of each
 func TestAddressDecisions(t *testing.T) {
 	const (
 		share = loadbalancer.ShareAnnotation
@@ -327,34 +328,39 @@ func TestNoAddressIsAssignedTwice(t *testing.T) {
 				again = sync(name) || again
 			}
 			if round > 100 {
-				r.Fatal("they do not come to rest")
+				r.Fatal("the decisions do not converge")
 			}
 		}
-		for _, x := range all {
-			for _, a := range loadbalancer.Addresses(x) {
-				if poolOf(current, a) == nil {
-					r.Fatalf("%s has %s, which no pool has", x.Name, a)
-				}
-				for _, y := range all {
-					if x != y && slices.Contains(loadbalancer.Addresses(y), a) &&
-						!canShare(holderOf(x), holderOf(y), true) {
-						r.Fatalf("%s and %s both have %s", x.Name, y.Name, a)
-					}
-				}
-			}
-			if d := decide(x, current, b); len(loadbalancer.Addresses(x)) == 0 && d.problem == "" {
-				r.Fatalf("%s has none", x.Name)
-			}
-		}
-		if len(b.byAddress) > 0 {
-			for a, holders := range b.byAddress {
-				for key := range holders {
-					s := all[strings.TrimPrefix(key, "shop/")]
-					if s == nil || !slices.Contains(loadbalancer.Addresses(s), a) {
-						r.Fatalf("%s is still kept for %s", a, key)
-					}
-				}
-			}
-		}
+		checkAssignments(r, all, current, b)
 	})
+}
+
+// checkAssignments checks that Services share addresses only where they may, and that the book has no other holders.
+func checkAssignments(r *rapid.T, all map[string]*corev1.Service, current []config.Pool, b *addressBook) {
+	for _, x := range all {
+		for _, a := range loadbalancer.Addresses(x) {
+			if poolOf(current, a) == nil {
+				r.Fatalf("%s has %s, which no pool has", x.Name, a)
+			}
+			for _, y := range all {
+				if x != y && slices.Contains(loadbalancer.Addresses(y), a) &&
+					!canShare(holderOf(x), holderOf(y), true) {
+					r.Fatalf("%s and %s both have %s", x.Name, y.Name, a)
+				}
+			}
+		}
+		if d := decide(x, current, b); len(loadbalancer.Addresses(x)) == 0 && d.problem == "" {
+			r.Fatalf("%s has no address and no problem", x.Name)
+		}
+	}
+	if len(b.byAddress) > 0 {
+		for a, holders := range b.byAddress {
+			for key := range holders {
+				s := all[strings.TrimPrefix(key, "shop/")]
+				if s == nil || !slices.Contains(loadbalancer.Addresses(s), a) {
+					r.Fatalf("%s is still kept for %s", a, key)
+				}
+			}
+		}
+	}
 }

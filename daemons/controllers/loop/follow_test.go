@@ -36,7 +36,7 @@ func (w *eventLog) expect(t *testing.T, names ...string) {
 	defer w.mu.Unlock()
 	slices.Sort(w.names)
 	if !slices.Equal(w.names, names) {
-		t.Errorf("it was told of %v, not %v", w.names, names)
+		t.Errorf("it got the events of %v, want %v", w.names, names)
 	}
 }
 

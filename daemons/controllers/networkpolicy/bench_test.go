@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/controllers/loop"
@@ -22,27 +23,33 @@ func newMembers(n int) (all []*corev1.Pod) {
 	return all
 }
 
+const (
+	benchNamespaces = 100
+	benchPods       = 100 // in each namespace
+	benchPolicies   = 10  // in each namespace
+)
+
+func benchApp(i int) string { return fmt.Sprintf("app=a%d", i) }
+
 // BenchmarkPodEvent measures the event of one new pod with 10,000 pods in 100 namespaces and 1,000 policies: finding
 // its groups, and planning their slices. It sends nothing.
 func BenchmarkPodEvent(b *testing.B) {
-	const namespaces, perNamespace, policies = 100, 100, 10
-	app := func(i int) string { return fmt.Sprintf("app=a%d", i) }
 	for _, c := range []struct {
 		name string
 		peer func(namespace, i int) networkingv1.NetworkPolicyPeer
 	}{
 		{"groups-of-namespaces", func(_, i int) networkingv1.NetworkPolicyPeer {
-			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}
+			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(benchApp(i))}
 		}},
 		{"groups-of-chosen-namespaces", func(ns, i int) networkingv1.NetworkPolicyPeer {
-			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i)),
+			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(benchApp(i)),
 				NamespaceSelector: parseSelector(fmt.Sprintf("team=t%d", ns))}
 		}},
 		{"and-one-of-all-pods", func(ns, i int) networkingv1.NetworkPolicyPeer {
 			if ns == 0 && i == 0 {
 				return networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
 			}
-			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}
+			return networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(benchApp(i))}
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -60,22 +67,7 @@ func BenchmarkPodEvent(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			for ns := range namespaces {
-				name := fmt.Sprintf("n%d", ns)
-				add(
-					names.Add(
-						&corev1.Namespace{
-							ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parseLabels(fmt.Sprintf("team=t%d", ns))},
-						},
-					),
-				)
-				for i := range perNamespace {
-					add(pods.Add(newPod(name, app(i%policies), fmt.Sprintf("10.1.%d.%d", ns, i+1))))
-				}
-				for i := range policies {
-					n.groups.policyChanged(nil, newPolicy(name, c.peer(ns, i)))
-				}
-			}
+			addBenchPods(b, n, names, pods, c.peer)
 			named := 0
 			writes := func(name string) int {
 				g := n.groups.get(name)
@@ -94,7 +86,7 @@ func BenchmarkPodEvent(b *testing.B) {
 			for name := range n.groups.byName {
 				writes(name)
 			}
-			comes := newPod("n0", app(1), "10.2.0.1")
+			comes := newPod("n0", benchApp(1), "10.2.0.1")
 			add(pods.Add(comes))
 			b.ReportAllocs()
 			woken, written := 0, 0
@@ -109,19 +101,47 @@ func BenchmarkPodEvent(b *testing.B) {
 			b.ReportMetric(float64(written), "writes")
 		})
 	}
-	b.Run("that-concerns-nobody", func(b *testing.B) {
-		g := newGroups()
-		for ns := range namespaces {
-			for i := range policies {
-				g.policyChanged(nil, newPolicy(fmt.Sprintf("n%d", ns),
-					networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(app(i))}))
-			}
+}
+
+// addBenchPods adds all namespaces, pods and policies.
+func addBenchPods(b *testing.B, n *controller, names, pods cache.Indexer,
+	peer func(namespace, i int) networkingv1.NetworkPolicyPeer) {
+	add := func(err error) {
+		if err != nil {
+			b.Fatal(err)
 		}
-		was, is := newPod("n0", app(1), "10.2.0.1"), newPod("n0", app(1), "10.2.0.1")
-		is.Status.Conditions = make([]corev1.PodCondition, 1)
-		b.ReportAllocs()
-		for b.Loop() {
-			g.ofPod(was, is, namespaceLabels)
+	}
+	for ns := range benchNamespaces {
+		name := fmt.Sprintf("n%d", ns)
+		add(
+			names.Add(
+				&corev1.Namespace{
+					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parseLabels(fmt.Sprintf("team=t%d", ns))},
+				},
+			),
+		)
+		for i := range benchPods {
+			add(pods.Add(newPod(name, benchApp(i%benchPolicies), fmt.Sprintf("10.1.%d.%d", ns, i+1))))
 		}
-	})
+		for i := range benchPolicies {
+			n.groups.policyChanged(nil, newPolicy(name, peer(ns, i)))
+		}
+	}
+}
+
+// BenchmarkUnrelatedPodEvent measures a change of a pod that no group depends on.
+func BenchmarkUnrelatedPodEvent(b *testing.B) {
+	g := newGroups()
+	for ns := range benchNamespaces {
+		for i := range benchPolicies {
+			g.policyChanged(nil, newPolicy(fmt.Sprintf("n%d", ns),
+				networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(benchApp(i))}))
+		}
+	}
+	was, is := newPod("n0", benchApp(1), "10.2.0.1"), newPod("n0", benchApp(1), "10.2.0.1")
+	is.Status.Conditions = make([]corev1.PodCondition, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.ofPod(was, is, namespaceLabels)
+	}
 }

@@ -29,7 +29,7 @@ func TestNodeRegistrationAndDeletionAreReported(t *testing.T) {
 		case e := <-events.Events:
 			return e
 		case <-time.After(time.Minute):
-			t.Fatal("nothing is told")
+			t.Fatal("there is no event")
 		}
 		return ""
 	}
@@ -49,6 +49,6 @@ func TestNodeRegistrationAndDeletionAreReported(t *testing.T) {
 	got = append(got, readReason())
 	if want := []string{"Normal RegisteredNode Node n event: Registered Node n in " +
 		"Controller", "Normal RemovingNode Node n event: Removing Node n from Controller"}; !slices.Equal(got, want) {
-		t.Errorf("told is %q", got)
+		t.Errorf("the event is %q", got)
 	}
 }

@@ -140,7 +140,7 @@ func TestSilentNodesAndTheirPodsBecomeNotReady(t *testing.T) {
 	if got := fmt.Sprint(w.recordedEvents()); got != "[Normal NodeNotReady Node silent status is now: NodeNotReady "+
 		"Warning "+
 		"NodeNotReady Node is not ready]" {
-		t.Errorf("told is %s", got)
+		t.Errorf("the event is %s", got)
 	}
 	pod, err := w.client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil {
@@ -260,7 +260,7 @@ func TestUnreportedNodesGetTheStartupGracePeriod(t *testing.T) {
 		t.Errorf("after a minute it says %+v", got)
 	}
 	if recorded := w.recordedEvents(); len(recorded) != 0 {
-		t.Errorf("that it is not ready any more is told, and it never was: %q", recorded)
+		t.Errorf("an event says that the node is no longer ready, although it never was: %q", recorded)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 )
 
 // Proves S04.
+//
+//style:long a table of conditions, with the taints for each
 func TestTaintsFollowConditions(t *testing.T) {
 	now := time.Unix(1000, 0)
 	with := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) *corev1.Node {

@@ -104,7 +104,7 @@ func TestLateNodesDelayTheFirstTaint(t *testing.T) {
 		t.Error("it is not seen that all are lost or late")
 	}
 	if h := z.notReadyByZone()[zoneOf(b)]; h != (Health{1, 0}) {
-		t.Errorf("of the zone of the late node is told %+v", h)
+		t.Errorf("the health of the zone of the late node is %+v", h)
 	}
 	if z.count([]*corev1.Node{a, b}, neverLate, start.Add(time.Second)) || z.areAllLost() {
 		t.Error("all are lost when the late one has been heard of")

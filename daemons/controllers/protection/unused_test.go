@@ -18,21 +18,7 @@ import (
 // The condition Unused reports whether a pod uses a claim, and since when. Each step happens a minute after the
 // previous one.
 func TestUnusedConditionReportsSinceWhen(t *testing.T) {
-	pod := func(name, node string, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name},
-			Status:     corev1.PodStatus{Phase: phase},
-			Spec: corev1.PodSpec{NodeName: node,
-				Volumes: []corev1.Volume{
-					{
-						Name: "v",
-						VolumeSource: corev1.VolumeSource{
-							PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
-						},
-					},
-				}},
-		}
-	}
+	pod := podOfClaim
 	own := pod("p", "n", corev1.PodRunning)
 	own.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	other := pod("o", "n", corev1.PodRunning)
@@ -88,26 +74,7 @@ func TestUnusedConditionReportsSinceWhen(t *testing.T) {
 		if step.change != nil {
 			step.change(claim)
 		}
-		client := fake.NewClientset(claim)
-		factory := informers.New(client)
-		p := NewClaims(loop.Context{Client: client, Informers: factory, Clock: clock,
-			Log: slog.New(slog.DiscardHandler)}).(*claims)
-		if err := informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Add(claim); err != nil {
-			t.Fatal(err)
-		}
-		for _, pod := range step.pods {
-			if err := informers.Pods(factory).Informer().GetIndexer().Add(pod); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := p.sync(t.Context(), "d/c"); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
-		var err error
-		if claim, err = client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c",
-			metav1.GetOptions{}); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
+		claim = syncClaim(t, clock, claim, step.pods, step.name)
 		got, others := none, 0
 		for _, c := range claim.Status.Conditions {
 			if c.Type != corev1.PersistentVolumeClaimUnused {
@@ -119,5 +86,48 @@ func TestUnusedConditionReportsSinceWhen(t *testing.T) {
 		if got != step.want || others > 0 && i < 9 || others != 1 && i >= 9 {
 			t.Errorf("%s: it says %+v, want %+v, beside %d others", step.name, got, step.want, others)
 		}
+	}
+}
+
+// syncClaim returns a claim after a sync.
+func syncClaim(t *testing.T, clock *testingclock.FakeClock, claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod,
+	step string) *corev1.PersistentVolumeClaim {
+	client := fake.NewClientset(claim)
+	factory := informers.New(client)
+	p := NewClaims(loop.Context{Client: client, Informers: factory, Clock: clock,
+		Log: slog.New(slog.DiscardHandler)}).(*claims)
+	if err := informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Add(claim); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods {
+		if err := informers.Pods(factory).Informer().GetIndexer().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.sync(t.Context(), "d/c"); err != nil {
+		t.Fatalf("%s: %v", step, err)
+	}
+	claim, err := client.CoreV1().PersistentVolumeClaims("d").Get(t.Context(), "c",
+		metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("%s: %v", step, err)
+	}
+	return claim
+}
+
+// podOfClaim returns a pod that uses the claim c.
+func podOfClaim(name, node string, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name},
+		Status:     corev1.PodStatus{Phase: phase},
+		Spec: corev1.PodSpec{NodeName: node,
+			Volumes: []corev1.Volume{
+				{
+					Name: "v",
+					VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+					},
+				},
+			}},
 	}
 }

@@ -28,6 +28,8 @@ func conditionsOf(c *corev1.PersistentVolumeClaim) string {
 
 // The test covers a claim's status while its volume grows, after temporary and permanent failures, and after the
 // request is reduced.
+//
+//style:long a table of steps of one claim, with what is checked after each
 func TestClaimStatusDuringExpansion(t *testing.T) {
 	claim := newClaimOn("n")
 	v, err := NewVolume(claim, newClass(), newNode(map[string]string{"kubernetes.io/hostname": "n"}))
@@ -117,7 +119,7 @@ func TestClaimStatusDuringExpansion(t *testing.T) {
 			last = <-events.Events
 		}
 		if !strings.HasPrefix(last, step.event) || step.event == "" && last != "" {
-			t.Errorf("%s: it is told %q", step.name, last)
+			t.Errorf("%s: the last event is %q", step.name, last)
 		}
 	}
 }

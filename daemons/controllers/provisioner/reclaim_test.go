@@ -75,6 +75,8 @@ func TestVolumeActions(t *testing.T) {
 
 // A volume is removed only if the API server confirms that it is unused and that its node exists, and after the kubelet
 // has removed the directory.
+//
+//style:long a table of volumes, with what the API server and the kubelet answer
 func TestVolumesAreRemovedOnlyAfterConfirmation(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	of := func(uid, volume string) *corev1.PersistentVolumeClaim {

@@ -231,6 +231,6 @@ func TestClaimsAreCreatedOnceFromTheirTemplate(t *testing.T) {
 	stored, err := client.CoreV1().Pods("d").Get(context.Background(), "a", metav1.GetOptions{})
 	if err != nil || len(stored.Status.ResourceClaimStatuses) != 1 ||
 		*stored.Status.ResourceClaimStatuses[0].ResourceClaimName != c.Name {
-		t.Errorf("%v: told is %+v", err, stored.Status)
+		t.Errorf("%v: the status is %+v", err, stored.Status)
 	}
 }

@@ -57,7 +57,7 @@ func TestPodsStopCountingAtTheirDeletion(t *testing.T) {
 		for !done() {
 			select {
 			case <-deadline:
-				t.Fatalf("waited in vain for %s", what)
+				t.Fatalf("timed out waiting for %s", what)
 			case <-look.C:
 			}
 		}

@@ -82,7 +82,7 @@ func TestDefinitionsRecordChangesSinceAMigrationStarted(t *testing.T) {
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	}}
 	if begun, _ := generationState(d); begun {
-		t.Error("a migration has begun that nobody told of")
+		t.Error("a migration has begun without a request")
 	}
 	m.setDefinitionCondition(d, "True", "MigrationRunning", "")
 	if begun, same := generationState(d); !begun || !same {

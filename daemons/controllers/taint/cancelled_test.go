@@ -26,15 +26,7 @@ func TestCancelledEvictionsAreReported(t *testing.T) {
 		Effect:    corev1.TaintEffectNoExecute,
 		TimeAdded: ptr.To(metav1.NewTime(began)),
 	}
-	tolerating := func(seconds *int64) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "p"},
-			Spec: corev1.PodSpec{NodeName: "n",
-				Tolerations: []corev1.Toleration{
-					{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: seconds},
-				}},
-		}
-	}
+	tolerating := podTolerating
 	node := func(taints ...corev1.Taint) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
 	}
@@ -65,12 +57,8 @@ func TestCancelledEvictionsAreReported(t *testing.T) {
 			if !ok {
 				t.Fatal("it is no controller of taints")
 			}
-			nodes, pods := informers.Nodes(factory).
-				Informer().
-				GetIndexer(),
-				informers.Pods(factory).
-					Informer().
-					GetIndexer()
+			nodes := informers.Nodes(factory).Informer().GetIndexer()
+			pods := informers.Pods(factory).Informer().GetIndexer()
 			must := func(err error) {
 				t.Helper()
 				if err != nil {
@@ -94,23 +82,41 @@ func TestCancelledEvictionsAreReported(t *testing.T) {
 				made.podChanged(c.before, c.after)
 			}
 			made.nodeChanged(node(maintenance), node(c.left...))
-			for made.Queue().Len() > 0 { // only queued pods are synced
-				key, _ := made.Queue().Get()
-				must(made.sync(t.Context(), key))
-				made.Queue().Done(key)
-			}
+			syncQueued(t, made)
 			must(made.sync(t.Context(), "shop/p"))
 			var message string
 			for len(events.Events) > 0 {
 				message += <-events.Events
 			}
 			if message != c.want {
-				t.Errorf("it is told %q, want %q", message, c.want)
+				t.Errorf("the events are %q, want %q", message, c.want)
 			}
 			if _, waits := made.waitingPods.pods["shop/p"]; waits != (c.want == "" && len(c.left) > 0 &&
 				c.after != nil) {
-				t.Errorf("that it waits is known: %v", waits)
+				t.Errorf("the pod is registered as waiting: %v", waits)
 			}
 		})
+	}
+}
+
+// syncQueued syncs the pods that are queued, and no others.
+func syncQueued(t *testing.T, c *controller) {
+	for c.Queue().Len() > 0 {
+		key, _ := c.Queue().Get()
+		if err := c.sync(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		c.Queue().Done(key)
+	}
+}
+
+// podTolerating returns a pod that tolerates the taint for a time, or for good.
+func podTolerating(seconds *int64) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "p"},
+		Spec: corev1.PodSpec{NodeName: "n",
+			Tolerations: []corev1.Toleration{
+				{Key: "maintenance", Operator: corev1.TolerationOpExists, TolerationSeconds: seconds},
+			}},
 	}
 }

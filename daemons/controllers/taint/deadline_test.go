@@ -93,7 +93,7 @@ func TestTaintsWithoutATimeCountFromWhenTheyAreSeen(t *testing.T) {
 	c.datedTaints(node())
 	now.SetTime(time.Unix(2000, 0))
 	if at, _ := Deadline(pod, c.datedTaints(node(taint)), time.Time{}); !at.Equal(time.Unix(2300, 0)) {
-		t.Errorf("of one that was put there anew: %v", at)
+		t.Errorf("for a taint that was added again: %v", at)
 	}
 }
 

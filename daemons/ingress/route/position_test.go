@@ -59,7 +59,7 @@ func TestUpdatedTablesEqualNewlyBuiltOnes(t *testing.T) {
 					is, should := got.Find([]byte(host), []byte(path), nil), want.Find([]byte(host), []byte(path), nil)
 					if (is == nil) != (should == nil) ||
 						is != nil && (is.Source != should.Source || is.Path != should.Path) {
-						r.Fatalf("%s%s has %+v, and made anew %+v", host, path, is, should)
+						r.Fatalf("%s%s has %+v, and after a rebuild %+v", host, path, is, should)
 					}
 				}
 			}

@@ -16,23 +16,6 @@ func TestDevicesCountAsTheExtendedResourceOfTheirClass(t *testing.T) {
 		func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" })
 	named := asks.DeepCopy()
 	named.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "made"}
-	gpus := func(class string, n int64, change func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {
-		c := &resourcev1.ResourceClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made", CreationTimestamp: metav1.NewTime(noon)},
-			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-				{
-					Exactly: &resourcev1.ExactDeviceRequest{
-						DeviceClassName: class,
-						AllocationMode:  "ExactCount",
-						Count:           n,
-					},
-				}}}},
-		}
-		if change != nil {
-			change(c)
-		}
-		return c
-	}
 	special := func(c *resourcev1.ResourceClaim) {
 		c.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
 		c.OwnerReferences = []metav1.OwnerReference{
@@ -45,7 +28,7 @@ func TestDevicesCountAsTheExtendedResourceOfTheirClass(t *testing.T) {
 			change(c)
 		}
 	}
-	earlier := gpus("gpu", 2, changed(func(c *resourcev1.ResourceClaim) {
+	earlier := gpuClaim("gpu", 2, changed(func(c *resourcev1.ResourceClaim) {
 		c.Name, c.CreationTimestamp = "earlier", metav1.NewTime(noon.Add(-time.Second))
 	}))
 	all := func(n string) corev1.ResourceList {
@@ -61,58 +44,86 @@ func TestDevicesCountAsTheExtendedResourceOfTheirClass(t *testing.T) {
 		other *resourcev1.ResourceClaim
 		want  corev1.ResourceList
 	}{
-		"somebody's claim": {gpus("gpu", 2, nil), asks, nil, whole},
-		"a claim of a class that stands for none": {gpus("nic", 2, nil), asks, nil,
+		"a claim of a user": {gpuClaim("gpu", 2, nil), asks, nil, whole},
+		"a claim of a class that stands for none": {gpuClaim("nic", 2, nil), asks, nil,
 			list("count/resourceclaims.resource.k8s.io", "1", "nic.deviceclass.resource.k8s.io/devices", "2")},
-		"a claim of a class that is gone": {gpus("tpu", 2, nil), asks, nil,
+		"a claim of a class that is gone": {gpuClaim("tpu", 2, nil), asks, nil,
 			list("count/resourceclaims.resource.k8s.io", "1", "tpu.deviceclass.resource.k8s.io/devices", "2")},
-		"the one that was made for a pod": {gpus("gpu", 2, special), named, nil, less},
-		"one that is being made for a pod": {gpus("gpu", 2,
+		"the one that was made for a pod": {gpuClaim("gpu", 2, special), named, nil, less},
+		"one that is being made for a pod": {gpuClaim("gpu", 2,
 			changed(func(c *resourcev1.ResourceClaim) { c.CreationTimestamp = metav1.Time{} })), asks, nil, less},
-		"another than the pod names": {gpus("gpu", 2,
+		"another than the pod names": {gpuClaim("gpu", 2,
 			changed(func(c *resourcev1.ResourceClaim) { c.Name = "more" })), named, nil, whole},
-		"the second for a pod that names none": {gpus("gpu", 2, special), asks, earlier, whole},
-		"a second one that is being made": {gpus("gpu", 2,
+		"the second for a pod that names none": {gpuClaim("gpu", 2, special), asks, earlier, whole},
+		"a second one that is being made": {gpuClaim("gpu", 2,
 			changed(func(c *resourcev1.ResourceClaim) { c.CreationTimestamp = metav1.Time{} })), asks, earlier, whole},
-		"the first for a pod that names none": {earlier, asks, gpus("gpu", 2, special), less},
-		"one for a pod that is gone":          {gpus("gpu", 2, special), nil, nil, whole},
-		"one for a former pod of the name": {gpus("gpu", 2,
+		"the first for a pod that names none": {earlier, asks, gpuClaim("gpu", 2, special), less},
+		"one for a pod that is gone":          {gpuClaim("gpu", 2, special), nil, nil, whole},
+		"one for a former pod of the name": {gpuClaim("gpu", 2,
 			changed(func(c *resourcev1.ResourceClaim) { c.OwnerReferences[0].UID = "former" })), named, nil, whole},
-		"one without the annotation": {gpus("gpu", 2,
+		"one without the annotation": {gpuClaim("gpu", 2,
 			changed(func(c *resourcev1.ResourceClaim) { c.Annotations = nil })), named, nil, whole},
-		"one with more than the pod has asked for": {gpus("gpu", 2, special),
+		"one with more than the pod has asked for": {gpuClaim("gpu", 2, special),
 			pod(list("example.com/gpu", "1"), nil,
 				func(p *corev1.Pod) { p.Namespace, p.Name, p.UID = "shop", "p", "p" }), nil, all("1")},
 	} {
-		got := Usage(devices, c.claim, noon, Lookups{
-			Class: func(class string) *resourcev1.DeviceClass {
-				switch class {
-				case "gpu":
-					return &resourcev1.DeviceClass{
-						Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr("example.com/gpu")},
-					}
-				case "nic":
-					return &resourcev1.DeviceClass{}
-				}
-				return nil
-			},
-			Pod: func(namespace, name string) *corev1.Pod {
-				if namespace == "shop" && name == "p" {
-					return c.pod
-				}
-				return nil
-			},
-			Claims: func(string) []*resourcev1.ResourceClaim {
-				if c.other == nil {
-					return []*resourcev1.ResourceClaim{c.claim}
-				}
-				return []*resourcev1.ResourceClaim{c.claim, c.other}
-			},
-		})
+		claims := []*resourcev1.ResourceClaim{c.claim}
+		if c.other != nil {
+			claims = append(claims, c.other)
+		}
+		got := Usage(devices, c.claim, noon, testLookups(c.pod, claims...))
 		if !Same(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, text(got), text(c.want))
 		}
 	}
+}
+
+// gpuClaim returns a claim of n devices of a class.
+func gpuClaim(class string, n int64, change func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made", CreationTimestamp: metav1.NewTime(noon)},
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+			{
+				Exactly: &resourcev1.ExactDeviceRequest{
+					DeviceClassName: class,
+					AllocationMode:  "ExactCount",
+					Count:           n,
+				},
+			}}}},
+	}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+// testLookups returns lookups of three classes, of a pod, and of claims.
+func testLookups(pod *corev1.Pod, claims ...*resourcev1.ResourceClaim) Lookups {
+	return Lookups{
+		Class: func(class string) *resourcev1.DeviceClass {
+			switch class {
+			case "gpu":
+				return &resourcev1.DeviceClass{
+					Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr("example.com/gpu")},
+				}
+			case "nic":
+				return &resourcev1.DeviceClass{}
+			}
+			return nil
+		},
+		Pod: func(namespace, name string) *corev1.Pod {
+			if namespace == "shop" && name == "p" {
+				return pod
+			}
+			return nil
+		},
+		Claims: func(string) []*resourcev1.ResourceClaim {
+			return claims
+		},
+	}
+}
+
+func TestExtendedResourcesAreCountedOfPodsAndClaims(t *testing.T) {
 	for _, name := range []corev1.ResourceName{"requests.example.com/gpu",
 		"requests.deviceclass.resource.kubernetes.io/gpu"} {
 		if of := CountedResources(name); len(of) != 2 || of[0] != pods || of[1] != devices {

@@ -59,6 +59,8 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // The test covers what objects use of a quota.
 // Proves S12.
+//
+//style:long a table of objects, with the usage of each
 func TestUsage(t *testing.T) {
 	going := func(after time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {

@@ -14,6 +14,8 @@ import (
 
 // Both data source fields of a claim are kept equal. The old field drops unsupported references, and the new one
 // rejects them.
+//
+//style:long a table of the two fields, as they are sent and stored
 func TestTheTwoDataSourceFieldsAreEqual(t *testing.T) {
 	type (
 		local = corev1.TypedLocalObjectReference

@@ -12,6 +12,8 @@ import (
 )
 
 // The test covers every field that is a number or a percentage. Only a Deployment's maxSurge may exceed 100%.
+//
+//style:long a table with an object for each field
 func TestPercentagesAreBounded(t *testing.T) {
 	const more, percent, negative = "must not be greater than 100%", "a valid percent string must " +
 		"be", "must be greater than or equal to 0"

@@ -69,17 +69,17 @@ func validateScaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *fi
 		validate.PathSegment(ref.Name, path.Child("name"))...)
 }
 
-// validateMetric requires exactly the source that the type names. Only the first source that is set is checked,
-// whatever the type is.
-//
-//style:long one literal table of the sources, and the loop over it
-func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
-	sources := []struct {
-		kind  autoscalingv2.MetricSourceType
-		name  string
-		set   bool
-		check func(*field.Path) field.ErrorList
-	}{
+// metricSource is a source that a metric can have, and the check of its fields.
+type metricSource struct {
+	kind  autoscalingv2.MetricSourceType
+	name  string
+	set   bool
+	check func(*field.Path) field.ErrorList
+}
+
+// metricSources returns all sources, with the fields of a metric.
+func metricSources(m *autoscalingv2.MetricSpec) []metricSource {
+	return []metricSource{
 		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(at *field.Path) field.ErrorList {
 			errs := validateScaleTarget(m.Object.DescribedObject, at.Child("describedObject"))
 			errs = append(errs, validateMetricIdentifier(m.Object.Metric, at.Child("metric"))...)
@@ -121,6 +121,12 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorLi
 			},
 		},
 	}
+}
+
+// validateMetric requires exactly the source that the type names. Only the first source that is set is checked,
+// whatever the type is.
+func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
+	sources := metricSources(m)
 	var errs field.ErrorList
 	if m.Type == "" {
 		errs = append(errs, field.Required(path.Child("type"), "must specify a metric source type"))

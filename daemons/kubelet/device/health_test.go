@@ -60,7 +60,7 @@ func TestHealthReportsExpire(t *testing.T) {
 			0), newReport("e", healthy, "", time.Time{}, 1<<62), newReport("f", healthy, "", time.Time{}, -5), nil,
 	}
 	if !h.update("driver", list, now) || h.update("driver", list, now) {
-		t.Error("it is told that something is another thing when it is, and only then")
+		t.Error("the callback must run when the health changes, and only then")
 	}
 	for _, c := range []struct {
 		device string

@@ -182,7 +182,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -224,7 +224,7 @@ func TestClaimsArePreparedOnceAndUnpreparedAfterTheLastPod(t *testing.T) {
 	}
 	d := &fakeDriver{name: "gpu.example.com", versions: []string{drav1.DRAPluginService}, failing: true}
 	defer d.serve(t, sockets)()
-	eventually(t, "the driver to be told that it is registered", func() (reported bool) {
+	eventually(t, "the registration to be reported to the driver", func() (reported bool) {
 		d.withLock(func() { reported = d.registered != nil && d.registered.PluginRegistered })
 		return reported && m.Plugins.(*Registry).Has(d.name)
 	})
@@ -263,24 +263,7 @@ func TestClaimsArePreparedOnceAndUnpreparedAfterTheLastPod(t *testing.T) {
 			t.Errorf("%v gives %v", c.takes, got)
 		}
 	}
-	// A new manager reads what the previous one has prepared.
-	next := &Manager{
-		Dir:     dir,
-		Plugins: m.Plugins,
-		ReadClaim: func(context.Context, string, string) (*resourcev1.ResourceClaim, error) {
-			return nil, errors.New("not asked")
-		},
-	}
-	if err := next.Load(); err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Prepare(ctx, a); err != nil {
-		t.Errorf("what is prepared: %v", err)
-	}
-	if got := next.IDs(a, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{
-		Name: "mine", Request: "gpu"}}}}); !slices.Equal(got, []string{"example.com/gpu=c"}) {
-		t.Errorf("after a restart: %v", got)
-	}
+	next := restart(t, m, dir, a)
 	for _, p := range []*corev1.Pod{a, a, b} {
 		if err := next.Unprepare(ctx, p.UID); err != nil {
 			t.Fatal(err)
@@ -297,6 +280,28 @@ func TestClaimsArePreparedOnceAndUnpreparedAfterTheLastPod(t *testing.T) {
 	}
 }
 
+// restart returns a new manager, which reads what the previous one has prepared for a pod.
+func restart(t *testing.T, m *Manager, dir string, pod *corev1.Pod) *Manager {
+	next := &Manager{
+		Dir:     dir,
+		Plugins: m.Plugins,
+		ReadClaim: func(context.Context, string, string) (*resourcev1.ResourceClaim, error) {
+			return nil, errors.New("not asked")
+		},
+	}
+	if err := next.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Prepare(t.Context(), pod); err != nil {
+		t.Errorf("prepare a prepared claim: %v", err)
+	}
+	if got := next.IDs(pod, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{
+		Name: "mine", Request: "gpu"}}}}); !slices.Equal(got, []string{"example.com/gpu=c"}) {
+		t.Errorf("after a restart: %v", got)
+	}
+	return next
+}
+
 func TestAClaimForExtendedResourcesIsPreparedForItsContainers(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: "uid-of-a"}}
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
@@ -308,7 +313,7 @@ func TestAClaimForExtendedResourcesIsPreparedForItsContainers(t *testing.T) {
 	m := newManager(t, t.TempDir(), claim)
 	m.Plugins = okDriver{}
 	if err := m.Prepare(t.Context(), p); err == nil || !strings.Contains(err.Error(), "Pod is not owner") {
-		t.Fatalf("somebody else's claim: %v", err)
+		t.Fatalf("a claim of another pod: %v", err)
 	}
 	claim.OwnerReferences = []metav1.OwnerReference{
 		*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")),

@@ -111,7 +111,7 @@ func waitUntil(t *testing.T, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatal("waited in vain")
+			t.Fatal("timed out")
 		case <-tick.C:
 		}
 	}

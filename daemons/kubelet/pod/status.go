@@ -154,27 +154,8 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 			attempts = append(attempts, c)
 		}
 	}
-	wait, waits := f.Waits[spec.Name]
-	waits = waits && f.Now.Before(wait.Until)
 	if len(attempts) == 0 {
-		for _, last := range slices.Concat(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses,
-			f.Pod.Status.EphemeralContainerStatuses) {
-			// The runtime no longer has the container, but the API has its end.
-			if last.Name == spec.Name && last.State.Terminated != nil &&
-				(end != nil || f.Pod.DeletionTimestamp != nil) {
-				last.Ready = init && last.State.Terminated.ExitCode == 0
-				last.Started = &no
-				return last
-			}
-		}
-		s.State.Waiting = waitingState(f)
-		if pod, ok := f.Waits[""]; ok && strings.HasPrefix(pod.Reason, "Create") {
-			s.State.Waiting.Reason, s.State.Waiting.Message = pod.reasonAt(f.Now)
-		}
-		if waits {
-			s.State.Waiting.Reason, s.State.Waiting.Message = wait.reasonAt(f.Now)
-		}
-		return s
+		return unstartedStatus(f, s, init, end)
 	}
 	c := attempts[0]
 	s.RestartCount = int32(c.Attempt)
@@ -217,12 +198,40 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 			Reason:  "CrashLoopBackOff",
 			Message: CrashMessage(f.Pod, spec.Name, f.Backoff[spec.Name]),
 		}}
-	} else if waits {
+	} else if wait, waits := f.currentWait(spec.Name); waits {
 		s.LastTerminationState.Terminated = s.State.Terminated
 		reason, message := wait.reasonAt(f.Now)
 		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 	}
 	return s
+}
+
+// unstartedStatus completes the status of a container that the runtime does not have.
+func unstartedStatus(f *Facts, s corev1.ContainerStatus, init bool, end *End) corev1.ContainerStatus {
+	for _, last := range slices.Concat(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses,
+		f.Pod.Status.EphemeralContainerStatuses) {
+		// The runtime no longer has the container, but the API has its end.
+		if last.Name == s.Name && last.State.Terminated != nil &&
+			(end != nil || f.Pod.DeletionTimestamp != nil) {
+			last.Ready = init && last.State.Terminated.ExitCode == 0
+			last.Started = s.Started
+			return last
+		}
+	}
+	s.State.Waiting = waitingState(f)
+	if pod, ok := f.Waits[""]; ok && strings.HasPrefix(pod.Reason, "Create") {
+		s.State.Waiting.Reason, s.State.Waiting.Message = pod.reasonAt(f.Now)
+	}
+	if wait, waits := f.currentWait(s.Name); waits {
+		s.State.Waiting.Reason, s.State.Waiting.Message = wait.reasonAt(f.Now)
+	}
+	return s
+}
+
+// currentWait returns why a container waits, and reports whether the time has not passed yet.
+func (f *Facts) currentWait(container string) (w Wait, waits bool) {
+	w, waits = f.Waits[container]
+	return w, waits && f.Now.Before(w.Until)
 }
 
 // CrashMessage returns the message that a container's restart is delayed.

@@ -53,7 +53,7 @@ func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 		}
 	}
 	if asked.Load() != 1 || reported.Load() != 1 {
-		t.Errorf("the hung volume was asked %d times, and told of %d times", asked.Load(), reported.Load())
+		t.Errorf("the hung volume was read %d times and reported %d times", asked.Load(), reported.Load())
 	}
 	close(end)
 	deadline := time.Now().Add(10 * time.Second)

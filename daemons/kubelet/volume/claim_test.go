@@ -13,6 +13,8 @@ import (
 
 // A volume is mounted only for the pod to which it belongs, whatever its name is.
 // Proves S30.
+//
+//style:long a table of claims and volumes, with the refusal of each
 func TestAVolumeBelongsToItsClaim(t *testing.T) {
 	named := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "p-v"}}
 	own := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}

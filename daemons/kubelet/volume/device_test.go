@@ -14,18 +14,11 @@ import (
 
 // A block volume is passed to containers as a device, read-only if the pod says so, and released afterwards. Volumes of
 // the wrong type or mode are rejected.
+//
+//style:long a table of volumes, with what a container gets of each
 func TestABlockVolumeIsADevice(t *testing.T) {
 	dir := t.TempDir()
-	disk, pipe := filepath.Join(dir, "disk"), filepath.Join(dir, "pipe")
-	for path, kind := range map[string]uint32{disk: unix.S_IFBLK, filepath.Join(dir, "terminal"): unix.S_IFCHR,
-		pipe: unix.S_IFIFO} {
-		if err := unix.Mknod(path, kind|0o600, int(unix.Mkdev(7, 211))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Symlink("disk", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	disk := makeDevices(t, dir)
 	block, filesystem := corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem
 	type change = func(*corev1.PersistentVolume, *corev1.Pod)
 	as := func(mode corev1.PersistentVolumeMode, path string) change {
@@ -104,24 +97,44 @@ func TestABlockVolumeIsADevice(t *testing.T) {
 			st.Rdev != unix.Mkdev(7, 211) {
 			t.Errorf("%s: what a container is given is %o %x: %v", name, st.Mode, st.Rdev, err)
 		}
-		visitor := &corev1.Container{Name: "e", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}
-		if mounts, err := m.Mounts(p, visitor, nil, nil); err == nil {
-			t.Errorf("%s: a container that came later has it mounted: %v", name, mounts)
+		checkExclusive(t, name, m, p, disk)
+	}
+}
+
+// makeDevices makes a block device, a link to it, a terminal and a pipe in a directory.
+func makeDevices(t *testing.T, dir string) (disk string) {
+	disk = filepath.Join(dir, "disk")
+	for path, kind := range map[string]uint32{disk: unix.S_IFBLK, filepath.Join(dir, "terminal"): unix.S_IFCHR,
+		filepath.Join(dir, "pipe"): unix.S_IFIFO} {
+		if err := unix.Mknod(path, kind|0o600, int(unix.Mkdev(7, 211))); err != nil {
+			t.Fatal(err)
 		}
-		second := p.DeepCopy()
-		second.UID = types.UID("second")
-		if _, err := m.Setup(t.Context(), second); err == nil ||
-			!strings.Contains(err.Error(), "already in use by another pod") {
-			t.Errorf("%s: another pod has what is one pod's: %v", name, err)
-		}
-		if err := m.Teardown(string(p.UID)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := os.Lstat(disk); err != nil {
-			t.Errorf("%s: the device itself: %v", name, err)
-		}
-		if _, err := m.Setup(t.Context(), second); err != nil {
-			t.Errorf("%s: another pod, after the first: %v", name, err)
-		}
+	}
+	if err := os.Symlink("disk", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// checkExclusive checks that only the containers of a pod that use its device get it, and another pod only afterwards.
+func checkExclusive(t *testing.T, name string, m *Manager, p *corev1.Pod, disk string) {
+	visitor := &corev1.Container{Name: "e", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}
+	if mounts, err := m.Mounts(p, visitor, nil, nil); err == nil {
+		t.Errorf("%s: a container that came later has it mounted: %v", name, mounts)
+	}
+	second := p.DeepCopy()
+	second.UID = types.UID("second")
+	if _, err := m.Setup(t.Context(), second); err == nil ||
+		!strings.Contains(err.Error(), "already in use by another pod") {
+		t.Errorf("%s: another pod has the device of this pod: %v", name, err)
+	}
+	if err := m.Teardown(string(p.UID)); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if _, err := os.Lstat(disk); err != nil {
+		t.Errorf("%s: the device itself: %v", name, err)
+	}
+	if _, err := m.Setup(t.Context(), second); err != nil {
+		t.Errorf("%s: another pod, after the first: %v", name, err)
 	}
 }

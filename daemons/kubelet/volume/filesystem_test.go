@@ -122,19 +122,7 @@ func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 			}
 		}
 	}
-	write := func(from int64, text string) func(*testing.T, string) {
-		return func(t *testing.T, device string) {
-			t.Helper()
-			f, err := os.OpenFile(device, os.O_WRONLY|os.O_SYNC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			if _, err := f.WriteAt([]byte(text), from); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	write := writeTo
 	nothing := func(*testing.T, string) {}
 	as := func(kind string) func(*corev1.PersistentVolume, *corev1.Pod) {
 		return func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.Local.FSType = &kind }
@@ -153,7 +141,7 @@ func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 			func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.MountOptions = []string{"noatime,ro"} },
 			"none is made for a volume that is only read", false},
 		"a type that is a path":      {nothing, as("../x"), "is not a file system type", false},
-		"a type that nobody knows":   {nothing, as("nosuchfs"), "mkfs.nosuchfs", false},
+		"an unknown type":            {nothing, as("nosuchfs"), "mkfs.nosuchfs", false},
 		"a file system":              {mkfs("xfs"), as(""), "", false},
 		"a file system of its type":  {mkfs("ext4"), as("ext4"), "", false},
 		"a file system of another":   {mkfs("ext4"), as("xfs"), "has a file system of type ext4 and not xfs", false},
@@ -181,26 +169,15 @@ func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		beginning := func() []byte {
-			f, err := os.Open(device)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			b := make([]byte, 1<<20)
-			if _, err := f.Read(b); err != nil {
-				t.Fatal(err)
-			}
-			return b
-		}
-		before := beginning()
+		before := readBeginning(t, device)
 		_, err := m.Setup(t.Context(), p)
 		if c.refused == "" && err != nil ||
 			c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
 		}
-		if c.refused != "" && name != "an option that it cannot have" && !bytes.Equal(before, beginning()) {
-			t.Errorf("%s: it was written to", name)
+		if c.refused != "" && name != "an option that it cannot have" &&
+			!bytes.Equal(before, readBeginning(t, device)) {
+			t.Errorf("%s: the device was written to", name)
 		}
 		if left, err := filepath.Glob(filepath.Join(m.PodDir(string(p.UID)), "volumes", "*", "..*")); c.refused == "" &&
 			(err != nil || len(left) > 0) {
@@ -213,4 +190,33 @@ func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 			t.Errorf("%s: it counts as being made", name)
 		}
 	}
+}
+
+// writeTo returns a function that writes a text to a device.
+func writeTo(from int64, text string) func(*testing.T, string) {
+	return func(t *testing.T, device string) {
+		t.Helper()
+		f, err := os.OpenFile(device, os.O_WRONLY|os.O_SYNC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt([]byte(text), from); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readBeginning returns the first MiB of a device.
+func readBeginning(t *testing.T, device string) []byte {
+	f, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 1<<20)
+	if _, err := f.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

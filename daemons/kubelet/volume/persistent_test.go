@@ -27,22 +27,15 @@ func (o *bindRecorder) Bind(from, to string, of []string) error {
 }
 
 // The settings of a persistent volume are applied when it is mounted, or rejected.
+//
+//style:long a table of volumes, with how each is mounted
 func TestAPersistentVolumeIsMountedWithItsOptions(t *testing.T) {
 	type pv = corev1.PersistentVolumeSpec
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	on := func(key, value string) func(*pv, *corev1.Pod) {
-		return func(s *pv, _ *corev1.Pod) {
-			s.NodeAffinity = &corev1.VolumeNodeAffinity{
-				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-					MatchExpressions: []corev1.NodeSelectorRequirement{
-						{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}},
-					}}}},
-			}
-		}
-	}
+	on := onNode
 	hostPath := func(s *pv) {
 		s.HostPath, s.Local = &corev1.HostPathVolumeSource{Path: s.Local.Path}, nil
 	}
@@ -65,8 +58,8 @@ func TestAPersistentVolumeIsMountedWithItsOptions(t *testing.T) {
 		"of this node": {on("kubernetes.io/hostname", "n1"), "", "", 0},
 		"of another node": {on("kubernetes.io/hostname", "n2"), "node affinity check failed: no " +
 			"matching NodeSelectorTerms", "", 0},
-		"nobody says where this is": {on("kubernetes.io/hostname", "n1"), "no answer", "", 0},
-		"of another zone":           {on("zone", "a"), "node affinity check failed", "", 0},
+		"the labels of the node are unknown": {on("kubernetes.io/hostname", "n1"), "no answer", "", 0},
+		"of another zone":                    {on("zone", "a"), "node affinity check failed", "", 0},
 		"a path of another node": {func(s *pv,
 			p *corev1.Pod) {
 			hostPath(s)
@@ -95,32 +88,12 @@ func TestAPersistentVolumeIsMountedWithItsOptions(t *testing.T) {
 	} {
 		m, s := manager(t)
 		m.Labels = func(context.Context) (map[string]string, error) {
-			if name == "nobody says where this is" {
+			if name == "the labels of the node are unknown" {
 				return nil, errors.New("no answer")
 			}
 			return map[string]string{"kubernetes.io/hostname": "n1", "zone": "b"}, nil
 		}
-		mounter := &bindRecorder{}
-		m.Mounter = mounter
-		s.claims = map[string]*corev1.PersistentVolumeClaim{
-			"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
-				Spec: corev1.PersistentVolumeClaimSpec{
-					VolumeName: "pv",
-				}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
-		}
-		made := t.TempDir()
-		if err := os.Chmod(made, 0o750); err != nil {
-			t.Fatal(err)
-		}
-		v := &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pv"},
-			Spec: pv{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: made}}},
-		}
-		s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
-		p := newPod(
-			corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
-		)
+		mounter, made, v, p := bindLocalVolume(t, m, s)
 		c.change(&v.Spec, p)
 		_, err := m.Setup(t.Context(), p)
 		if c.refused == "" && err != nil ||
@@ -142,6 +115,45 @@ func TestAPersistentVolumeIsMountedWithItsOptions(t *testing.T) {
 			t.Errorf("%s: the mode is %o, want %o", name, st.Mode&0o7777, want)
 		}
 	}
+}
+
+// onNode returns a change that requires a label of the node.
+func onNode(key, value string) func(*corev1.PersistentVolumeSpec, *corev1.Pod) {
+	return func(s *corev1.PersistentVolumeSpec, _ *corev1.Pod) {
+		s.NodeAffinity = &corev1.VolumeNodeAffinity{
+			Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}},
+				}}}},
+		}
+	}
+}
+
+// bindLocalVolume gives a manager a claim that is bound to a local volume, and a pod that uses it.
+func bindLocalVolume(t *testing.T, m *Manager, s *fakeSource) (mounter *bindRecorder, made string,
+	v *corev1.PersistentVolume, p *corev1.Pod) {
+	mounter = &bindRecorder{}
+	m.Mounter = mounter
+	s.claims = map[string]*corev1.PersistentVolumeClaim{
+		"d/c": {ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "c", UID: "c"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				VolumeName: "pv",
+			}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+	}
+	made = t.TempDir()
+	if err := os.Chmod(made, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	v = &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: "c", UID: "c"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: made}}},
+	}
+	s.volumes = map[string]*corev1.PersistentVolume{"pv": v}
+	p = newPod(
+		corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
+	)
+	return mounter, made, v, p
 }
 
 func TestABindMountHasItsOptions(t *testing.T) {

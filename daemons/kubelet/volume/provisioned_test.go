@@ -182,7 +182,7 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 		t.Errorf("a claim that goes: %v", err)
 	}
 	if _, err := os.Lstat(filepath.Join(m.Provisioned, "pvc-1")); !os.IsNotExist(err) {
-		t.Errorf("the volume was made anew: %v", err)
+		t.Errorf("the volume was created again: %v", err)
 	}
 }
 

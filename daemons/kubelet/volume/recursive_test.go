@@ -44,7 +44,7 @@ func TestRecursiveReadOnlyMounts(t *testing.T) {
 		mounts, err := m.Mounts(p, spec, nil, func() (bool, error) { return c.can, c.fails })
 		if c.mode == ifPossible && c.fails != nil {
 			if err == nil || !strings.Contains(err.Error(), down.Error()) {
-				t.Errorf("%s, when nobody says whether it can be: %v", c.mode, err)
+				t.Errorf("%s, when the support of the runtime is unknown: %v", c.mode, err)
 			}
 			continue
 		}

@@ -51,7 +51,7 @@ func TestRoutersGetTheAddressesOfTheirPools(t *testing.T) {
 				text = append(text, a.String())
 			}
 			if !slices.Equal(text, c.want) {
-				t.Errorf("%s: %v is told %v, want %v", name, peer, text, c.want)
+				t.Errorf("%s: %v gets the routes %v, want %v", name, peer, text, c.want)
 			}
 			if peer.LocalASN != 64512 || peer.ASN != 64513 || peer.HoldTime.Seconds() != 9 ||
 				peer.Address.Port() != 179 && peer.Address.Port() != 1179 {

@@ -149,7 +149,7 @@ func TestAddressesAreSpread(t *testing.T) {
 		leases, best := map[string]bool{}, map[string]int{}
 		for _, d := range duties {
 			if leases[d.Lease] || !slices.Contains(known, d.Lease) {
-				r.Fatalf("lease %s is there twice, or nobody may have it", d.Lease)
+				r.Fatalf("lease %s exists twice, or no machine may hold it", d.Lease)
 			}
 			leases[d.Lease] = true
 			if d.Local && len(d.Addresses) != 1 || !d.Local && len(d.Machines) != len(nodes) {

@@ -118,12 +118,12 @@ func TestASaveErrorOfPoolsIsLoggedOnce(t *testing.T) {
 		return strings.Count(logs.String(), "cannot be kept")
 	}
 	if n := look(5); n != 1 {
-		t.Errorf("it was told %d times", n)
+		t.Errorf("it was reported %d times", n)
 	}
 	full = false
 	look(1)
 	full, a.knownPools.savedText = true, ""
 	if n := look(5); n != 1 {
-		t.Errorf("of the next time it was told %d times", n)
+		t.Errorf("the next failure was reported %d times", n)
 	}
 }

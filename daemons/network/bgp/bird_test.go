@@ -94,7 +94,7 @@ func (r *birdRouter) eventually(t *testing.T, words string, patterns ...string) 
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: %q in vain; it says\n%s", words, patterns, said)
+			t.Fatalf("%s: no output matches %q; it says\n%s", words, patterns, said)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -114,7 +114,7 @@ func TestAnAddressBelongsToItsNewestPod(t *testing.T) {
 	n.SetPod("1", webPod(webAddress))
 	n.updateNode(t)
 	if k.canReach(t, n, clientAddress, webAddress) {
-		t.Error("a pod that nobody may reach is reached")
+		t.Error("an isolated pod is reached")
 	}
 	next := webPod(webAddress)
 	next.Labels, next.Turn = nil, 1
@@ -264,7 +264,7 @@ func TestMulticastDoesNotReachAnIsolatedPod(t *testing.T) {
 	n.updateNode(t)
 	group := netip.MustParseAddr("224.0.0.251")
 	if !k.canReach(t, n, otherAddress, group) {
-		t.Error("nobody is isolated, and a group is not reached")
+		t.Error("no pod is isolated, and a group is not reached")
 	}
 	closed := newFromPodsPolicy("closed", "web", "client")
 	closed.Spec.Ingress = nil
@@ -300,7 +300,7 @@ func TestAFamilyWithoutPodsHasNoRules(t *testing.T) {
 	rebuilt.updateNode(t)
 	for i, table := range n.Tables() {
 		if got, want := table.Text(), rebuilt.Tables()[i].Text(); got != want {
-			t.Errorf("the table is\n%s\nand made anew\n%s", got, want)
+			t.Errorf("the table is\n%s\nand after a rebuild\n%s", got, want)
 		}
 	}
 }
@@ -414,7 +414,7 @@ func TestAChangedPolicyAppliesToTheNextPod(t *testing.T) {
 	n.SetPod("b", webPod(webAddress))
 	n.updateNode(t)
 	if !k.canReach(t, n, clientAddress, webAddress) {
-		t.Fatal("a policy that lets everybody in lets nobody in")
+		t.Fatal("a policy that allows all peers allows none")
 	}
 	n.SetPod("b", nil)
 	closed := open.DeepCopy()

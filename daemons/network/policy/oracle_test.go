@@ -182,7 +182,7 @@ func TestRulesDecideAsTheSpecification(t *testing.T) {
 		rebuilt.updateNode(t)
 		for i, table := range n.Tables() {
 			if got, want := table.Text(), rebuilt.Tables()[i].Text(); got != want {
-				t.Fatalf("the table is\n%s\nand made anew\n%s", got, want)
+				t.Fatalf("the table is\n%s\nand after a rebuild\n%s", got, want)
 			}
 		}
 	})

@@ -39,6 +39,8 @@ var (
 )
 
 // newFullTable returns a table with every statement that rules can have.
+//
+//style:long one literal table with every statement
 func newFullTable(t testing.TB, f nft.Family) *nft.Table {
 	t.Helper()
 	net, one, two := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParseAddrPort(

@@ -27,8 +27,6 @@ const (
 )
 
 // addStatement encodes a statement as kernel expressions. id identifies the anonymous map of the statement.
-//
-//style:long one switch, with a case for each kind of statement
 func (b *batch) addStatement(s nft.Stmt, id uint32) error {
 	switch s := s.(type) {
 	case nft.FromNet:
@@ -42,14 +40,7 @@ func (b *batch) addStatement(s nft.Stmt, id uint32) error {
 	case nft.WrongInterface:
 		b.matchWrongInterface()
 	case nft.InSet:
-		b.loadKey(s.Key)
-		b.addExpression("lookup", func() {
-			b.addText(unix.NFTA_LOOKUP_SET, s.Set)
-			b.addUint32(unix.NFTA_LOOKUP_SREG, firstRegister)
-			if s.Not {
-				b.addUint32(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV)
-			}
-		})
+		b.matchSet(s)
 	case nft.Lookup:
 		b.loadKey(s.Key)
 		b.addLookup(s.Map, 0, unix.NFT_REG_VERDICT)
@@ -85,78 +76,28 @@ func (b *batch) addStatement(s nft.Stmt, id uint32) error {
 		b.loadValue(firstRegister, nativeUint32(0))
 		b.setMeta(unix.NFT_META_PRIORITY)
 	case nft.RandomFrom:
-		index := b.loadKey(s.Key)
-		if s.Count == 1 {
-			b.loadValue(index, nativeUint32(0))
-		} else {
-			b.loadRandom(s.Count, index)
-		}
-		b.addLookup(s.Map, 0, firstRegister)
-		b.addDNAT()
+		b.translateToRandom(s)
 	case nft.DNAT:
-		if s.To.Addr().Is4() != (b.family == nft.IPv4) {
-			return fmt.Errorf("%s is not of the table's family", s.To)
-		}
-		b.loadValue(firstRegister, s.To.Addr().AsSlice())
-		b.loadValue(firstRegister+b.addressBytes()/4, binary.BigEndian.AppendUint16(nil, s.To.Port()))
-		b.addDNAT()
+		return b.translateTo(s)
 	case nft.Redirect:
 		b.loadValue(firstRegister, binary.BigEndian.AppendUint16(nil, s.Port))
 		b.addExpression("redir", func() { b.addUint32(unix.NFTA_REDIR_REG_PROTO_MIN, firstRegister) })
 	case nft.Untranslated:
-		b.addExpression("ct", func() {
-			b.addUint32(unix.NFTA_CT_DREG, firstRegister)
-			b.addUint32(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)
-		})
-		b.addBitwise(statusTranslated, 0)
-		b.addCompare(unix.NFT_CMP_EQ, nativeUint32(0))
+		b.matchUntranslated()
 	case nft.Reply:
-		b.addExpression("ct", func() {
-			b.addUint32(unix.NFTA_CT_DREG, firstRegister)
-			b.addUint32(unix.NFTA_CT_KEY, unix.NFT_CT_DIRECTION)
-		})
-		b.addCompare(unix.NFT_CMP_EQ, []byte{directionReply})
+		b.matchReply()
 	case nft.Decide:
-		if _, known := verdicts[s.Action]; !known {
-			return fmt.Errorf("unknown verdict %q", s.Action)
-		}
-		b.addExpression("immediate", func() {
-			b.addUint32(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
-			at := b.openNested(unix.NFTA_IMMEDIATE_DATA)
-			b.addVerdict(s.Verdict)
-			b.closeAttr(at)
-		})
+		return b.decide(s)
 	case nft.AddSource:
-		b.loadKey([]nft.Field{nft.Source})
-		b.addExpression("dynset", func() {
-			b.addText(unix.NFTA_DYNSET_SET_NAME, s.Set)
-			b.addUint32(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE)
-			b.addUint32(unix.NFTA_DYNSET_SREG_KEY, firstRegister)
-			b.addUint64(unix.NFTA_DYNSET_TIMEOUT, uint64(s.Timeout)*1000)
-		})
+		b.addSource(s)
 	case nft.Mark:
-		b.loadMeta(unix.NFT_META_MARK, firstRegister)
-		b.addBitwise(^s.Bits, s.Bits)
-		b.setMeta(unix.NFT_META_MARK)
+		b.mark(s)
 	case nft.Marked:
-		b.loadMeta(unix.NFT_META_MARK, firstRegister)
-		b.addBitwise(s.Bits, 0)
-		b.addCompare(unix.NFT_CMP_NEQ, nativeUint32(0))
-		b.loadMeta(unix.NFT_META_MARK, firstRegister)
-		b.addBitwise(^uint32(0), s.Bits)
-		b.setMeta(unix.NFT_META_MARK)
+		b.matchMark(s)
 	case nft.Masquerade:
 		b.addExpression("masq", func() { b.addUint32(unix.NFTA_MASQ_FLAGS, masqRandom) })
 	case nft.Reject:
-		const portUnreachable4, portUnreachable6 = 3, 4
-		b.addExpression("reject", func() {
-			b.addUint32(unix.NFTA_REJECT_TYPE, unix.NFT_REJECT_ICMP_UNREACH)
-			code := byte(portUnreachable4)
-			if b.family == nft.IPv6 {
-				code = portUnreachable6
-			}
-			b.addBytes(unix.NFTA_REJECT_ICMP_CODE, []byte{code})
-		})
+		b.reject()
 	case nft.NewConnection:
 		b.matchState(stateNew)
 	case nft.EstablishedConnection:
@@ -165,6 +106,115 @@ func (b *batch) addStatement(s nft.Stmt, id uint32) error {
 		return fmt.Errorf("unknown statement %T", s)
 	}
 	return nil
+}
+
+// matchSet matches packets whose key is in a set, or is not.
+func (b *batch) matchSet(s nft.InSet) {
+	b.loadKey(s.Key)
+	b.addExpression("lookup", func() {
+		b.addText(unix.NFTA_LOOKUP_SET, s.Set)
+		b.addUint32(unix.NFTA_LOOKUP_SREG, firstRegister)
+		if s.Not {
+			b.addUint32(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV)
+		}
+	})
+}
+
+// translateToRandom translates the destination to a random value of a map.
+func (b *batch) translateToRandom(s nft.RandomFrom) {
+	index := b.loadKey(s.Key)
+	if s.Count == 1 {
+		b.loadValue(index, nativeUint32(0))
+	} else {
+		b.loadRandom(s.Count, index)
+	}
+	b.addLookup(s.Map, 0, firstRegister)
+	b.addDNAT()
+}
+
+// translateTo translates the destination to a fixed address and port.
+func (b *batch) translateTo(s nft.DNAT) error {
+	if s.To.Addr().Is4() != (b.family == nft.IPv4) {
+		return fmt.Errorf("%s is not of the table's family", s.To)
+	}
+	b.loadValue(firstRegister, s.To.Addr().AsSlice())
+	b.loadValue(firstRegister+b.addressBytes()/4, binary.BigEndian.AppendUint16(nil, s.To.Port()))
+	b.addDNAT()
+	return nil
+}
+
+// matchUntranslated matches packets of connections whose addresses are not translated.
+func (b *batch) matchUntranslated() {
+	b.addExpression("ct", func() {
+		b.addUint32(unix.NFTA_CT_DREG, firstRegister)
+		b.addUint32(unix.NFTA_CT_KEY, unix.NFT_CT_STATUS)
+	})
+	b.addBitwise(statusTranslated, 0)
+	b.addCompare(unix.NFT_CMP_EQ, nativeUint32(0))
+}
+
+// matchReply matches packets in the direction of responses.
+func (b *batch) matchReply() {
+	b.addExpression("ct", func() {
+		b.addUint32(unix.NFTA_CT_DREG, firstRegister)
+		b.addUint32(unix.NFTA_CT_KEY, unix.NFT_CT_DIRECTION)
+	})
+	b.addCompare(unix.NFT_CMP_EQ, []byte{directionReply})
+}
+
+// decide ends a rule with a verdict.
+func (b *batch) decide(s nft.Decide) error {
+	if _, known := verdicts[s.Action]; !known {
+		return fmt.Errorf("unknown verdict %q", s.Action)
+	}
+	b.addExpression("immediate", func() {
+		b.addUint32(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
+		at := b.openNested(unix.NFTA_IMMEDIATE_DATA)
+		b.addVerdict(s.Verdict)
+		b.closeAttr(at)
+	})
+	return nil
+}
+
+// addSource adds the source address to a set, or extends its time there.
+func (b *batch) addSource(s nft.AddSource) {
+	b.loadKey([]nft.Field{nft.Source})
+	b.addExpression("dynset", func() {
+		b.addText(unix.NFTA_DYNSET_SET_NAME, s.Set)
+		b.addUint32(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE)
+		b.addUint32(unix.NFTA_DYNSET_SREG_KEY, firstRegister)
+		b.addUint64(unix.NFTA_DYNSET_TIMEOUT, uint64(s.Timeout)*1000)
+	})
+}
+
+// mark sets bits of the mark of a packet.
+func (b *batch) mark(s nft.Mark) {
+	b.loadMeta(unix.NFT_META_MARK, firstRegister)
+	b.addBitwise(^s.Bits, s.Bits)
+	b.setMeta(unix.NFT_META_MARK)
+}
+
+// matchMark matches packets with a bit of the mark, and clears the bits.
+func (b *batch) matchMark(s nft.Marked) {
+	b.loadMeta(unix.NFT_META_MARK, firstRegister)
+	b.addBitwise(s.Bits, 0)
+	b.addCompare(unix.NFT_CMP_NEQ, nativeUint32(0))
+	b.loadMeta(unix.NFT_META_MARK, firstRegister)
+	b.addBitwise(^uint32(0), s.Bits)
+	b.setMeta(unix.NFT_META_MARK)
+}
+
+// reject answers that the port is unreachable.
+func (b *batch) reject() {
+	const portUnreachable4, portUnreachable6 = 3, 4
+	b.addExpression("reject", func() {
+		b.addUint32(unix.NFTA_REJECT_TYPE, unix.NFT_REJECT_ICMP_UNREACH)
+		code := byte(portUnreachable4)
+		if b.family == nft.IPv6 {
+			code = portUnreachable6
+		}
+		b.addBytes(unix.NFTA_REJECT_ICMP_CODE, []byte{code})
+	})
 }
 
 // directionReply is the conntrack direction of responses.

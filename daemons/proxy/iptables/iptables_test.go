@@ -147,13 +147,7 @@ func runLifecycle(f nft.Family, m rules.Machine) error {
 	if err != nil {
 		return err
 	}
-	plain, local, empty, udp := port(f), port(f), port(f), port(f)
-	local.Service, local.ExternalLocal, local.InternalLocal, local.Affinity = "local", true, true, 0
-	local.ClusterIP, local.External, local.Balanced, local.NodePort = local.ClusterIP.Next(), nil, nil, 30081
-	empty.Service, empty.ClusterIP, empty.Endpoints, empty.LocalEndpoints, empty.External, empty.NodePort = "empty",
-		local.ClusterIP.Next(), nil, nil, nil, 30082
-	udp.Service, udp.Proto, udp.ClusterIP, udp.External, udp.NodePort, udp.Affinity = "udp", nft.UDP,
-		empty.ClusterIP.Next(), nil, 0, 0
+	plain, local, empty, udp := lifecyclePorts(f)
 	chains := rules.NewChains(f, m)
 	tables := Tables{}
 	put := func(tables *Tables, ports ...rules.Port) error {
@@ -214,6 +208,11 @@ func runLifecycle(f nft.Family, m rules.Machine) error {
 	if err := RemoveChains(f); err != nil {
 		return err
 	}
+	return checkChains(f, before)
+}
+
+// checkChains returns an error if the chains differ from earlier ones.
+func checkChains(f nft.Family, before map[rules.Chain][]string) error {
 	after, err := readChains(f)
 	if err != nil {
 		return err
@@ -224,4 +223,17 @@ func runLifecycle(f nft.Family, m rules.Machine) error {
 		}
 	}
 	return nil
+}
+
+// lifecyclePorts returns a port of a Service with endpoints, of one with local policies, of one without endpoints, and
+// of UDP.
+func lifecyclePorts(f nft.Family) (plain, local, empty, udp rules.Port) {
+	plain, local, empty, udp = port(f), port(f), port(f), port(f)
+	local.Service, local.ExternalLocal, local.InternalLocal, local.Affinity = "local", true, true, 0
+	local.ClusterIP, local.External, local.Balanced, local.NodePort = local.ClusterIP.Next(), nil, nil, 30081
+	empty.Service, empty.ClusterIP, empty.Endpoints, empty.LocalEndpoints, empty.External, empty.NodePort = "empty",
+		local.ClusterIP.Next(), nil, nil, nil, 30082
+	udp.Service, udp.Proto, udp.ClusterIP, udp.External, udp.NodePort, udp.Affinity = "udp", nft.UDP,
+		empty.ClusterIP.Next(), nil, 0, 0
+	return plain, local, empty, udp
 }

@@ -80,30 +80,10 @@ func (m Machine) hasNoNodePorts(f nft.Family) bool {
 // baseFragment returns the part of a family's table that does not depend on services. nowhere means that no address of
 // the family has node ports. relay is the port at which the proxy accepts TCP connections, 0 if the kernel forwards
 // them.
-//
-//style:long the chains of the table, in the order of a packet
 func baseFragment(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 	jump := nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: "jump", Chain: servicesChain}}}
 	// Open connections continue when their service loses its last endpoint.
 	check := nft.Rule{nft.NewConnection{}, nft.Decide{Verdict: nft.Verdict{Action: "jump", Chain: rejectEmptyChain}}}
-	loopback := loopback4
-	if f == nft.IPv6 {
-		loopback = loopback6
-	}
-	nodePorts := func(name string) (rules []nft.Rule) {
-		switch {
-		case nowhere:
-		case len(m.NodePorts) == 0 && relay != 0:
-			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.Lookup{Map: name, Key: portKey}})
-		case len(m.NodePorts) == 0:
-			rules = append(rules,
-				nft.Rule{nft.ToLocal{}, nft.ToNet{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: portKey}})
-		}
-		for _, n := range m.NodePorts {
-			rules = append(rules, nft.Rule{nft.ToLocal{}, nft.ToNet{Net: n}, nft.Lookup{Map: name, Key: portKey}})
-		}
-		return rules
-	}
 	fragment := &nft.Fragment{
 		Sets: map[string]nft.Set{
 			serviceMap: {Key: serviceKey, Values: nft.Verdicts}, nodePortMap: {Key: portKey, Values: nft.Verdicts},
@@ -143,10 +123,10 @@ func baseFragment(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Frag
 						{nft.GotoStored{Chains: pickChains()}},
 						{nft.Lookup{Map: serviceMap, Key: serviceKey}},
 					},
-					nodePorts(nodePortMap)...),
+					nodePortRules(f, m, nodePortMap, nowhere, relay)...),
 			},
 			rejectEmptyChain: {Rules: append([]nft.Rule{{nft.Lookup{Map: noEndpointMap, Key: serviceKey}}},
-				nodePorts(noEndpointPortMap)...)},
+				nodePortRules(f, m, noEndpointPortMap, nowhere, relay)...)},
 			rejectChain: {Rules: []nft.Rule{{nft.Reject{}}}},
 		},
 	}
@@ -165,6 +145,26 @@ func baseFragment(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Frag
 		)}
 	}
 	return fragment
+}
+
+// nodePortRules returns the rules that look up packets to node ports in a map.
+func nodePortRules(f nft.Family, m Machine, name string, nowhere bool, relay uint16) (rules []nft.Rule) {
+	loopback := loopback4
+	if f == nft.IPv6 {
+		loopback = loopback6
+	}
+	switch {
+	case nowhere:
+	case len(m.NodePorts) == 0 && relay != 0:
+		rules = append(rules, nft.Rule{nft.ToLocal{}, nft.Lookup{Map: name, Key: portKey}})
+	case len(m.NodePorts) == 0:
+		rules = append(rules,
+			nft.Rule{nft.ToLocal{}, nft.ToNet{Net: loopback, Not: true}, nft.Lookup{Map: name, Key: portKey}})
+	}
+	for _, n := range m.NodePorts {
+		rules = append(rules, nft.Rule{nft.ToLocal{}, nft.ToNet{Net: n}, nft.Lookup{Map: name, Key: portKey}})
+	}
+	return rules
 }
 
 // maxByMap is the largest number of endpoints that are selected by maps alone. A service with more endpoints gets its

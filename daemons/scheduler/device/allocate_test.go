@@ -53,6 +53,7 @@ func allocate(node string, c *Catalog, claims ...*resourcev1.ResourceClaim) ([]*
 	)
 }
 
+//style:long a table of slices and claims, with the allocation of each
 func TestDevicesAreAllocatedFromCompletePoolsOfReachableNodes(t *testing.T) {
 	zone := func(value string) *corev1.NodeSelector {
 		return &corev1.NodeSelector{

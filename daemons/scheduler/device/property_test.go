@@ -229,48 +229,13 @@ func (w modelWorld) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 	)
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "devices"}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "x.io", Pool: pool, PerDeviceNodeSelection: ptr.To(true)}}
-	for _, x := range w.devices {
-		d := resourcev1.Device{
-			Name: x.name,
-			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-				"color": {IntValue: ptr.To(int64(x.color))},
-			},
-			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
-				"size": {Value: *resource.NewQuantity(int64(x.size), "")},
-			},
-			NodeName: ptr.To("there"), AllowMultipleAllocations: ptr.To(x.shareable),
-		}
-		if x.reachable {
-			d.NodeName = ptr.To("here")
-		}
-		if x.isTainted {
-			d.Taints = []resourcev1.DeviceTaint{{Key: "bad", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
-		}
-		if x.slots > 0 {
-			d.ConsumesCounters = []resourcev1.DeviceCounterConsumption{
-				{
-					CounterSet: "set",
-					Counters: map[string]resourcev1.Counter{
-						"slots": {Value: *resource.NewQuantity(int64(x.slots), "")},
-					},
-				},
-			}
-		}
-		if x.isTaken {
-			use.Add(
-				&resourcev1.AllocationResult{
-					Devices: resourcev1.DeviceAllocationResult{
-						Results: []resourcev1.DeviceRequestAllocationResult{
-							{Driver: "x.io", Pool: "p", Device: x.name},
-						},
-					},
-				},
-			)
-		}
-		s.Spec.Devices = append(s.Spec.Devices, d)
-	}
+	w.addDevices(s, use)
 	c.SetSlice(s)
-	var claims []*resourcev1.ResourceClaim
+	return c, use, w.claimObjects()
+}
+
+// claimObjects converts the claims to API objects.
+func (w modelWorld) claimObjects() (claims []*resourcev1.ResourceClaim) {
 	for i, want := range w.claims {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: fmt.Sprintf("c%d", i)}}
 		for j, options := range want.requests {
@@ -327,7 +292,51 @@ func (w modelWorld) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 		}
 		claims = append(claims, claim)
 	}
-	return c, use, claims
+	return claims
+}
+
+// addDevices adds the devices to a slice, and those that are taken to the use.
+func (w modelWorld) addDevices(s *resourcev1.ResourceSlice, use *Use) {
+	for _, x := range w.devices {
+		d := resourcev1.Device{
+			Name: x.name,
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				"color": {IntValue: ptr.To(int64(x.color))},
+			},
+			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
+				"size": {Value: *resource.NewQuantity(int64(x.size), "")},
+			},
+			NodeName: ptr.To("there"), AllowMultipleAllocations: ptr.To(x.shareable),
+		}
+		if x.reachable {
+			d.NodeName = ptr.To("here")
+		}
+		if x.isTainted {
+			d.Taints = []resourcev1.DeviceTaint{{Key: "bad", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
+		}
+		if x.slots > 0 {
+			d.ConsumesCounters = []resourcev1.DeviceCounterConsumption{
+				{
+					CounterSet: "set",
+					Counters: map[string]resourcev1.Counter{
+						"slots": {Value: *resource.NewQuantity(int64(x.slots), "")},
+					},
+				},
+			}
+		}
+		if x.isTaken {
+			use.Add(
+				&resourcev1.AllocationResult{
+					Devices: resourcev1.DeviceAllocationResult{
+						Results: []resourcev1.DeviceRequestAllocationResult{
+							{Driver: "x.io", Pool: "p", Device: x.name},
+						},
+					},
+				},
+			)
+		}
+		s.Spec.Devices = append(s.Spec.Devices, d)
+	}
 }
 
 var compiledExpressions = map[string]*expression.Device{}

@@ -269,106 +269,98 @@ func (p *Profile) setExtensionPoint(at extensionPoint) error {
 }
 
 // setArguments reads a plugin's arguments.
-//
-//style:long one switch, with a case for each plugin
 func (p *Profile) setArguments(name string, raw runtime.RawExtension) error {
-	read := func(into any, meta *metav1.TypeMeta) error {
-		if len(raw.Raw) == 0 {
-			return nil
-		}
-		if err := yaml.UnmarshalStrict(raw.Raw, into); err != nil {
-			return err
-		}
-		if want := name + "Args"; meta.Kind != "" && meta.Kind != want {
-			return fmt.Errorf("args.kind must be %s", want)
-		}
-		if meta.APIVersion != "" && meta.APIVersion != configv1.SchemeGroupVersion.String() {
-			return fmt.Errorf("args.apiVersion must be %s", configv1.SchemeGroupVersion)
-		}
-		return nil
-	}
 	switch name {
 	case "DefaultPreemption":
-		var a configv1.DefaultPreemptionArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		return p.setPreemption(&a)
+		return applyArguments(name, raw, p.setPreemption)
 	case "InterPodAffinity":
-		var a configv1.InterPodAffinityArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		if w := a.HardPodAffinityWeight; w != nil {
-			if *w < 0 || *w > 100 {
-				return errors.New("hardPodAffinityWeight must be from 0 to 100")
-			}
-			p.Args.HardAffinityWeight = int64(*w)
-		}
-		p.Args.IgnoreExistingPreferred = a.IgnorePreferredTermsOfExistingPods
+		return applyArguments(name, raw, p.setPodAffinity)
 	case "NodeAffinity":
-		var a configv1.NodeAffinityArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		return (*arguments)(p.Args).addAffinity(a.AddedAffinity)
+		return applyArguments(name, raw, func(a *configv1.NodeAffinityArgs) error {
+			return (*arguments)(p.Args).addAffinity(a.AddedAffinity)
+		})
 	case "NodeResourcesFit":
-		var a configv1.NodeResourcesFitArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		return (*arguments)(p.Args).setFit(&a)
+		return applyArguments(name, raw, (*arguments)(p.Args).setFit)
 	case "NodeResourcesBalancedAllocation":
-		var a configv1.NodeResourcesBalancedAllocationArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		var err error
-		if len(a.Resources) > 0 {
-			p.Args.BalancedResources, err = weightedResources(a.Resources, 1)
-		}
-		return err
+		return applyArguments(name, raw, p.setBalancedAllocation)
 	case "PodTopologySpread":
-		var a configv1.PodTopologySpreadArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		return (*arguments)(p.Args).setSpread(&a)
+		return applyArguments(name, raw, (*arguments)(p.Args).setSpread)
 	case "VolumeBinding":
-		var a configv1.VolumeBindingArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		if len(a.Shape) > 0 {
-			shape, err := shapePoints(a.Shape)
-			if err != nil {
-				return err
-			}
-			p.Args.VolumeShape = shape
-		}
-		if n := a.BindTimeoutSeconds; n != nil {
-			if *n < 0 {
-				return errors.New("bindTimeoutSeconds must not be negative")
-			}
-			p.BindTimeout = time.Duration(*n) * time.Second
-		}
+		return applyArguments(name, raw, p.setVolumeBinding)
 	case "DynamicResources":
-		var a configv1.DynamicResourcesArgs
-		if err := read(&a, &a.TypeMeta); err != nil {
-			return err
-		}
-		if a.BindingTimeout != nil {
-			return errors.New(
-				"bindingTimeout: devices with binding conditions are not allocated, so there is nothing to wait for")
-		}
-		if t := a.FilterTimeout; t != nil {
-			if t.Duration < 0 {
-				return errors.New("filterTimeout must not be negative")
-			}
-			p.Args.DeviceTimeout = &t.Duration
-		}
+		return applyArguments(name, raw, p.setDevices)
 	default:
 		return errors.New("there is no plugin of this name that takes arguments")
+	}
+}
+
+// applyArguments decodes the arguments of a plugin and applies them.
+func applyArguments[T any](plugin string, raw runtime.RawExtension, set func(*T) error) error {
+	a := new(T)
+	if len(raw.Raw) == 0 {
+		return set(a)
+	}
+	if err := yaml.UnmarshalStrict(raw.Raw, a); err != nil {
+		return err
+	}
+	var meta metav1.TypeMeta
+	if err := yaml.Unmarshal(raw.Raw, &meta); err != nil {
+		return err
+	}
+	if want := plugin + "Args"; meta.Kind != "" && meta.Kind != want {
+		return fmt.Errorf("args.kind must be %s", want)
+	}
+	if meta.APIVersion != "" && meta.APIVersion != configv1.SchemeGroupVersion.String() {
+		return fmt.Errorf("args.apiVersion must be %s", configv1.SchemeGroupVersion)
+	}
+	return set(a)
+}
+
+func (p *Profile) setPodAffinity(a *configv1.InterPodAffinityArgs) error {
+	if w := a.HardPodAffinityWeight; w != nil {
+		if *w < 0 || *w > 100 {
+			return errors.New("hardPodAffinityWeight must be from 0 to 100")
+		}
+		p.Args.HardAffinityWeight = int64(*w)
+	}
+	p.Args.IgnoreExistingPreferred = a.IgnorePreferredTermsOfExistingPods
+	return nil
+}
+
+func (p *Profile) setBalancedAllocation(a *configv1.NodeResourcesBalancedAllocationArgs) (err error) {
+	if len(a.Resources) > 0 {
+		p.Args.BalancedResources, err = weightedResources(a.Resources, 1)
+	}
+	return err
+}
+
+func (p *Profile) setVolumeBinding(a *configv1.VolumeBindingArgs) error {
+	if len(a.Shape) > 0 {
+		shape, err := shapePoints(a.Shape)
+		if err != nil {
+			return err
+		}
+		p.Args.VolumeShape = shape
+	}
+	if n := a.BindTimeoutSeconds; n != nil {
+		if *n < 0 {
+			return errors.New("bindTimeoutSeconds must not be negative")
+		}
+		p.BindTimeout = time.Duration(*n) * time.Second
+	}
+	return nil
+}
+
+func (p *Profile) setDevices(a *configv1.DynamicResourcesArgs) error {
+	if a.BindingTimeout != nil {
+		return errors.New(
+			"bindingTimeout: devices with binding conditions are not allocated, so there is nothing to wait for")
+	}
+	if t := a.FilterTimeout; t != nil {
+		if t.Duration < 0 {
+			return errors.New("filterTimeout must not be negative")
+		}
+		p.Args.DeviceTimeout = &t.Duration
 	}
 	return nil
 }

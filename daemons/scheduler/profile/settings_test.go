@@ -51,18 +51,11 @@ profiles:
 		packs.Percent != 100 {
 		t.Errorf("%+v", s)
 	}
-	has := func(p *Profile, filter string) bool {
-		for _, f := range p.Filters {
-			if f.Name == filter {
-				return true
-			}
-		}
-		return false
-	}
-	if !has(usual, "NodePorts") || has(packs, "NodePorts") || !packs.Preempt.IsDisabled || usual.Preempt.IsDisabled ||
+	if !hasFilter(usual, "NodePorts") || hasFilter(packs, "NodePorts") || !packs.Preempt.IsDisabled ||
+		usual.Preempt.IsDisabled ||
 		packs.Preempt.Percent != 5 ||
 		packs.Preempt.MinNodes != 7 {
-		t.Error("plugins are not turned off where that is said")
+		t.Error("plugins are not disabled as declared")
 	}
 	weights := map[string]int64{}
 	for _, score := range packs.Scores {
@@ -90,6 +83,16 @@ profiles:
 		len(usual.Args.DefaultConstraints) != 2 {
 		t.Errorf("%+v", a)
 	}
+}
+
+// hasFilter reports whether a profile has a filter plugin.
+func hasFilter(p *Profile, filter string) bool {
+	for _, f := range p.Filters {
+		if f.Name == filter {
+			return true
+		}
+	}
+	return false
 }
 
 func TestUnsupportedSettingsAreRejected(t *testing.T) {

@@ -108,7 +108,7 @@ func TestStoreWithoutPluginReadsCachedSeedsOnly(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nobody is told that what was missing can be read")
+	t.Error("it is not reported that the missing values can be read")
 }
 
 func TestConfigurationsWithFailingPluginsAreRejected(t *testing.T) {

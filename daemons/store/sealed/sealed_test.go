@@ -252,7 +252,7 @@ func TestKeyRotationRewritesValues(t *testing.T) {
 	s := openStore(t, m, encryptionDocument("identity", "secretbox one A"))
 	reloadAndRewrite(t, s)
 	if kv, _ := m.Get(context.Background(), "/registry/secrets/a/plain"); kv.Revision != first {
-		t.Fatal("what was as it should be was written anew")
+		t.Fatal("an up-to-date value was written again")
 	}
 	three := startPlugin(t).Endpoint()
 	for _, c := range []struct {

@@ -27,45 +27,18 @@ import (
 // Proves S12.
 func TestHealthIsCheckedWithAndWithoutACertificate(t *testing.T) {
 	dir := t.TempDir()
-	pair := func(name string) (cert, key string) {
-		cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(1),
-			Subject:      pkix.Name{CommonName: name},
-			NotBefore:    time.Now().Add(-time.Minute),
-			NotAfter:     time.Now().Add(time.Hour),
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := x509.MarshalPKCS8PrivateKey(private)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-			0o600),
-			os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		return cert, key
-	}
-	known, knownKey := pair("known")
-	strange, strangeKey := pair("strange")
+	known, knownKey := writePair(t, dir, "known")
+	strange, strangeKey := writePair(t, dir, "strange")
 
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := "nobody"
+		who := "anonymous"
 		if len(r.TLS.PeerCertificates) > 0 {
 			who = r.TLS.PeerCertificates[0].Subject.CommonName
 		}
 		switch {
 		case r.URL.Path == "/ill":
 			w.WriteHeader(http.StatusInternalServerError)
-		case who == "strange" || who == "nobody" && r.URL.Path == "/closed":
+		case who == "strange" || who == "anonymous" && r.URL.Path == "/closed":
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
@@ -92,15 +65,15 @@ func TestHealthIsCheckedWithAndWithoutACertificate(t *testing.T) {
 		as         host.Client
 		want       string
 	}{
-		{"nobody, where anybody may", "/open", withoutCert, ""},
-		{"nobody, where somebody may", "/closed", withoutCert, "it answers 401 Unauthorized"},
-		{"somebody, where anybody may", "/open", withCert, ""},
-		{"somebody, where somebody may", "/closed", withCert, ""},
-		{"with a certificate that is not taken, where anybody may", "/open", other, ""},
-		{"with a certificate that is not taken, where somebody may", "/closed", other, "it answers 401 Unauthorized"},
-		{"without the certificate yet, where anybody may", "/open", missing, ""},
-		{"of a server that is ill", "/ill", withCert, "it answers 500 Internal Server Error"},
-		{"trusting what is not there", "/open", host.Client{CA: filepath.Join(dir, "none.crt")}, "no such file"},
+		{"no certificate, where none is needed", "/open", withoutCert, ""},
+		{"no certificate, where one is needed", "/closed", withoutCert, "it answers 401 Unauthorized"},
+		{"a certificate, where none is needed", "/open", withCert, ""},
+		{"a certificate, where one is needed", "/closed", withCert, ""},
+		{"an unknown certificate, where none is needed", "/open", other, ""},
+		{"an unknown certificate, where one is needed", "/closed", other, "it answers 401 Unauthorized"},
+		{"a missing certificate, where none is needed", "/open", missing, ""},
+		{"an unhealthy server", "/ill", withCert, "it answers 500 Internal Server Error"},
+		{"a missing CA", "/open", host.Client{CA: filepath.Join(dir, "none.crt")}, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := (&local.Host{}).CheckURL(t.Context(), server.URL+c.path, c.as)
@@ -112,7 +85,36 @@ func TestHealthIsCheckedWithAndWithoutACertificate(t *testing.T) {
 	server.Close()
 	for _, as := range []host.Client{withoutCert, withCert} {
 		if err := (&local.Host{}).CheckURL(t.Context(), server.URL, as); !errors.Is(err, host.ErrNothingListens) {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("a closed port: %v", err)
 		}
 	}
+}
+
+// writePair writes a self-signed certificate and its key, and returns their paths.
+func writePair(t *testing.T, dir, name string) (cert, key string) {
+	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Minute),
+		NotAfter:     time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		0o600),
+		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
 }

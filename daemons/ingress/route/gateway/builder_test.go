@@ -311,7 +311,7 @@ func TestOnlyChangedEntriesAreRebuilt(t *testing.T) {
 		t.Fatalf("entries that changed: %v", news)
 	}
 	if find(news[at], "b.example", "/") != kept {
-		t.Error("the rules of another host were made anew")
+		t.Error("the rules of another host were rebuilt")
 	}
 	if find(news[at], "a.example", "/") != nil || find(news[at], "a.example", "/new/x") == nil {
 		t.Error("the route's own rules are those of before")

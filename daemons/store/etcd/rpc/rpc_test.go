@@ -231,7 +231,7 @@ func TestCancelledCallsEndOnTheServer(t *testing.T) {
 		t.Errorf("the caller gets %v", err)
 	}
 	if err := <-over; err == nil {
-		t.Error("the server was not told")
+		t.Error("the server was not informed")
 	}
 	if _, err := callRange(t.Context(), c, []byte("first")); err != nil {
 		t.Errorf("the connection is of no use afterwards: %v", err)

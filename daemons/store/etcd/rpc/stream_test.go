@@ -137,7 +137,7 @@ func TestStreamOnceReceivesAllMessages(t *testing.T) {
 		t.Errorf("%d came, and then %v", n, err)
 	}
 	if err := s.Send(etcdMessage{watchRequest(1)}); err == nil {
-		t.Error("what has nobody to hear it was sent")
+		t.Error("a message without a receiver was sent")
 	}
 	// A server without this call answers only that.
 	_, without := serveRange(t, echoKey)
@@ -198,7 +198,7 @@ func TestClosedStreamsEndOnTheServer(t *testing.T) {
 		t.Errorf("who receives gets %v", err)
 	}
 	if err := <-over; err == nil {
-		t.Error("the server was not told")
+		t.Error("the server was not informed")
 	}
 	if _, err := callRange(t.Context(), c, []byte("key")); err != nil {
 		t.Errorf("the connection is of no use afterwards: %v", err)
