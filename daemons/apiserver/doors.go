@@ -34,11 +34,11 @@ func (d doors) AuthorizeCreate(q *request.Request) error {
 }
 
 // AdmitsConnect implements stream.Server.
-func (d doors) AdmitsConnect() bool { return d.s.writes.HasExternalPlugins() }
+func (d doors) AdmitsConnect() bool { return d.s.writes.Admitter().HasExternalPlugins() }
 
 // AdmitConnect implements stream.Server.
 func (d doors) AdmitConnect(q *request.Request, kind schema.GroupVersionKind, options runtime.Object) error {
-	return d.s.writes.AdmitSubresource(q, "CONNECT", kind, options, false)
+	return d.s.writes.Admitter().AdmitSubresource(q, "CONNECT", kind, options, false)
 }
 
 // Target implements write.Server, upkeep.Server and aggregate.Server.

@@ -146,7 +146,7 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		newStorageSize(s.options.Storage.raw),
 	}
 	return o, errors.Join(registerAll(metrics,
-		slices.Concat(all, s.reads.Metrics(), s.writes.Metrics(), s.streams.Metrics(), s.aggregator.Metrics())...)...)
+		slices.Concat(all, s.reads.Metrics(), s.writes.Admitter().Metrics(), s.streams.Metrics(), s.aggregator.Metrics())...)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {

@@ -144,16 +144,16 @@ func (s *Server) wire() error {
 		},
 	}, doors{s})
 	s.upkeep = upkeep.New(upkeep.Config{
-		Cache: s.cache, Store: s.store, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: s.writes,
+		Cache: s.cache, Store: s.store, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: s.writes.Own(),
 		Services: s.services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.AdvertiseAddress,
 		AdvertisePort: o.AdvertisePort,
 	}, doors{s})
 	s.definitions = extend.New(extend.Config{
-		Cache: s.cache, Writes: s.writes, Owners: s.owners, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now,
+		Cache: s.cache, Writes: s.writes.Own(), Owners: s.owners, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now,
 		Log: s.log,
 	}, doors{s})
 	s.aggregator = aggregate.New(aggregate.Config{
-		Cache: s.cache, Writes: s.writes, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now, Log: s.log,
+		Cache: s.cache, Writes: s.writes.Own(), Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now, Log: s.log,
 		Bootstrapped: s.upkeep.Bootstrapped(), Changed: s.kindSources.changed, FrontProxy: o.FrontProxy,
 		ClusterCA: o.ClusterCA,
 	}, doors{s})

@@ -6,10 +6,8 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/apiserver/request"
 )
 
 // admission returns the write in the form that admission plugins read. The value is valid until the next call.
@@ -28,7 +26,7 @@ func (w *write) admission() *api.Admission {
 // plugins had seen.
 func (w *write) runMutators(ctx context.Context) error {
 	a := w.admission()
-	if err := w.s.runMutators(ctx, w.s.plugins.mutators, a); err != nil {
+	if err := w.s.admitter.runMutators(ctx, w.s.admitter.plugins.mutators, a); err != nil {
 		return err
 	}
 	w.obj = a.Object
@@ -38,29 +36,10 @@ func (w *write) runMutators(ctx context.Context) error {
 	return nil
 }
 
-func (s *Writes) runMutators(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
-	if err := s.rejectIfUnreadable(a); err != nil {
-		return err
-	}
-	t := s.admissions.startStep(a, "admit")
-	for {
-		for _, plugin := range plugins {
-			if err := t.recordPlugin(plugin, plugin.Admit(ctx, a)); err != nil {
-				return err
-			}
-		}
-		if a.Reinvocation.IsSecond || !a.Reinvocation.IsNeeded {
-			t.end(nil)
-			return nil
-		}
-		a.Reinvocation.IsSecond = true
-	}
-}
-
 // runValidators calls the validating plugins.
 func (w *write) runValidators(ctx context.Context) error {
 	a := w.admission()
-	if err := w.s.runValidators(ctx, w.s.plugins.validators, a); err != nil {
+	if err := w.s.admitter.runValidators(ctx, w.s.admitter.plugins.validators, a); err != nil {
 		return err
 	}
 	if w.q.Subresource == "scale" {
@@ -68,53 +47,9 @@ func (w *write) runValidators(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return w.s.runValidators(ctx, w.s.plugins.external.validators, a)
+		return w.s.admitter.runValidators(ctx, w.s.admitter.plugins.external.validators, a)
 	}
 	return nil
-}
-
-func (s *Writes) runValidators(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
-	t := s.admissions.startStep(a, "validate")
-	for _, plugin := range plugins {
-		if err := t.recordPlugin(plugin, plugin.Validate(ctx, a)); err != nil {
-			return err
-		}
-	}
-	t.end(nil)
-	return nil
-}
-
-// AdmitSubresource passes the object that was sent to a subresource to webhooks and policies. They see that object, not
-// the object that the subresource changes.
-func (s *Writes) AdmitSubresource(
-	q *request.Request,
-	operation string,
-	kind schema.GroupVersionKind,
-	obj runtime.Object,
-	dryRun bool,
-) error {
-	return s.admitSubresourceWith(s.plugins.external.validators, q, operation, kind, obj, dryRun)
-}
-
-// admitSubresourceWith is AdmitSubresource with the given validating plugins.
-func (s *Writes) admitSubresourceWith(
-	validators []api.Validator,
-	q *request.Request,
-	operation string,
-	kind schema.GroupVersionKind,
-	obj runtime.Object,
-	dryRun bool,
-) error {
-	a := &api.Admission{
-		Operation: operation, User: q.User, Kind: kind, Resource: q.Served.Name(), Subresource: q.Subresource,
-		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.Answer.Warn,
-		Origin: &write{q: q, operation: operation, dryRun: dryRun},
-	}
-	if err := s.runMutators(q.HTTP.Context(), s.plugins.external.mutators, a); err != nil {
-		return err
-	}
-	q.Answer.IsAdmitted = true
-	return s.runValidators(q.HTTP.Context(), validators, a)
 }
 
 // mutateScale lets webhooks and policies change a write to the scale subresource.
@@ -123,7 +58,7 @@ func (w *write) mutateScale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.s.runMutators(ctx, w.s.plugins.external.mutators, a); err != nil {
+	if err := w.s.admitter.runMutators(ctx, w.s.admitter.plugins.external.mutators, a); err != nil {
 		return err
 	}
 	if scale, ok := a.Object.(*autoscalingv1.Scale); ok {

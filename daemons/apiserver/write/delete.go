@@ -30,7 +30,7 @@ import (
 )
 
 // deleteOptions reads the options of a deletion from the body, or from the query if the body is empty.
-func (s *Writes) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
+func deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	data, protobuf, _, err := body.ReadObject(q)
 	switch {
@@ -64,7 +64,7 @@ func (s *Writes) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error
 
 // Delete removes an object, or begins its deletion.
 func (s *Writes) Delete(q *request.Request) error {
-	o, err := s.deleteOptions(q)
+	o, err := deleteOptions(q)
 	if err != nil {
 		return err
 	}
@@ -186,10 +186,10 @@ func (s *Writes) deleteEntry(
 func (w *write) admitDeletion(ctx context.Context, name string) error {
 	a := w.admission()
 	a.Name, a.Subresource = name, ""
-	if err := w.s.runMutators(ctx, w.s.plugins.mutators, a); err != nil {
+	if err := w.s.admitter.runMutators(ctx, w.s.admitter.plugins.mutators, a); err != nil {
 		return err
 	}
-	return w.s.runValidators(ctx, w.s.plugins.validators, a)
+	return w.s.admitter.runValidators(ctx, w.s.admitter.plugins.validators, a)
 }
 
 func checkPreconditions(q *request.Request, obj runtime.Object, p *metav1.Preconditions) error {
@@ -288,7 +288,7 @@ func (s *Writes) DeleteCollection(q *request.Request) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.deleteOptions(q)
+	o, err := deleteOptions(q)
 	if err != nil {
 		return err
 	}

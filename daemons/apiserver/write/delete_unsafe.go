@@ -93,5 +93,5 @@ func (s *Writes) admitUnreadableDeletion(ctx context.Context, q *request.Request
 	w.old.GetObjectKind().SetGroupVersionKind(q.Served.GVK)
 	a := w.admission()
 	a.Name, a.Subresource = q.Name, ""
-	return s.runValidators(ctx, s.plugins.validators, a)
+	return s.admitter.runValidators(ctx, s.admitter.plugins.validators, a)
 }

@@ -139,7 +139,7 @@ func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patc
 		return nil, err
 	}
 	obj := q.Served.NewObject()
-	if err := w.s.decodePatched(q, patchType, patch, after, q.Served.Version(), obj, doubts); err != nil {
+	if err := decodePatched(q, patchType, patch, after, q.Served.Version(), obj, doubts); err != nil {
 		return nil, err
 	}
 	hub, err := q.Served.ToStored(obj)
@@ -162,7 +162,7 @@ func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patc
 
 // decodePatched decodes an object after a patch. A strategic merge works on typed values, so the kind in its result is
 // not checked.
-func (s *Writes) decodePatched(
+func decodePatched(
 	q *request.Request,
 	patchType types.PatchType,
 	patch, after []byte,

@@ -59,7 +59,7 @@ func (w *write) enforceQuota(ctx context.Context) error {
 	if err := quota.Validate(ctx, a); err != nil {
 		return err
 	}
-	if err := w.s.rejectIfUncountable(a); err != nil { // counting may have found unreadable objects
+	if err := rejectIfUncountable(w.s.config.Cache, a); err != nil { // counting may have found unreadable objects
 		return err
 	}
 	w.claims.Guards = append(w.claims.Guards, guard)

@@ -23,9 +23,9 @@ import (
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
 // ServeScale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
-func (s *Writes) ServeScale(q *request.Request) error {
+func (s Subresources) ServeScale(q *request.Request) error {
 	if q.Verb == "get" {
-		if _, err := s.config.Reads.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
+		if _, err := s.writes.config.Reads.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
 			return err
 		}
 		e, err := q.LiveEntry()
@@ -37,7 +37,7 @@ func (s *Writes) ServeScale(q *request.Request) error {
 	if q.Verb != "update" && q.Verb != "patch" {
 		return request.MethodNotAllowed(q)
 	}
-	w, err := s.newWrite(q)
+	w, err := s.writes.newWrite(q)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error
 			return nil, err
 		}
 		scale := &autoscalingv1.Scale{}
-		return scale, w.s.decodePatched(q, patchType, data, after, scaleKind, scale, nil)
+		return scale, decodePatched(q, patchType, data, after, scaleKind, scale, nil)
 	}
 	return func(live runtime.Object) (runtime.Object, error) { return applyScale(q, live, next) }, nil
 }
