@@ -56,7 +56,8 @@ func (s Subresources) assignPod(q *request.Request, b *corev1.Binding) error {
 	if err != nil {
 		return err
 	}
-	if err := s.writes.admitter.AdmitSubresource(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
+	kind := corev1.SchemeGroupVersion.WithKind("Binding")
+	if err := s.writes.admitter.AdmitSubresource(q, "CREATE", kind, b, w.dryRun); err != nil {
 		return err
 	}
 	_, err = w.modify(q.HTTP.Context(),

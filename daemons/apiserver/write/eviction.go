@@ -64,7 +64,7 @@ func (s Subresources) Evict(q *request.Request) error {
 	// All admission plugins run before the budget is spent, since a refusal does not give it back. Otherwise a node
 	// could use up the budgets of other nodes' pods.
 	admitter := s.writes.admitter
-	if err := admitter.admitSubresourceWith(admitter.plugins.validators, q, "CREATE", evictionKind, e,
+	if err := admitter.admitSubresourceWith(admitter.all, q, "CREATE", evictionKind, e,
 		v.isDryRun()); err != nil {
 		return err
 	}

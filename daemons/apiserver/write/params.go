@@ -122,8 +122,8 @@ func (p policyParams) find(
 
 // typeConverterOf returns the type converter for the object of a write, which defines how its fields merge.
 func typeConverterOf(owners *ownership.Managers, a *api.Admission) (managedfields.TypeConverter, error) {
-	if w, ok := a.Versions.(*write); ok {
-		return owners.TypeConverter(w.q.Served.Kind)
+	if v, ok := a.Versions.(*servedVersions); ok {
+		return owners.TypeConverter(v.requested.Kind)
 	}
 	return owners.Converter(), nil
 }

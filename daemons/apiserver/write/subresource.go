@@ -72,7 +72,9 @@ func changeFromRequest(w *write) (func(live runtime.Object) (runtime.Object, err
 		if err != nil {
 			return nil, err
 		}
-		return func(live runtime.Object) (runtime.Object, error) { return w.patchObject(live, patchType, data) }, nil
+		return func(runtime.Object) (runtime.Object, error) {
+			return patchObject(q, w.attempt.live, patchType, data)
+		}, nil
 	}
 	obj, err := decodeSent(q)
 	if err != nil {
@@ -136,4 +138,6 @@ func (s Subresources) ServeEphemeralContainers(q *request.Request) error {
 }
 
 // ServeResize reads a pod, and writes the sizes of its containers.
-func (s Subresources) ServeResize(q *request.Request) error { return s.servePartSubresource(copyResize)(q) }
+func (s Subresources) ServeResize(q *request.Request) error {
+	return s.servePartSubresource(copyResize)(q)
+}
