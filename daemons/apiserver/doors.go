@@ -53,7 +53,7 @@ func (d doors) Resources() map[schema.GroupVersionResource]wire.Served {
 
 // Authorize implements write.Server. Without authorizers everything is allowed.
 func (d doors) Authorize(ctx context.Context, user api.User, r api.Request) error {
-	if len(d.s.options.Authorizers) == 0 {
+	if len(d.s.options.Access.Authorizers) == 0 {
 		return nil
 	}
 	return d.s.identity.AuthorizeUser(ctx, user, r)

@@ -20,7 +20,7 @@ import (
 
 // serveFast reports whether it answers a request, now or later. The request's context has ended, so no stage may wait.
 func (s *Server) serveFast(d *h2.Deferred, r *http.Request) (taken bool) {
-	if s.options.RequestTimeout < 3*cache.RevisionTimeout || r.URL.RawQuery != "" {
+	if s.options.Limits.RequestTimeout < 3*cache.RevisionTimeout || r.URL.RawQuery != "" {
 		return false
 	}
 	p := &fastRequest{s: s, q: s.parseRequest(d, r), d: d, start: s.options.Now()}
@@ -120,14 +120,14 @@ func (p *fastRequest) isSmall() bool {
 // acquireSeatsFast is acquireSeats if seats are free. The caller returns the seats if it does not take the request.
 func (s *Server) acquireSeatsFast(p *fastRequest) bool {
 	q := p.q
-	if s.options.Flow == nil {
+	if s.options.Limits.Flow == nil {
 		return s.tryEnterInFlight(q)
 	}
-	schema := s.options.Flow.Classify(&q.User, &q.Request)
+	schema := s.options.Limits.Flow.Classify(&q.User, &q.Request)
 	schema.SetHeaders(q.Answer.Header())
 	ticket, ok := schema.ExemptTicket()
 	if !ok {
-		ticket, ok = s.options.Flow.Try(schema, estimateWork(q))
+		ticket, ok = s.options.Limits.Flow.Try(schema, estimateWork(q))
 	}
 	q.Answer.Ticket, q.Answer.Schema = ticket, schema
 	return ok

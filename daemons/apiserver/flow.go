@@ -51,19 +51,19 @@ func flowObjects(cfg config.APIServer) (list []runtime.Object) {
 // acquireSeats is the stage in which a request waits for its seats. Streams do not wait. A watch holds its seats until
 // it has sent its initial events.
 func (s *Server) acquireSeats(q *request.Request) error {
-	if s.options.Flow == nil {
+	if s.options.Limits.Flow == nil {
 		return s.limitInFlight(q)
 	}
 	if q.IsLongRunning() && q.Verb != "watch" {
 		return nil
 	}
-	schema := s.options.Flow.Classify(&q.User, &q.Request)
+	schema := s.options.Limits.Flow.Classify(&q.User, &q.Request)
 	schema.SetHeaders(q.Answer.Header())
 	began := time.Now()
 	ticket, exempt := schema.ExemptTicket()
 	if !exempt {
 		var err error
-		if ticket, err = s.options.Flow.Enter(q.HTTP.Context(), schema, &q.User, &q.Request,
+		if ticket, err = s.options.Limits.Flow.Enter(q.HTTP.Context(), schema, &q.User, &q.Request,
 			estimateWork(q)); err != nil {
 			q.Answer.Wait = time.Since(began)
 			return tooManyRequests(q)

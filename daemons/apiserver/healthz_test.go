@@ -46,7 +46,7 @@ func TestHealthReasonsNeedAuthorization(t *testing.T) {
 		"authorized": {[]api.Authorizer{blockingAuthorizer{}}, "internal server error: 10.0.0.7 does not answer\n"},
 		"anybody":    {[]api.Authorizer{undecidedAuthorizer{}}, "internal server error: reason withheld\n"},
 	} {
-		s := &Server{statusHandler: env.Handler(), options: Options{Authorizers: c.may}}
+		s := &Server{statusHandler: env.Handler(), options: Options{Access: Access{Authorizers: c.may}}}
 		s.identity = identity.New(identity.Config{Authorizers: c.may})
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)

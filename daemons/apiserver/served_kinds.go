@@ -145,14 +145,14 @@ func (s *Server) updateServedKinds() {
 // discoveryAddresses returns the server's advertised address, and the address of the kubernetes Service for clients in
 // the service network.
 func (s *Server) discoveryAddresses() (a discovery.Addresses) {
-	if s.options.AdvertiseAddress == "" {
+	if s.options.Addresses.AdvertiseAddress == "" {
 		return a
 	}
-	a.Default = net.JoinHostPort(s.options.AdvertiseAddress, strconv.Itoa(s.options.AdvertisePort))
-	if len(s.options.ServiceClusterIPRange) == 0 {
+	a.Default = net.JoinHostPort(s.options.Addresses.AdvertiseAddress, strconv.Itoa(s.options.Addresses.AdvertisePort))
+	if len(s.options.Addresses.ServiceClusterIPRange) == 0 {
 		return a
 	}
-	if services, err := netip.ParsePrefix(s.options.ServiceClusterIPRange[0]); err == nil {
+	if services, err := netip.ParsePrefix(s.options.Addresses.ServiceClusterIPRange[0]); err == nil {
 		services = services.Masked()
 		a.Ranges = []discovery.AddressRange{{Clients: services,
 			Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}

@@ -4,7 +4,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,17 +71,6 @@ type Server struct {
 // defaultRequestTimeout is the time limit of requests that are neither watches nor streams.
 const defaultRequestTimeout = time.Minute
 
-// withDefaults returns the options with the defaults of unset fields.
-func (o Options) withDefaults() Options {
-	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
-	o.EventTTL = cmp.Or(o.EventTTL, time.Hour)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, 800)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return o
-}
-
 // New returns a server. Nothing runs until Run is called.
 func New(o Options) (*Server, error) {
 	if o.Storage == nil || o.Env.Log == nil || o.Env.Metrics == nil || o.Env.Health == nil {
@@ -97,11 +85,11 @@ func New(o Options) (*Server, error) {
 		statusHandler:  o.Env.Handler(),
 		infoHandler:    o.Env.Pages(false),
 		bodyBudget:     body.NewBudget(),
-		inFlight:       make(chan struct{}, o.MaxInFlight),
+		inFlight:       make(chan struct{}, o.Limits.MaxInFlight),
 		shutdown:       make(chan struct{}),
 	}
-	if len(o.ServiceClusterIPRange) > 0 {
-		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
+	if len(o.Addresses.ServiceClusterIPRange) > 0 {
+		services, err := alloc.NewServices(s.cache, o.Addresses.ServiceClusterIPRange, o.Addresses.ServiceNodePortRange)
 		if err != nil {
 			return nil, err
 		}
@@ -133,33 +121,34 @@ func (s *Server) wire() error {
 	s.owners = ownership.New(s.scheme, o.Now)
 	s.reads = read.New(s.cache, s.log, s.shutdown)
 	s.streams = stream.New(stream.Config{
-		Objects: s.Objects(), Log: s.log, KubeletTLS: o.KubeletTLS, KubeletRoots: o.KubeletRoots,
+		Objects: s.Objects(), Log: s.log, KubeletTLS: o.Peers.KubeletTLS, KubeletRoots: o.Peers.KubeletRoots,
 	}, doors{s})
 	s.writes = write.New(write.Config{
 		Cache: s.cache, Store: s.store, Scheme: s.scheme, Reads: s.reads, Owners: s.owners, Services: s.services,
-		Now: o.Now, EventTTL: o.EventTTL, Log: s.log, Complete: upkeep.Complete, Reviews: o.Reviews, Token: o.Token,
+		Now: o.Now, EventTTL: o.Limits.EventTTL, Log: s.log, Complete: upkeep.Complete, Reviews: o.Access.Reviews,
+		Token: o.Access.Token,
 		Admission: write.Admission{
-			Mutators: o.Mutators, Validators: o.Validators, Quota: o.Quota, External: o.External,
-			Backends: s.backends, Webhooks: webhooks,
+			Mutators: o.Admission.Mutators, Validators: o.Admission.Validators, Quota: o.Admission.Quota,
+			External: o.Admission.External, Backends: s.backends, Webhooks: webhooks,
 		},
 	}, doors{s})
 	s.upkeep = upkeep.New(upkeep.Config{
 		Cache: s.cache, Store: s.store, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: s.writes.Own(),
-		Services: s.services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.AdvertiseAddress,
-		AdvertisePort: o.AdvertisePort,
+		Services: s.services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.Addresses.AdvertiseAddress,
+		AdvertisePort: o.Addresses.AdvertisePort,
 	}, doors{s})
 	s.definitions = extend.New(extend.Config{
-		Cache: s.cache, Writes: s.writes.Own(), Owners: s.owners, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now,
-		Log: s.log,
+		Cache: s.cache, Writes: s.writes.Own(), Owners: s.owners, Backends: s.backends, BuiltIn: o.Storage.kinds,
+		Now: o.Now, Log: s.log,
 	}, doors{s})
 	s.aggregator = aggregate.New(aggregate.Config{
 		Cache: s.cache, Writes: s.writes.Own(), Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now, Log: s.log,
-		Bootstrapped: s.upkeep.Bootstrapped(), Changed: s.kindSources.changed, FrontProxy: o.FrontProxy,
-		ClusterCA: o.ClusterCA,
+		Bootstrapped: s.upkeep.Bootstrapped(), Changed: s.kindSources.changed, FrontProxy: o.Peers.FrontProxy,
+		ClusterCA: o.Peers.ClusterCA,
 	}, doors{s})
 	s.identity = identity.New(identity.Config{
-		Authenticators: o.Authenticators, Authorizers: o.Authorizers, Anonymous: o.Anonymous,
-		UntilRevoked: o.UntilRevoked, OnUnauthenticated: s.recordUnauthenticated,
+		Authenticators: o.Access.Authenticators, Authorizers: o.Access.Authorizers, Anonymous: o.Access.Anonymous,
+		UntilRevoked: o.Access.UntilRevoked, OnUnauthenticated: s.recordUnauthenticated,
 		Bootstrapped: s.upkeep.Bootstrapped(), Log: s.log,
 	})
 	s.metrics, err = newObserved(s)

@@ -75,7 +75,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = control.SetWriteDeadline(time.Time{})
 	} else {
 		var patience time.Duration
-		patience, refused = q.ResponseTimeout(s.options.RequestTimeout)
+		patience, refused = q.ResponseTimeout(s.options.Limits.RequestTimeout)
 		ctx, cancel := s.withTimeout(q, patience, control)
 		defer cancel()
 		if q.Aggregated == nil {
@@ -189,14 +189,15 @@ func (s *Server) handle(q *request.Request) error {
 		s.statusHandler.ServeHTTP(q.Answer, s.withReasons(q))
 	case q.Path == "/metrics", q.Path == "/metrics/slis":
 		s.statusHandler.ServeHTTP(q.Answer, q.HTTP)
-	case strings.HasPrefix(q.Path, flow.DebugPath) && s.options.Flow != nil:
-		s.options.Flow.ServeHTTP(q.Answer, q.HTTP)
+	case strings.HasPrefix(q.Path, flow.DebugPath) && s.options.Limits.Flow != nil:
+		s.options.Limits.Flow.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/statusz", q.Path == "/flagz":
 		s.infoHandler.ServeHTTP(q.Answer, q.HTTP)
 	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.options.Profiling:
 		serveProfile(q)
-	case s.options.TokenKeys != nil && (q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
-		s.options.TokenKeys.ServeHTTP(q.Answer, q.HTTP)
+	case s.options.Access.TokenKeys != nil &&
+		(q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
+		s.options.Access.TokenKeys.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/":
 		return s.writePaths(q)
 	default:

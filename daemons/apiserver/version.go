@@ -60,7 +60,7 @@ func (s *Server) writePaths(q *request.Request) error {
 		"/readyz",
 		"/version",
 	}
-	if s.options.Flow != nil {
+	if s.options.Limits.Flow != nil {
 		paths = append(paths, flow.DebugPaths()...)
 	}
 	for gvr := range s.serving.Load().resources {
