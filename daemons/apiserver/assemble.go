@@ -129,7 +129,9 @@ func (a *assembly) addDefaults() error {
 	o.Bootstrap = slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted,
 		upkeep.TokenTrackingConfigMaps(time.Now()))
 	if len(trusted) > 0 {
-		a.addTask(func(ctx context.Context, s *Server) error { return s.upkeep.SyncTrustConfigMaps(ctx, cfg, trusted) })
+		a.addTask(func(ctx context.Context, s *Server) error {
+			return s.background.upkeep.SyncTrustConfigMaps(ctx, cfg, trusted)
+		})
 	}
 	return nil
 }
@@ -168,7 +170,7 @@ func (a *assembly) addUsers() error {
 	}
 	o.Access.Token, o.Access.TokenKeys = admission.GuardTokens(objects, may, tokens.Issue), tokens
 	a.addTask(func(ctx context.Context, s *Server) error {
-		return tokens.RecordUses(ctx, s.upkeep.LabelSecret, a.env.Log)
+		return tokens.RecordUses(ctx, s.background.upkeep.LabelSecret, a.env.Log)
 	})
 	return tokens.RegisterMetrics(a.env.Metrics)
 }
@@ -211,7 +213,7 @@ func (a *assembly) addFlow() error {
 	a.options.Limits.Flow = share
 	a.addTask(func(ctx context.Context, _ *Server) error { return share.Run(ctx) })
 	a.addTask(func(ctx context.Context, s *Server) error {
-		return s.upkeep.MaintainFlowObjects(ctx, flowObjects(a.cfg))
+		return s.background.upkeep.MaintainFlowObjects(ctx, flowObjects(a.cfg))
 	})
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // subresources returns the handlers of subresources. status and scale are not among them: a kind has these by declaring
 // how they work.
-func (s *Server) subresources() map[string]func(*request.Request) error {
+func (s *resourceHandlers) subresources() map[string]func(*request.Request) error {
 	writes := s.writes.Subresources()
 	return map[string]func(*request.Request) error{
 		"binding":             writes.BindPod,
@@ -31,7 +31,7 @@ func (s *Server) subresources() map[string]func(*request.Request) error {
 	}
 }
 
-func (s *Server) serveSubresource(q *request.Request) error {
+func (s *resourceHandlers) serveSubresource(q *request.Request) error {
 	if q.Name == "" {
 		return request.PageNotFound()
 	}

@@ -63,7 +63,7 @@ func (s *Server) writePaths(q *request.Request) error {
 	if s.options.Limits.Flow != nil {
 		paths = append(paths, flow.DebugPaths()...)
 	}
-	for gvr := range s.serving.Load().resources {
+	for gvr := range s.kinds.load().resources {
 		if gvr.Group != "" {
 			paths = append(paths, "/apis/"+gvr.Group, "/apis/"+gvr.Group+"/"+gvr.Version)
 		}
