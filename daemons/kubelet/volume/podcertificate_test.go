@@ -36,7 +36,7 @@ func TestKeysAndCertificatesOfPodsAreProjected(t *testing.T) {
 					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
 					{PodCertificate: &row.source}}}}}
 		m := &Manager{Source: &fakeSource{}}
-		files, again, err := m.files(t.Context(), p, v)
+		files, again, err := contents{m.Source, m.Node}.files(t.Context(), p, v)
 		if err != nil || !again.Equal(time.Unix(4000, 0)) {
 			t.Errorf("%s: again at %s, %v", name, again, err)
 		}
