@@ -19,12 +19,13 @@ import (
 func TestRunningServersAreEndpointsOfTheKubernetesService(t *testing.T) {
 	s := stores["memory"](t)
 	at := func(address string) func(*apiserver.Options) {
-		return func(o *apiserver.Options) { o.AdvertiseAddress, o.AdvertisePort = address, 6443 }
+		return func(o *apiserver.Options) { o.Addresses.AdvertiseAddress, o.Addresses.AdvertisePort = address, 6443 }
 	}
 	client := kubernetes.NewForConfigOrDie(startConfig(t, s, at("10.0.0.1")))
 	second, err := apiserver.New(apiserver.Options{
-		Storage: apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
-		Env:     run.NewEnv(slog.New(slog.DiscardHandler)), AdvertiseAddress: "10.0.0.2", AdvertisePort: 6443,
+		Storage:   apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
+		Env:       run.NewEnv(slog.New(slog.DiscardHandler)),
+		Addresses: apiserver.Addresses{AdvertiseAddress: "10.0.0.2", AdvertisePort: 6443},
 	})
 	if err != nil {
 		t.Fatal(err)

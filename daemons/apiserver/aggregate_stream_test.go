@@ -59,7 +59,7 @@ func streamingServer(t *testing.T) (port string) {
 // Proves S12.
 func TestStreamsToAggregatedServersHaveNoTimeLimit(t *testing.T) {
 	port := streamingServer(t)
-	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) { o.RequestTimeout = 2 * time.Second })
+	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) { o.Limits.RequestTimeout = 2 * time.Second })
 	for path, body := range map[string]string{
 		"/api/v1/namespaces/default/services":         `{"apiVersion":"v1","kind":"Service","metadata":{"name":"shoes"},"spec":{"type":"ExternalName","externalName":"localhost"}}`,
 		"/apis/apiregistration.k8s.io/v1/apiservices": `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.foot.example.com"},"spec":{"group":"foot.example.com","version":"v1","insecureSkipTLSVerify":true,"groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"shoes","port":` + port + `}}}`,

@@ -62,7 +62,8 @@ func aggregatedServer(t *testing.T) (port string) {
 func TestRequestsAreProxiedToAggregatedServers(t *testing.T) {
 	port := aggregatedServer(t)
 	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) {
-		o.Authenticators, o.Authorizers = []api.Authenticator{&pipelineStage{}}, []api.Authorizer{&pipelineStage{}}
+		o.Access.Authenticators = []api.Authenticator{&pipelineStage{}}
+		o.Access.Authorizers = []api.Authorizer{&pipelineStage{}}
 	})
 	cfg.BearerToken = "good"
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices"

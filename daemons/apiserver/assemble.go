@@ -96,7 +96,7 @@ func (a *assembly) watchFiles() error {
 
 // addKubelets sets how the server connects to kubelets.
 func (a *assembly) addKubelets() (err error) {
-	a.options.KubeletTLS, a.options.KubeletRoots, err = kubeletTLS(a.cfg)
+	a.options.Peers.KubeletTLS, a.options.Peers.KubeletRoots, err = kubeletTLS(a.cfg)
 	return err
 }
 
@@ -119,14 +119,19 @@ func (a *assembly) addDefaults() error {
 	}
 	o, cfg := &a.options, a.cfg
 	o.Env = a.env
-	o.ServiceClusterIPRange, o.ServiceNodePortRange = cfg.ServiceClusterIPRange, cfg.ServiceNodePortRange
-	o.AdvertiseAddress, o.AdvertisePort = advertisedAddress(cfg), cfg.SecurePort
-	o.RequestTimeout, o.EventTTL, o.Profiling = cfg.RequestTimeout, cfg.EventTTL, cfg.Profiling
-	o.FrontProxy, o.ClusterCA = front, func() []byte { return readCA(cfg.KubeletCertificateAuthority) }
+	o.Addresses = Addresses{
+		ServiceClusterIPRange: cfg.ServiceClusterIPRange, ServiceNodePortRange: cfg.ServiceNodePortRange,
+		AdvertiseAddress: advertisedAddress(cfg), AdvertisePort: cfg.SecurePort,
+	}
+	o.Limits = Limits{RequestTimeout: cfg.RequestTimeout, EventTTL: cfg.EventTTL}
+	o.Profiling = cfg.Profiling
+	o.Peers.FrontProxy, o.Peers.ClusterCA = front, func() []byte { return readCA(cfg.KubeletCertificateAuthority) }
 	o.Bootstrap = slices.Concat(authz.Defaults(), admission.SystemPriorityClasses(), flowObjects(cfg), trusted,
 		upkeep.TokenTrackingConfigMaps(time.Now()))
 	if len(trusted) > 0 {
-		a.addTask(func(ctx context.Context, s *Server) error { return s.upkeep.SyncTrustConfigMaps(ctx, cfg, trusted) })
+		a.addTask(func(ctx context.Context, s *Server) error {
+			return s.background.upkeep.SyncTrustConfigMaps(ctx, cfg, trusted)
+		})
 	}
 	return nil
 }
@@ -151,19 +156,21 @@ func (a *assembly) addUsers() error {
 	if rules != nil {
 		a.addFile("authorization", rules)
 	}
-	o.Authenticators, o.UntilRevoked, o.Anonymous = []api.Authenticator{who}, who.UntilRevoked, who.Anonymous
-	o.Authorizers, o.External = []api.Authorizer{may}, &write.External{Authorizer: may}
-	o.Reviews = map[schema.GroupResource]write.Review{}
+	o.Access = Access{
+		Authenticators: []api.Authenticator{who}, UntilRevoked: who.UntilRevoked, Anonymous: who.Anonymous,
+		Authorizers: []api.Authorizer{may}, Reviews: map[schema.GroupResource]write.Review{},
+	}
+	o.Admission.External = &write.External{Authorizer: may}
 	for gr, handle := range review.All(may, authz.NewRBAC(objects), who) {
-		o.Reviews[gr] = handle
+		o.Access.Reviews[gr] = handle
 	}
 	tokens := who.Tokens()
 	if tokens == nil {
 		return nil
 	}
-	o.Token, o.TokenKeys = admission.GuardTokens(objects, may, tokens.Issue), tokens
+	o.Access.Token, o.Access.TokenKeys = admission.GuardTokens(objects, may, tokens.Issue), tokens
 	a.addTask(func(ctx context.Context, s *Server) error {
-		return tokens.RecordUses(ctx, s.upkeep.LabelSecret, a.env.Log)
+		return tokens.RecordUses(ctx, s.background.upkeep.LabelSecret, a.env.Log)
 	})
 	return tokens.RegisterMetrics(a.env.Metrics)
 }
@@ -180,7 +187,7 @@ func authorizers(cfg config.APIServer, objects api.Objects, env run.Env) (api.Au
 
 // addAdmission sets the built-in admission plugins.
 func (a *assembly) addAdmission() (err error) {
-	o, objects := &a.options, a.options.Storage.Objects()
+	o, objects := &a.options.Admission, a.options.Storage.Objects()
 	o.Mutators, o.Validators, err = admission.All(a.cfg, objects, o.External.Authorizer, a.env.Metrics)
 	o.Quota = admission.NewQuota(objects)
 	return err
@@ -203,10 +210,10 @@ func (a *assembly) addFlow() error {
 	if err != nil || share == nil {
 		return err
 	}
-	a.options.Flow = share
+	a.options.Limits.Flow = share
 	a.addTask(func(ctx context.Context, _ *Server) error { return share.Run(ctx) })
 	a.addTask(func(ctx context.Context, s *Server) error {
-		return s.upkeep.MaintainFlowObjects(ctx, flowObjects(a.cfg))
+		return s.background.upkeep.MaintainFlowObjects(ctx, flowObjects(a.cfg))
 	})
 	return nil
 }

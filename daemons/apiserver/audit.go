@@ -1,11 +1,14 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/binary"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,14 +22,21 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
-// startAudit is the stage that decides what is recorded about a request. It runs right after authentication, before any
+// auditing records requests in the audit log.
+type auditing struct {
+	auditor *audit.Auditor  // nil records nothing
+	scheme  *runtime.Scheme // decodes bodies in protobuf
+	now     func() time.Time
+}
+
+// start is the stage that decides what is recorded about a request. It runs right after authentication, before any
 // impersonation.
-func (s *Server) startAudit(q *request.Request) error {
-	if s.options.Auditor == nil {
+func (a *auditing) start(q *request.Request) error {
+	if a.auditor == nil {
 		return nil
 	}
-	q.Answer.Audit = s.newAuditRecord(q)
-	s.recordReceived(q)
+	q.Answer.Audit = a.newRecord(q)
+	a.recordReceived(q)
 	if record := q.Answer.Audit; record != nil && q.IsLongRunning() {
 		q.Answer.OnHeader(record.Started)
 	}
@@ -34,27 +44,39 @@ func (s *Server) startAudit(q *request.Request) error {
 }
 
 // recordReceived records that a request has arrived.
-func (s *Server) recordReceived(q *request.Request) {
+func (a *auditing) recordReceived(q *request.Request) {
 	if q.Answer.Decision != nil {
-		s.options.Auditor.Count(q.Answer.Decision)
+		a.auditor.Count(q.Answer.Decision)
 	}
 	q.Answer.Audit.Received()
 }
 
+// startFast decides what is recorded, if recording needs no waiting.
+func (a *auditing) startFast(q *request.Request) bool {
+	if a.auditor == nil {
+		return true
+	}
+	if !a.auditor.CanRecordNow() {
+		return false
+	}
+	q.Answer.Audit = a.newRecord(q)
+	return true
+}
+
 // recordUnauthenticated records a request whose credentials are invalid.
-func (s *Server) recordUnauthenticated(q *request.Request) {
-	if s.options.Auditor == nil {
+func (a *auditing) recordUnauthenticated(q *request.Request) {
+	if a.auditor == nil {
 		return
 	}
 	q.User = api.User{}
-	q.Answer.Audit = s.newAuditRecord(q)
-	s.options.Auditor.Count(q.Answer.Decision)
+	q.Answer.Audit = a.newRecord(q)
+	a.auditor.Count(q.Answer.Decision)
 	q.Answer.Audit.SetUnauthenticated()
 }
 
-// newAuditRecord returns the record of a request. It is nil if the policy records nothing about the request.
-func (s *Server) newAuditRecord(q *request.Request) *audit.Record {
-	d := s.options.Auditor.Policy.Decide(q.User, q.Request)
+// newRecord returns the record of a request. It is nil if the policy records nothing about the request.
+func (a *auditing) newRecord(q *request.Request) *audit.Record {
+	d := a.auditor.Policy.Decide(q.User, q.Request)
 	q.Answer.Decision = d
 	if d.Level == auditv1.LevelNone {
 		return nil
@@ -64,7 +86,7 @@ func (s *Server) newAuditRecord(q *request.Request) *audit.Record {
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
 		Level:    d.Level, AuditID: types.UID(id), RequestURI: q.HTTP.URL.RequestURI(), Verb: q.Verb,
 		User: audit.UserInfo(q.User), SourceIPs: sourceIPs(q.HTTP), UserAgent: q.HTTP.UserAgent(),
-		RequestReceivedTimestamp: metav1.NewMicroTime(s.options.Now()),
+		RequestReceivedTimestamp: metav1.NewMicroTime(a.now()),
 	}
 	if q.Resource {
 		event.ObjectRef = &auditv1.ObjectReference{
@@ -72,7 +94,23 @@ func (s *Server) newAuditRecord(q *request.Request) *audit.Record {
 			APIGroup: q.Group, APIVersion: q.GroupVersionResource.Version,
 		}
 	}
-	return audit.NewRecord(s.options.Auditor, d, s.options.Now, event)
+	return audit.NewRecord(a.auditor, d, a.now, event)
+}
+
+// run runs the auditor until the returned function is called. The caller calls it after the last response.
+func (a *auditing) run(ctx context.Context, log *slog.Logger) (end func()) {
+	if a.auditor == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- a.auditor.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			log.Error("close the audit log", "err", err)
+		}
+	}
 }
 
 // maxAuditID is the maximum length, in bytes, of an audit ID that a client sends.
@@ -93,14 +131,14 @@ func setAuditID(q *request.Request) {
 }
 
 // recordCompleted records the end of a request.
-func (s *Server) recordCompleted(q *request.Request) {
+func (a *auditing) recordCompleted(q *request.Request) {
 	record := q.Answer.Audit
 	if record == nil {
 		return
 	}
 	var body *runtime.Unknown
 	if data, ok := record.ResponseBody(); ok {
-		body = s.bodyJSON(record, q.Answer.Header().Get("Content-Type"), data)
+		body = a.bodyJSON(record, q.Answer.Header().Get("Content-Type"), data)
 	}
 	record.Completed(q.Answer.Code(), body)
 }

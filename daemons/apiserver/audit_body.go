@@ -16,7 +16,7 @@ import (
 
 // recordBodies is the stage that records the request body, and prepares recording of the response body, where the
 // policy asks for it. It runs after authorization and flow control, so that refused requests cost no memory.
-func (s *Server) recordBodies(q *request.Request) error {
+func (a *auditing) recordBodies(q *request.Request) error {
 	if !q.Resource || q.IsLongRunning() {
 		return nil
 	}
@@ -39,18 +39,21 @@ func (s *Server) recordBodies(q *request.Request) error {
 		return err
 	}
 	q.HTTP.Body = io.NopCloser(bytes.NewReader(data))
-	record.SetRequestBody(s.bodyJSON(record, q.HTTP.Header.Get("Content-Type"), data))
+	record.SetRequestBody(a.bodyJSON(record, q.HTTP.Header.Get("Content-Type"), data))
 	return nil
 }
 
+// recordBodiesFast is recordBodies, which never waits on the fast path: a read has no body.
+func (a *auditing) recordBodiesFast(q *request.Request) bool { return a.recordBodies(q) == nil }
+
 // bodyJSON returns a body as JSON. It returns nil if the body is empty or has an unsupported encoding.
-func (s *Server) bodyJSON(record *audit.Record, kind string, data []byte) *runtime.Unknown {
+func (a *auditing) bodyJSON(record *audit.Record, kind string, data []byte) *runtime.Unknown {
 	kind, _, _ = mime.ParseMediaType(kind)
 	switch {
 	case len(data) == 0:
 		return nil
 	case kind == runtime.ContentTypeProtobuf:
-		data = s.protobufAsJSON(data)
+		data = protobufAsJSON(a.scheme, data)
 	case strings.Contains(kind, "yaml"):
 		text, _, err := body.FromYAML(data)
 		if err != nil {
@@ -67,13 +70,13 @@ func (s *Server) bodyJSON(record *audit.Record, kind string, data []byte) *runti
 	return &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON}
 }
 
-func (s *Server) protobufAsJSON(data []byte) []byte {
+func protobufAsJSON(scheme *runtime.Scheme, data []byte) []byte {
 	var unknown runtime.Unknown
 	raw, found := bytes.CutPrefix(data, []byte("k8s\x00"))
 	if !found || unknown.Unmarshal(raw) != nil {
 		return nil
 	}
-	obj, err := s.scheme.New(unknown.GroupVersionKind())
+	obj, err := scheme.New(unknown.GroupVersionKind())
 	if err != nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ type doors struct{ s *Server }
 
 // WaitForCurrent implements stream.Server.
 func (d doors) WaitForCurrent(ctx context.Context) error {
-	_, err := d.s.reads.WaitForVersion(ctx, "")
+	_, err := d.s.resources.reads.WaitForVersion(ctx, "")
 	return err
 }
 
@@ -34,43 +34,43 @@ func (d doors) AuthorizeCreate(q *request.Request) error {
 }
 
 // AdmitsConnect implements stream.Server.
-func (d doors) AdmitsConnect() bool { return d.s.writes.HasExternalPlugins() }
+func (d doors) AdmitsConnect() bool { return d.s.resources.writes.Admitter().HasExternalPlugins() }
 
 // AdmitConnect implements stream.Server.
 func (d doors) AdmitConnect(q *request.Request, kind schema.GroupVersionKind, options runtime.Object) error {
-	return d.s.writes.AdmitSubresource(q, "CONNECT", kind, options, false)
+	return d.s.resources.writes.Admitter().AdmitSubresource(q, "CONNECT", kind, options, false)
 }
 
 // Target implements write.Server, upkeep.Server and aggregate.Server.
 func (d doors) Target(gvr schema.GroupVersionResource) request.Target {
-	return d.s.serving.Load().Target(gvr)
+	return d.s.kinds.load().Target(gvr)
 }
 
 // Resources implements write.Server.
 func (d doors) Resources() map[schema.GroupVersionResource]wire.Served {
-	return d.s.serving.Load().resources
+	return d.s.kinds.load().resources
 }
 
 // Authorize implements write.Server. Without authorizers everything is allowed.
 func (d doors) Authorize(ctx context.Context, user api.User, r api.Request) error {
-	if len(d.s.options.Authorizers) == 0 {
+	if len(d.s.options.Access.Authorizers) == 0 {
 		return nil
 	}
 	return d.s.identity.AuthorizeUser(ctx, user, r)
 }
 
 // ServeKinds implements extend.Server.
-func (d doors) ServeKinds(declared []*kinds.Kind) { d.s.serveKinds(declared) }
+func (d doors) ServeKinds(declared []*kinds.Kind) { d.s.kinds.serveDeclared(declared) }
 
 // CheckStore implements extend.Server.
-func (d doors) CheckStore() error { return d.s.upkeep.CheckStore() }
+func (d doors) CheckStore() error { return d.s.background.upkeep.CheckStore() }
 
 // ServeAggregated implements aggregate.Server.
 func (d doors) ServeAggregated(all map[schema.GroupVersion]*aggregate.Version) {
-	d.s.serveAggregated(all)
+	d.s.kinds.serveAggregated(all)
 }
 
 // AggregatedVersions implements aggregate.Server.
 func (d doors) AggregatedVersions() map[schema.GroupVersion]*aggregate.Version {
-	return d.s.serving.Load().aggregated
+	return d.s.kinds.load().aggregated
 }

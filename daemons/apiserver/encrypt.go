@@ -37,15 +37,15 @@ func withEncryption(cfg config.APIServer, s store.Store, env run.Env) (
 	env.Health.AddInformational("encryption-config", sealed.Reload)
 	env.Health.AddInformational("encryption-rewritten", sealed.CheckRewritten)
 	task := func(ctx context.Context, server *Server) error {
-		return sealed.Run(ctx, server.rewrittenResources)
+		return sealed.Run(ctx, func() []schema.GroupResource { return rewrittenResources(server.cache) })
 	}
 	return sealed, sealed.PluginHealth, []func(context.Context, *Server) error{task}, nil
 }
 
 // rewrittenResources returns the resources whose values are rewritten after a change of keys. It leaves out events:
 // they expire before that matters, and rewriting would lose their time to live.
-func (s *Server) rewrittenResources() (list []schema.GroupResource) {
-	for _, r := range s.cache.Resources() {
+func rewrittenResources(c *cache.Cache) (list []schema.GroupResource) {
+	for _, r := range c.Resources() {
 		if gr := r.Kind.GR(); gr.Resource != "events" {
 			list = append(list, gr)
 		}

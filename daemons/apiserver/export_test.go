@@ -7,5 +7,5 @@ import (
 
 // RepairAddresses compares claims of service addresses with Services once.
 func (s *Server) RepairAddresses(ctx context.Context, now time.Time) error {
-	return s.upkeep.RepairAddressesAt(ctx, now)
+	return s.background.upkeep.RepairAddressesAt(ctx, now)
 }

@@ -20,7 +20,7 @@ import (
 
 // serveFast reports whether it answers a request, now or later. The request's context has ended, so no stage may wait.
 func (s *Server) serveFast(d *h2.Deferred, r *http.Request) (taken bool) {
-	if s.options.RequestTimeout < 3*cache.RevisionTimeout || r.URL.RawQuery != "" {
+	if s.options.Limits.RequestTimeout < 3*cache.RevisionTimeout || r.URL.RawQuery != "" {
 		return false
 	}
 	p := &fastRequest{s: s, q: s.parseRequest(d, r), d: d, start: s.options.Now()}
@@ -34,15 +34,15 @@ func (s *Server) serveFast(d *h2.Deferred, r *http.Request) (taken bool) {
 			p.q.Answer.Release()
 		}
 	}()
-	for i := range stages {
-		if stages[i].runFast == nil || !stages[i].runFast(s, p) {
+	for i := range s.stages {
+		if s.stages[i].runFast == nil || !s.stages[i].runFast(p.q) {
 			return false
 		}
 	}
 	s.metrics.recordArrival(p.q)
-	for i := range stages {
-		if stages[i].commit != nil {
-			stages[i].commit(s, p.q)
+	for i := range s.stages {
+		if s.stages[i].commit != nil {
+			s.stages[i].commit(p.q)
 		}
 	}
 	s.cache.CallWhenCurrent(p)
@@ -64,84 +64,31 @@ func (p *fastRequest) isSimpleRead() bool {
 		q.Served.Namespaced == (q.Namespace != "") && (q.Served.Verbs == nil || slices.Contains(q.Served.Verbs, q.Verb))
 }
 
-// authenticateFast is authenticate for users that can be authenticated without waiting.
-func (s *Server) authenticateFast(p *fastRequest) bool { return s.identity.TryAuthenticate(p.q) }
-
-// auditFast decides what is recorded, if recording needs no waiting.
-func (s *Server) auditFast(p *fastRequest) bool {
-	if s.options.Auditor == nil {
-		return true
-	}
-	if !s.options.Auditor.CanRecordNow() {
-		return false
-	}
-	p.q.Answer.Audit = s.newAuditRecord(p.q)
-	return true
-}
-
 // hasNoImpersonation sends requests with impersonation to the ordinary path, where it is authorized and logged.
-func (s *Server) hasNoImpersonation(p *fastRequest) bool { return !identity.Impersonates(p.q) }
-
-// authorizeFast is authorize for requests that are allowed without waiting.
-func (s *Server) authorizeFast(p *fastRequest) bool { return s.identity.TryAuthorize(p.q) }
-
-// hasFilledCache is waitForCache for a cache that has been filled.
-func (s *Server) hasFilledCache(*fastRequest) bool { return s.cache.CheckReady() == nil }
+func hasNoImpersonation(q *request.Request) bool { return !identity.Impersonates(q) }
 
 // isServed is waitForDefinition for resources that are served already.
-func (s *Server) isServed(p *fastRequest) bool { return p.q.IsServed }
-
-// negotiateFast is negotiate for objects that need no conversion.
-func (s *Server) negotiateFast(p *fastRequest) bool {
-	return s.negotiate(p.q) == nil && !p.q.NeedsConversion()
-}
-
-// recordBodiesFast is recordBodies, which never waits here: a read has no body.
-func (s *Server) recordBodiesFast(p *fastRequest) bool { return s.recordBodies(p.q) == nil }
-
-// canAnswerLater reports whether the response can be written without waiting once the store's revision is known.
-func (s *Server) canAnswerLater(p *fastRequest) bool {
-	return p.isSmall()
-}
+func isServed(q *request.Request) bool { return q.IsServed }
 
 // maxFastObject is the largest object, in bytes, that is answered this way. One goroutine answers all requests that
 // waited for the same revision.
 const maxFastObject = 64 << 10
 
-// isSmall reports whether the response is quick to write.
-func (p *fastRequest) isSmall() bool {
-	if f := p.q.Media.Format; f != wire.JSON && f != wire.Protobuf {
+// canAnswerLater reports whether the response is quick to write, without waiting, once the store's revision is known.
+func canAnswerLater(q *request.Request) bool {
+	if f := q.Media.Format; f != wire.JSON && f != wire.Protobuf {
 		return false
 	}
-	e := p.q.Cache.Get(p.q.Key())
+	e := q.Cache.Get(q.Key())
 	return e == nil || e.Size() <= maxFastObject
 }
-
-// acquireSeatsFast is acquireSeats if seats are free. The caller returns the seats if it does not take the request.
-func (s *Server) acquireSeatsFast(p *fastRequest) bool {
-	q := p.q
-	if s.options.Flow == nil {
-		return s.tryEnterInFlight(q)
-	}
-	schema := s.options.Flow.Classify(&q.User, &q.Request)
-	schema.SetHeaders(q.Answer.Header())
-	ticket, ok := schema.ExemptTicket()
-	if !ok {
-		ticket, ok = s.options.Flow.Try(schema, estimateWork(q))
-	}
-	q.Answer.Ticket, q.Answer.Schema = ticket, schema
-	return ok
-}
-
-// commitSeats records that a request holds its seats, once it is certain that it is taken.
-func (s *Server) commitSeats(q *request.Request) { q.Answer.Ticket.Begin(0) }
 
 // OnCurrent implements cache.Reader. It answers the request.
 func (p *fastRequest) OnCurrent(why error) {
 	s, q := p.s, p.q
 	defer p.d.Send()
 	defer s.metrics.recordDone(q, p.start)
-	defer s.recordCompleted(q)
+	defer s.audit.recordCompleted(q)
 	defer q.Answer.Release()
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -150,7 +97,7 @@ func (p *fastRequest) OnCurrent(why error) {
 	}()
 	err := request.UnavailableError(why)
 	if err == nil {
-		err = s.reads.GetCached(q)
+		err = s.resources.reads.GetCached(q)
 	}
 	if err != nil {
 		q.WriteError(s.log, err)

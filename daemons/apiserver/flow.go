@@ -48,22 +48,28 @@ func flowObjects(cfg config.APIServer) (list []runtime.Object) {
 	return list
 }
 
-// acquireSeats is the stage in which a request waits for its seats. Streams do not wait. A watch holds its seats until
+// seats is the server's capacity for requests.
+type seats struct {
+	flow     *flow.Controller // shares the capacity; nil if inFlight limits it
+	inFlight chan struct{}
+}
+
+// acquire is the stage in which a request waits for its seats. Streams do not wait. A watch holds its seats until
 // it has sent its initial events.
-func (s *Server) acquireSeats(q *request.Request) error {
-	if s.options.Flow == nil {
+func (s *seats) acquire(q *request.Request) error {
+	if s.flow == nil {
 		return s.limitInFlight(q)
 	}
 	if q.IsLongRunning() && q.Verb != "watch" {
 		return nil
 	}
-	schema := s.options.Flow.Classify(&q.User, &q.Request)
+	schema := s.flow.Classify(&q.User, &q.Request)
 	schema.SetHeaders(q.Answer.Header())
 	began := time.Now()
 	ticket, exempt := schema.ExemptTicket()
 	if !exempt {
 		var err error
-		if ticket, err = s.options.Flow.Enter(q.HTTP.Context(), schema, &q.User, &q.Request,
+		if ticket, err = s.flow.Enter(q.HTTP.Context(), schema, &q.User, &q.Request,
 			estimateWork(q)); err != nil {
 			q.Answer.Wait = time.Since(began)
 			return tooManyRequests(q)
@@ -75,6 +81,24 @@ func (s *Server) acquireSeats(q *request.Request) error {
 	return nil
 }
 
+// acquireFast is acquire if seats are free. The caller returns the seats if it does not take the request.
+func (s *seats) acquireFast(q *request.Request) bool {
+	if s.flow == nil {
+		return s.tryEnterInFlight(q)
+	}
+	schema := s.flow.Classify(&q.User, &q.Request)
+	schema.SetHeaders(q.Answer.Header())
+	ticket, ok := schema.ExemptTicket()
+	if !ok {
+		ticket, ok = s.flow.Try(schema, estimateWork(q))
+	}
+	q.Answer.Ticket, q.Answer.Schema = ticket, schema
+	return ok
+}
+
+// beginSeats records that a request holds its seats, once it is certain that it is taken.
+func beginSeats(q *request.Request) { q.Answer.Ticket.Begin(0) }
+
 // tooManyRequests asks a client to retry later. Like upstream it answers in plain text instead of a Status, so that
 // encoding uses no capacity.
 func tooManyRequests(q *request.Request) error {
@@ -85,7 +109,7 @@ func tooManyRequests(q *request.Request) error {
 
 // limitInFlight limits the number of concurrent requests when priority and fairness are disabled. Watches and streams
 // do not count, and health checks are always answered.
-func (s *Server) limitInFlight(q *request.Request) error {
+func (s *seats) limitInFlight(q *request.Request) error {
 	if q.IsLongRunning() || request.IsHealthPath(q.Path) || s.tryEnterInFlight(q) {
 		return nil
 	}
@@ -93,7 +117,7 @@ func (s *Server) limitInFlight(q *request.Request) error {
 }
 
 // tryEnterInFlight counts a request, if the limit is not reached. It reports whether it did.
-func (s *Server) tryEnterInFlight(q *request.Request) bool {
+func (s *seats) tryEnterInFlight(q *request.Request) bool {
 	select {
 	case s.inFlight <- struct{}{}:
 		q.Answer.OnRelease(func() { <-s.inFlight })

@@ -90,9 +90,9 @@ func startFuzzedServer(f *testing.F) *apiserver.Server {
 	s := memory.New()
 	f.Cleanup(s.Close)
 	o := apiserver.Options{
-		Storage:               apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
-		Env:                   run.NewEnv(slog.New(slog.DiscardHandler)),
-		ServiceClusterIPRange: []string{"10.96.0.0/16"},
+		Storage:   apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
+		Env:       run.NewEnv(slog.New(slog.DiscardHandler)),
+		Addresses: apiserver.Addresses{ServiceClusterIPRange: []string{"10.96.0.0/16"}},
 	}
 	server, err := apiserver.New(o)
 	if err != nil {

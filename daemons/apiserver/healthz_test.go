@@ -19,7 +19,7 @@ import (
 func TestHealthListenerServesOnlyHealth(t *testing.T) {
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	env.Health.AddReady("store", func() error { return errors.New("it does not answer") })
-	s := &Server{statusHandler: env.Handler()}
+	s := pages{status: env.Handler()}
 	for path, want := range map[string]int{
 		"/livez": 200, "/readyz": 500, "/healthz": 200, "/livez/ping": 200, "/readyz?verbose": 500,
 		"/livez/nothing": 404,
@@ -27,7 +27,7 @@ func TestHealthListenerServesOnlyHealth(t *testing.T) {
 		"/livez/../metrics": 404, "/debug/pprof/": 404,
 	} {
 		w := httptest.NewRecorder()
-		s.healthz().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		s.health().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
@@ -46,11 +46,11 @@ func TestHealthReasonsNeedAuthorization(t *testing.T) {
 		"authorized": {[]api.Authorizer{blockingAuthorizer{}}, "internal server error: 10.0.0.7 does not answer\n"},
 		"anybody":    {[]api.Authorizer{undecidedAuthorizer{}}, "internal server error: reason withheld\n"},
 	} {
-		s := &Server{statusHandler: env.Handler(), options: Options{Authorizers: c.may}}
+		s := &Server{pages: pages{status: env.Handler()}, options: Options{Access: Access{Authorizers: c.may}}}
 		s.identity = identity.New(identity.Config{Authorizers: c.may})
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)
-		s.statusHandler.ServeHTTP(w,
+		s.pages.status.ServeHTTP(w,
 			s.withReasons(&request.Request{HTTP: r, Request: api.Request{Verb: "get", Path: r.URL.Path}}))
 		if w.Body.String() != c.want {
 			t.Errorf("%s: %q, want %q", name, w.Body, c.want)

@@ -74,7 +74,7 @@ func TestStreamsReachTheVerifiedKubelet(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.Cert)
 	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) {
-		o.KubeletTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
+		o.Peers.KubeletTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
 	})
 	ctx := timeoutContext(t)
 	client := kubernetes.NewForConfigOrDie(cfg)

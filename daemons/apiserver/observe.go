@@ -3,7 +3,6 @@ package apiserver
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
-	"clusterctl/daemons/client"
 	"clusterctl/daemons/run/measure"
 )
 
@@ -121,14 +119,13 @@ func newServerMetrics() *serverMetrics {
 	return o
 }
 
-// newObserved returns the server's metrics, registered.
-func newObserved(s *Server) (*serverMetrics, error) {
+// newObserved returns the server's metrics. It registers them, and those of the store and of the server's parts.
+func newObserved(
+	metrics prometheus.Registerer,
+	storage *Storage,
+	parts []prometheus.Collector,
+) (*serverMetrics, error) {
 	o := newServerMetrics()
-	metrics := s.options.Env.Metrics
-	var err error
-	if s.backends.WrapTransport, err = client.RequestCounter(metrics); err != nil {
-		return nil, err
-	}
 	all := []prometheus.Collector{
 		o.requests,
 		o.terminations,
@@ -139,14 +136,13 @@ func newObserved(s *Server) (*serverMetrics, error) {
 		o.sizes,
 		o.deprecated,
 		o.handshakes,
-		s.store.(*countedStore),
+		storage.counted,
 		inFlightCollector{prometheus.NewDesc("apiserver_current_inflight_requests", "Requests being worked on.",
 			[]string{"request_kind"}, nil), o},
-		newObjectCounts(s),
-		newStorageSize(s.options.Storage.raw),
+		newObjectCounts(storage.cache),
+		newStorageSize(storage.raw),
 	}
-	return o, errors.Join(registerAll(metrics,
-		slices.Concat(all, s.reads.Metrics(), s.writes.Metrics(), s.streams.Metrics(), s.aggregator.Metrics())...)...)
+	return o, errors.Join(registerAll(metrics, append(all, parts...)...)...)
 }
 
 func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (errs []error) {

@@ -2,16 +2,18 @@ package apiserver
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"clusterctl/daemons/apiserver/cache"
 )
 
 // objectCounts collects the number of objects of each kind.
 type objectCounts struct {
-	s                          *Server
+	cache                      *cache.Cache
 	objects, stale, unreadable *prometheus.Desc
 }
 
-func newObjectCounts(s *Server) objectCounts {
-	return objectCounts{s,
+func newObjectCounts(c *cache.Cache) objectCounts {
+	return objectCounts{c,
 		prometheus.NewDesc("apiserver_resource_objects", "Objects stored.", []string{"group", "resource"}, nil),
 		prometheus.NewDesc("apiserver_storage_objects",
 			"Objects stored, by the name that releases before 1.34 have for it.", []string{"resource"}, nil),
@@ -30,7 +32,7 @@ func (c objectCounts) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c objectCounts) Collect(to chan<- prometheus.Metric) {
-	for _, r := range c.s.cache.Resources() {
+	for _, r := range c.cache.Resources() {
 		n := float64(r.Len())
 		to <- prometheus.MustNewConstMetric(c.objects, prometheus.GaugeValue, n, r.Kind.GVK.Group, r.Kind.Resource)
 		to <- prometheus.MustNewConstMetric(c.stale, prometheus.GaugeValue, n, r.Kind.GR().String())

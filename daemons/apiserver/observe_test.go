@@ -44,7 +44,7 @@ func TestClientsCannotCreateMetricLabels(t *testing.T) {
 	defer s.Close()
 	var metrics *prometheus.Registry
 	cfg := startConfig(t, s, func(o *apiserver.Options) {
-		o.Authenticators, o.Authorizers = []api.Authenticator{adminOnly{}}, []api.Authorizer{adminOnly{}}
+		o.Access.Authenticators, o.Access.Authorizers = []api.Authenticator{adminOnly{}}, []api.Authorizer{adminOnly{}}
 		metrics = o.Env.Metrics
 	})
 	transport := &http.Transport{

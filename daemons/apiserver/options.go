@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -22,6 +23,28 @@ type Options struct {
 	Storage *Storage // required
 	Env     run.Env  // required
 
+	Access    Access
+	Admission Admission
+	Addresses Addresses
+	Peers     Peers
+	Limits    Limits
+
+	// Bootstrap holds objects that are created if they are missing. Missing rules and subjects are added to existing
+	// ones (RBAC's default objects).
+	Bootstrap []runtime.Object
+
+	// Auditor records requests; nil records nothing. The caller of the server also runs the auditor, and stops it last.
+	Auditor *audit.Auditor
+
+	// Tasks run as long as the server does. If a task returns an error, the server stops.
+	Tasks []func(ctx context.Context, s *Server) error
+
+	Profiling bool
+	Now       func() time.Time // nil means time.Now
+}
+
+// Access configures authentication and authorization, and the requests that are answered by them.
+type Access struct {
 	// Authenticators and Authorizers are tried in order. Without authorizers everything is allowed. Without
 	// authenticators every request is anonymous.
 	Authenticators []api.Authenticator
@@ -33,6 +56,16 @@ type Options struct {
 	// returned function is called at the end of the request.
 	UntilRevoked func(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc)
 
+	// Reviews holds the handlers of virtual kinds, by resource. Token is the handler of serviceaccounts/token.
+	Reviews map[schema.GroupResource]write.Review
+	Token   write.TokenReview
+
+	// TokenKeys answers /.well-known/openid-configuration and /openid/v1/jwks; nil serves neither.
+	TokenKeys http.Handler
+}
+
+// Admission configures the admission plugins.
+type Admission struct {
 	Mutators   []api.Mutator
 	Validators []api.Validator
 	// Quota is the last validator. It is checked a second time for the writes that it bounds, one write per namespace
@@ -40,18 +73,10 @@ type Options struct {
 	Quota write.QuotaValidator
 	// External selects the policies and webhooks that the cluster's objects configure; nil runs none.
 	External *write.External
+}
 
-	// Reviews holds the handlers of virtual kinds, by resource. Token is the handler of serviceaccounts/token.
-	Reviews map[schema.GroupResource]write.Review
-	Token   write.TokenReview
-
-	// TokenKeys answers /.well-known/openid-configuration and /openid/v1/jwks; nil serves neither.
-	TokenKeys http.Handler
-
-	// Bootstrap holds objects that are created if they are missing. Missing rules and subjects are added to existing
-	// ones (RBAC's default objects).
-	Bootstrap []runtime.Object
-
+// Addresses are the server's own address, and the ranges from which Services get theirs.
+type Addresses struct {
 	ServiceClusterIPRange []string // CIDRs; empty allocates no addresses
 	ServiceNodePortRange  string   // first-last; empty means 30000-32767
 
@@ -59,21 +84,15 @@ type Options struct {
 	// the service is not written.
 	AdvertiseAddress string
 	AdvertisePort    int
+}
 
+// Peers configures connections to kubelets and to aggregated API servers.
+type Peers struct {
 	// KubeletTLS configures connections to kubelets: the trusted authorities and the server's own certificate. If it is
 	// nil, logs, exec and the like are refused.
 	KubeletTLS *tls.Config
 	// KubeletRoots returns the authorities that verify a new connection to a kubelet; nil means those of KubeletTLS.
 	KubeletRoots func() *x509.CertPool
-
-	// Auditor records requests; nil records nothing. The caller of the server also runs the auditor, and stops it last.
-	Auditor *audit.Auditor
-
-	// Flow shares the server's capacity among requests. If it is nil, MaxInFlight limits the number of requests.
-	Flow *flow.Controller
-
-	// Tasks run as long as the server does. If a task returns an error, the server stops.
-	Tasks []func(ctx context.Context, s *Server) error
 
 	// FrontProxy returns the client certificate for aggregated servers. It makes them trust the headers that name the
 	// user; nil presents no certificate.
@@ -83,10 +102,26 @@ type Options struct {
 	// for aggregated API servers whose APIService has no caBundle, in addition to the system's authorities. nil adds
 	// none.
 	ClusterCA func() []byte
+}
 
+// Limits are the limits on requests and on the age of events.
+type Limits struct {
 	RequestTimeout time.Duration // zero means a minute
 	EventTTL       time.Duration // zero means an hour
-	MaxInFlight    int           // limit of concurrent requests, not counting watches and streams; zero means 800
-	Profiling      bool
-	Now            func() time.Time // nil means time.Now
+
+	// Flow shares the server's capacity among requests. If it is nil, MaxInFlight limits the number of requests.
+	Flow        *flow.Controller
+	MaxInFlight int // limit of concurrent requests, not counting watches and streams; zero means 800
+}
+
+// withDefaults returns the options with the defaults of unset fields.
+func (o Options) withDefaults() Options {
+	limits := &o.Limits
+	limits.RequestTimeout = cmp.Or(limits.RequestTimeout, defaultRequestTimeout)
+	limits.EventTTL = cmp.Or(limits.EventTTL, time.Hour)
+	limits.MaxInFlight = cmp.Or(limits.MaxInFlight, 800)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
 }

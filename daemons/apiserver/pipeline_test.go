@@ -83,12 +83,12 @@ func (s *pipelineStage) Validate(_ context.Context, a *api.Admission) error {
 func TestEachStageRejectsWithItsStatus(t *testing.T) {
 	s := &pipelineStage{}
 	cfg := startConfig(t, stores["memory"](t), func(o *apiserver.Options) {
-		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{
+		o.Access.Authenticators, o.Access.Authorizers, o.Access.Anonymous = []api.Authenticator{
 			s,
 		}, []api.Authorizer{
 			s,
 		}, func(_ string, usual bool) bool { return usual }
-		o.Mutators, o.Validators = []api.Mutator{s}, []api.Validator{s}
+		o.Admission.Mutators, o.Admission.Validators = []api.Mutator{s}, []api.Validator{s}
 	})
 	ctx := timeoutContext(t)
 	noClient, wrong := *cfg, *cfg

@@ -162,7 +162,7 @@ func TestPanicReleasesTheQuotaLock(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
 	client := kubernetes.NewForConfigOrDie(startConfig(t, s,
-		func(o *apiserver.Options) { o.Quota = &panickingQuota{} }))
+		func(o *apiserver.Options) { o.Admission.Quota = &panickingQuota{} }))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	write := func() error {

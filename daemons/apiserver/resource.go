@@ -1,12 +1,23 @@
 package apiserver
 
 import (
+	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/apiserver/stream"
 	"clusterctl/daemons/apiserver/write"
 )
 
-// serveResource answers a request for a served resource.
-func (s *Server) serveResource(q *request.Request) error {
+// resourceHandlers answers requests for served resources.
+type resourceHandlers struct {
+	reads      *read.Reads
+	writes     *write.Writes
+	streams    *stream.Streams
+	components componentStatuses
+	metrics    *serverMetrics
+}
+
+// serve answers a request.
+func (s *resourceHandlers) serve(q *request.Request) error {
 	if err := q.CheckRoute(); err != nil {
 		return err
 	}
@@ -22,7 +33,7 @@ func (s *Server) serveResource(q *request.Request) error {
 	}
 	if q.Served.Virtual {
 		if q.Served.Resource == "componentstatuses" {
-			return s.serveComponentStatuses(q)
+			return s.components.serve(q)
 		}
 		return s.writes.Review(q)
 	}

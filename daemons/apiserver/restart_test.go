@@ -45,7 +45,9 @@ func (c *countingStore) Revision(ctx context.Context) (int64, error) {
 // Proves S4.
 func TestRestartedServerLoadsTheStoreOnce(t *testing.T) {
 	s := stores["memory"](t)
-	advertise := func(o *apiserver.Options) { o.AdvertiseAddress, o.AdvertisePort = "10.0.0.1", 6443 }
+	advertise := func(o *apiserver.Options) {
+		o.Addresses.AdvertiseAddress, o.Addresses.AdvertisePort = "10.0.0.1", 6443
+	}
 	t.Run("the first time", func(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(startConfig(t, s, advertise))
 		waitUntil(t, func() error { // the last object that a server creates for itself

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"clusterctl/daemons/apiserver/h2"
-	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
@@ -73,7 +72,7 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		defer s.Close()
 	}
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
-	defer server.startAuditor(ctx)()
+	defer server.audit.run(ctx, env.Log)()
 	g, ctx := errgroup.WithContext(ctx)
 	drained, over := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { return server.RunUntil(ctx, drained) })
@@ -82,7 +81,7 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 		return serve(ctx, ln, server, tlsConfig, env.Log)
 	})
 	if probed != nil {
-		g.Go(func() error { return run.Serve(ctx, probed, server.healthz(), nil, time.Second, env.Log) })
+		g.Go(func() error { return run.Serve(ctx, probed, server.pages.health(), nil, time.Second, env.Log) })
 	}
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -102,25 +101,6 @@ func listenHealthz(ctx context.Context, cfg config.APIServer) (net.Listener, err
 	return ln, nil
 }
 
-// healthz returns a handler that serves only health checks.
-func (s *Server) healthz() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !request.IsHealthPath(r.URL.Path) {
-			http.NotFound(w, r)
-			return
-		}
-		s.statusHandler.ServeHTTP(w, r)
-	})
-}
-
-// withReasons returns a health check request. Every user gets the result. The reasons for a failure are shown only to
-// users that are authorized to read the path.
-func (s *Server) withReasons(q *request.Request) *http.Request {
-	return run.WithReasons(q.HTTP, func() bool {
-		return doors{s}.Authorize(q.HTTP.Context(), q.User, q.Request) == nil
-	})
-}
-
 // serve answers requests on ln until ctx ends. Package h2 serves HTTP/2, and net/http everything else.
 func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Config, log *slog.Logger) error {
 	server := run.NewServer(s, tlsConfig, log)
@@ -134,22 +114,6 @@ func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Confi
 	own.Attach(server)
 	defer own.Close()
 	return run.ServeWith(ctx, server, own.Listen(ln), shutdownGrace)
-}
-
-// startAuditor runs the auditor until the returned function is called. The caller calls it after the last response.
-func (s *Server) startAuditor(ctx context.Context) (end func()) {
-	if s.options.Auditor == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
-	go func() { done <- s.options.Auditor.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.log.Error("close the audit log", "err", err)
-		}
-	}
 }
 
 // advertisedAddress returns the address at which the cluster reaches this server: the configured address, the listening

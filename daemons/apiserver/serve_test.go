@@ -29,9 +29,10 @@ func startConfig(t testing.TB, s store.Store, change func(*apiserver.Options)) *
 func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (*apiserver.Server, *rest.Config) {
 	t.Helper()
 	o := apiserver.Options{
-		Storage: apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
-		Env:     run.NewEnv(slog.New(slog.DiscardHandler)), External: &write.External{},
-		ServiceClusterIPRange: []string{"10.96.0.0/16"},
+		Storage:   apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
+		Env:       run.NewEnv(slog.New(slog.DiscardHandler)),
+		Admission: apiserver.Admission{External: &write.External{}},
+		Addresses: apiserver.Addresses{ServiceClusterIPRange: []string{"10.96.0.0/16"}},
 	}
 	if change != nil {
 		change(&o)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -60,45 +61,65 @@ func (o *servedKinds) AggregatedDocument(path string) request.Handler {
 	return o.Aggregated(schema.GroupVersion{Group: parts[1], Version: parts[2]})
 }
 
-// kindSources holds what an offer is made of, besides the built-in kinds.
-type kindSources struct {
+// kindRegistry holds the kinds that are served, and what they come from.
+type kindRegistry struct {
+	served    atomic.Pointer[servedKinds]
+	cache     *cache.Cache
+	builtIn   []*kinds.Kind
+	openapi   *openapi.Handler // of the built-in kinds
+	addresses Addresses        // in discovery documents
+
 	mu         sync.Mutex
 	declared   []*kinds.Kind // by CustomResourceDefinitions, in the version that is stored
 	aggregated map[schema.GroupVersion]*aggregate.Version
 	changed    chan struct{} // signals that declared has changed
 }
 
-// serveKinds serves declared kinds in all versions, besides the built-in kinds.
-func (s *Server) serveKinds(declared []*kinds.Kind) {
-	s.kindSources.mu.Lock()
-	defer s.kindSources.mu.Unlock()
-	s.kindSources.declared = declared
-	s.updateServedKinds()
+// newKindRegistry returns a registry that serves the built-in kinds.
+func newKindRegistry(storage *Storage, addresses Addresses) *kindRegistry {
+	r := &kindRegistry{
+		cache: storage.cache, builtIn: storage.kinds, openapi: openapi.New(storage.kinds), addresses: addresses,
+		changed: make(chan struct{}, 1),
+	}
+	r.serveDeclared(nil)
+	return r
+}
+
+// load returns the kinds that are served now.
+func (r *kindRegistry) load() *servedKinds { return r.served.Load() }
+
+// serveDeclared serves declared kinds in all versions, besides the built-in kinds.
+func (r *kindRegistry) serveDeclared(declared []*kinds.Kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.declared = declared
+	r.update()
 	select {
-	case s.kindSources.changed <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default: // a signal is pending already
 	}
 }
 
 // serveAggregated passes group versions on to other servers.
-func (s *Server) serveAggregated(all map[schema.GroupVersion]*aggregate.Version) {
-	s.kindSources.mu.Lock()
-	defer s.kindSources.mu.Unlock()
-	s.kindSources.aggregated = all
-	s.updateServedKinds()
+func (r *kindRegistry) serveAggregated(all map[schema.GroupVersion]*aggregate.Version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.aggregated = all
+	r.update()
 }
 
-func (s *Server) updateServedKinds() {
+// update replaces the served kinds. The caller holds r.mu.
+func (r *kindRegistry) update() {
 	var declared []*kinds.Kind
-	for _, k := range s.kindSources.declared {
+	for _, k := range r.declared {
 		declared = append(declared, k.Untyped.Family.Served...)
 	}
-	all := slices.Concat(s.options.Storage.kinds, declared)
+	all := slices.Concat(r.builtIn, declared)
 	next := &servedKinds{
-		cache:      s.cache,
+		cache:      r.cache,
 		resources:  make(map[schema.GroupVersionResource]wire.Served, 2*len(all)),
 		aggregated: map[schema.GroupVersion]*aggregate.Version{},
-		openapi:    s.builtInOpenAPI,
+		openapi:    r.openapi,
 	}
 	own := map[schema.GroupVersion]bool{}
 	for _, k := range all {
@@ -113,7 +134,7 @@ func (s *Server) updateServedKinds() {
 	}
 	var others []discovery.ExternalVersion
 	var elsewhere []openapi.ExternalVersion
-	for gv, a := range s.kindSources.aggregated {
+	for gv, a := range r.aggregated {
 		if own[gv] {
 			continue // built-in group versions cannot be handed to another server
 		}
@@ -128,31 +149,31 @@ func (s *Server) updateServedKinds() {
 		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
 	})
 	// Unchanged parts are shared with the previous offer.
-	was := s.serving.Load()
+	was := r.load()
 	var shown *discovery.Handler
 	var described *openapi.Handler
 	if was != nil {
 		shown, described = was.discovery, was.openapi
 	}
 	next.discovery = discovery.New(shown, all, others...)
-	next.discovery.Addresses = s.discoveryAddresses()
+	next.discovery.Addresses = discoveryAddresses(r.addresses)
 	if len(declared) > 0 || len(elsewhere) > 0 {
-		next.openapi = s.builtInOpenAPI.With(described, declared, elsewhere...)
+		next.openapi = r.openapi.With(described, declared, elsewhere...)
 	}
-	s.serving.Store(next)
+	r.served.Store(next)
 }
 
 // discoveryAddresses returns the server's advertised address, and the address of the kubernetes Service for clients in
 // the service network.
-func (s *Server) discoveryAddresses() (a discovery.Addresses) {
-	if s.options.AdvertiseAddress == "" {
+func discoveryAddresses(own Addresses) (a discovery.Addresses) {
+	if own.AdvertiseAddress == "" {
 		return a
 	}
-	a.Default = net.JoinHostPort(s.options.AdvertiseAddress, strconv.Itoa(s.options.AdvertisePort))
-	if len(s.options.ServiceClusterIPRange) == 0 {
+	a.Default = net.JoinHostPort(own.AdvertiseAddress, strconv.Itoa(own.AdvertisePort))
+	if len(own.ServiceClusterIPRange) == 0 {
 		return a
 	}
-	if services, err := netip.ParsePrefix(s.options.ServiceClusterIPRange[0]); err == nil {
+	if services, err := netip.ParsePrefix(own.ServiceClusterIPRange[0]); err == nil {
 		services = services.Masked()
 		a.Ranges = []discovery.AddressRange{{Clients: services,
 			Address: net.JoinHostPort(services.Addr().Next().String(), "443")}}

@@ -4,14 +4,12 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,61 +25,70 @@ import (
 	"clusterctl/daemons/apiserver/extend"
 	"clusterctl/daemons/apiserver/flow"
 	"clusterctl/daemons/apiserver/identity"
-	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/read"
 	"clusterctl/daemons/apiserver/stream"
 	"clusterctl/daemons/apiserver/upkeep"
 	"clusterctl/daemons/apiserver/webhook"
 	"clusterctl/daemons/apiserver/write"
+	"clusterctl/daemons/client"
 	"clusterctl/daemons/kinds"
-	"clusterctl/daemons/store"
 )
 
 // Server is an API server. It answers requests as soon as Run has filled its cache.
 type Server struct {
 	options Options
 	log     *slog.Logger
-	store   store.Store // counts its calls
 	cache   *cache.Cache
-	scheme  *runtime.Scheme
 
-	serving        atomic.Pointer[servedKinds]
-	builtInOpenAPI *openapi.Handler // of the built-in kinds
-	statusHandler  http.Handler     // health and metrics
-	infoHandler    http.Handler     // pages about the server itself
-	services       *alloc.Services  // nil if no addresses are allocated
-	metrics        *serverMetrics
-	kindSources    kindSources
-	inFlight       chan struct{}
+	stages     []stage // of all requests, in order
+	kinds      *kindRegistry
+	identity   *identity.Identity
+	audit      auditing
+	seats      seats
+	bodyBudget *flow.Budget // limits the parts of request bodies
+	resources  resourceHandlers
+	pages      pages
+	metrics    *serverMetrics
 
-	owners       *ownership.Managers // of fields
-	identity     *identity.Identity
-	reads        *read.Reads
-	writes       *write.Writes
-	streams      *stream.Streams
-	upkeep       *upkeep.Upkeep
-	definitions  *extend.Definitions
-	aggregator   *aggregate.Aggregator
-	backends     *backend.Connector // to webhooks
-	shutdownOnce sync.Once
-	bodyBudget   *flow.Budget  // limits the parts of request bodies
-	shutdown     chan struct{} // closed when watches must end
+	background background
+	shutdown   shutdown
 }
+
+// background are the parts of a server that run besides its requests.
+type background struct {
+	owners      *ownership.Managers // of fields
+	upkeep      *upkeep.Upkeep
+	definitions *extend.Definitions
+	aggregator  *aggregate.Aggregator
+}
+
+// start runs the parts in g until ctx ends.
+func (b *background) start(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error {
+		select {
+		case <-b.upkeep.Bootstrapped(): // until then the processors have more urgent work
+			b.owners.LoadSchemas()
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	g.Go(func() error { return b.upkeep.Run(ctx) })
+	g.Go(func() error { return b.definitions.Run(ctx) })
+	g.Go(func() error { return b.aggregator.Run(ctx) })
+}
+
+// shutdown signals that watches must end.
+type shutdown struct {
+	once  sync.Once
+	begun chan struct{}
+}
+
+// begin closes begun, once.
+func (s *shutdown) begin() { s.once.Do(func() { close(s.begun) }) }
 
 // defaultRequestTimeout is the time limit of requests that are neither watches nor streams.
 const defaultRequestTimeout = time.Minute
-
-// withDefaults returns the options with the defaults of unset fields.
-func (o Options) withDefaults() Options {
-	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
-	o.EventTTL = cmp.Or(o.EventTTL, time.Hour)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, 800)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return o
-}
 
 // New returns a server. Nothing runs until Run is called.
 func New(o Options) (*Server, error) {
@@ -90,79 +97,91 @@ func New(o Options) (*Server, error) {
 	}
 	o = o.withDefaults()
 	s := &Server{
-		options: o, log: o.Env.Log,
-		store: o.Storage.counted, cache: o.Storage.cache,
-		scheme:         newScheme(o.Storage.kinds),
-		builtInOpenAPI: openapi.New(o.Storage.kinds),
-		statusHandler:  o.Env.Handler(),
-		infoHandler:    o.Env.Pages(false),
-		bodyBudget:     body.NewBudget(),
-		inFlight:       make(chan struct{}, o.MaxInFlight),
-		shutdown:       make(chan struct{}),
+		options: o, log: o.Env.Log, cache: o.Storage.cache,
+		kinds:      newKindRegistry(o.Storage, o.Addresses),
+		audit:      auditing{auditor: o.Auditor, scheme: newScheme(o.Storage.kinds), now: o.Now},
+		seats:      seats{flow: o.Limits.Flow, inFlight: make(chan struct{}, o.Limits.MaxInFlight)},
+		bodyBudget: body.NewBudget(),
+		pages:      pages{status: o.Env.Handler(), info: o.Env.Pages(false)},
+		shutdown:   shutdown{begun: make(chan struct{})},
 	}
-	if len(o.ServiceClusterIPRange) > 0 {
-		services, err := alloc.NewServices(s.cache, o.ServiceClusterIPRange, o.ServiceNodePortRange)
+	var services *alloc.Services // nil if no addresses are allocated
+	if len(o.Addresses.ServiceClusterIPRange) > 0 {
+		var err error
+		services, err = alloc.NewServices(s.cache, o.Addresses.ServiceClusterIPRange, o.Addresses.ServiceNodePortRange)
 		if err != nil {
 			return nil, err
 		}
-		s.services = services
 	}
-	s.kindSources.changed = make(chan struct{}, 1)
-	s.backends = backend.New(s.Objects())
-	s.serveKinds(nil)
-	if err := s.wire(); err != nil {
+	if err := s.wire(services); err != nil {
 		return nil, fmt.Errorf("register the API server's metrics: %w", err)
 	}
 	// The first readiness check cannot pass before Run, so that /readyz never reports ready from a part of the checks.
-	o.Env.Health.AddReady("poststarthook/bootstrap", s.upkeep.CheckBootstrapped)
-	o.Env.Health.AddReady("etcd", s.upkeep.CheckStore)
+	tasks := &s.background
+	o.Env.Health.AddReady("poststarthook/bootstrap", tasks.upkeep.CheckBootstrapped)
+	o.Env.Health.AddReady("etcd", tasks.upkeep.CheckStore)
 	o.Env.Health.AddReady("informer-sync", s.cache.CheckReady)
-	o.Env.Health.AddReady("crd-informer-synced", s.definitions.CheckServed)
-	o.Env.Health.AddInformational("stored-objects", s.upkeep.CheckStoredReadable)
+	o.Env.Health.AddReady("crd-informer-synced", tasks.definitions.CheckServed)
+	o.Env.Health.AddInformational("stored-objects", tasks.upkeep.CheckStoredReadable)
 	o.Env.IdleTasks.Add(s.cache.CompactLogs)
 	return s, nil
 }
 
 // wire makes the parts of the server.
-func (s *Server) wire() error {
+func (s *Server) wire(services *alloc.Services) error {
 	o := &s.options
 	webhooks, err := webhook.NewCounts(o.Env.Metrics)
 	if err != nil {
 		return err
 	}
-	s.owners = ownership.New(s.scheme, o.Now)
-	s.reads = read.New(s.cache, s.log, s.shutdown)
-	s.streams = stream.New(stream.Config{
-		Objects: s.Objects(), Log: s.log, KubeletTLS: o.KubeletTLS, KubeletRoots: o.KubeletRoots,
+	backends := backend.New(s.Objects()) // webhooks and aggregated servers
+	if backends.WrapTransport, err = client.RequestCounter(o.Env.Metrics); err != nil {
+		return err
+	}
+	scheme := s.audit.scheme
+	owners := ownership.New(scheme, o.Now)
+	reads := read.New(s.cache, s.log, s.shutdown.begun)
+	streams := stream.New(stream.Config{
+		Objects: s.Objects(), Log: s.log, KubeletTLS: o.Peers.KubeletTLS, KubeletRoots: o.Peers.KubeletRoots,
 	}, doors{s})
-	s.writes = write.New(write.Config{
-		Cache: s.cache, Store: s.store, Scheme: s.scheme, Reads: s.reads, Owners: s.owners, Services: s.services,
-		Now: o.Now, EventTTL: o.EventTTL, Log: s.log, Complete: upkeep.Complete, Reviews: o.Reviews, Token: o.Token,
+	writes := write.New(write.Config{
+		Cache: s.cache, Store: o.Storage.counted, Scheme: scheme, Reads: reads, Owners: owners, Services: services,
+		Now: o.Now, EventTTL: o.Limits.EventTTL, Log: s.log, Complete: upkeep.Complete, Reviews: o.Access.Reviews,
+		Token: o.Access.Token,
 		Admission: write.Admission{
-			Mutators: o.Mutators, Validators: o.Validators, Quota: o.Quota, External: o.External,
-			Backends: s.backends, Webhooks: webhooks,
+			Mutators: o.Admission.Mutators, Validators: o.Admission.Validators, Quota: o.Admission.Quota,
+			External: o.Admission.External, Backends: backends, Webhooks: webhooks,
 		},
 	}, doors{s})
-	s.upkeep = upkeep.New(upkeep.Config{
-		Cache: s.cache, Store: s.store, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: s.writes,
-		Services: s.services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.AdvertiseAddress,
-		AdvertisePort: o.AdvertisePort,
+	maintained := upkeep.New(upkeep.Config{
+		Cache: s.cache, Store: o.Storage.counted, Raw: o.Storage.raw, Prefix: o.Storage.prefix, Writes: writes.Own(),
+		Services: services, Log: s.log, Bootstrap: o.Bootstrap, AdvertiseAddress: o.Addresses.AdvertiseAddress,
+		AdvertisePort: o.Addresses.AdvertisePort,
 	}, doors{s})
-	s.definitions = extend.New(extend.Config{
-		Cache: s.cache, Writes: s.writes, Owners: s.owners, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now,
+	definitions := extend.New(extend.Config{
+		Cache: s.cache, Writes: writes.Own(), Owners: owners, Backends: backends, BuiltIn: o.Storage.kinds, Now: o.Now,
 		Log: s.log,
 	}, doors{s})
-	s.aggregator = aggregate.New(aggregate.Config{
-		Cache: s.cache, Writes: s.writes, Backends: s.backends, BuiltIn: o.Storage.kinds, Now: o.Now, Log: s.log,
-		Bootstrapped: s.upkeep.Bootstrapped(), Changed: s.kindSources.changed, FrontProxy: o.FrontProxy,
-		ClusterCA: o.ClusterCA,
+	aggregator := aggregate.New(aggregate.Config{
+		Cache: s.cache, Writes: writes.Own(), Backends: backends, BuiltIn: o.Storage.kinds, Now: o.Now, Log: s.log,
+		Bootstrapped: maintained.Bootstrapped(), Changed: s.kinds.changed, FrontProxy: o.Peers.FrontProxy,
+		ClusterCA: o.Peers.ClusterCA,
 	}, doors{s})
+	s.background = background{owners: owners, upkeep: maintained, definitions: definitions, aggregator: aggregator}
 	s.identity = identity.New(identity.Config{
-		Authenticators: o.Authenticators, Authorizers: o.Authorizers, Anonymous: o.Anonymous,
-		UntilRevoked: o.UntilRevoked, OnUnauthenticated: s.recordUnauthenticated,
-		Bootstrapped: s.upkeep.Bootstrapped(), Log: s.log,
+		Authenticators: o.Access.Authenticators, Authorizers: o.Access.Authorizers, Anonymous: o.Access.Anonymous,
+		UntilRevoked: o.Access.UntilRevoked, OnUnauthenticated: s.audit.recordUnauthenticated,
+		Bootstrapped: maintained.Bootstrapped(), Log: s.log,
 	})
-	s.metrics, err = newObserved(s)
+	s.metrics, err = newObserved(o.Env.Metrics, o.Storage,
+		slices.Concat(reads.Metrics(), writes.Admitter().Metrics(), streams.Metrics(), aggregator.Metrics()))
+	s.resources = resourceHandlers{
+		reads: reads, writes: writes, streams: streams, metrics: s.metrics,
+		components: componentStatuses{
+			objects: s.Objects(), reads: reads, checkStore: maintained.CheckStore, now: o.Now,
+		},
+	}
+	s.stages = s.newStages()
 	return err
 }
 
@@ -184,25 +203,15 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 			stop() // a task failed, so no further request is answered correctly
 		}
 	})
-	g.Go(func() error {
-		select {
-		case <-s.upkeep.Bootstrapped(): // until then the processors have more urgent work
-			s.owners.LoadSchemas()
-		case <-ctx.Done():
-		}
-		return nil
-	})
 	g.Go(func() error { return s.cache.Run(reading) })
-	g.Go(func() error { return s.upkeep.Run(ctx) })
-	g.Go(func() error { return s.definitions.Run(ctx) })
-	g.Go(func() error { return s.aggregator.Run(ctx) })
+	s.background.start(ctx, g)
 	for _, task := range s.options.Tasks {
 		g.Go(func() error { return task(ctx, s) })
 	}
 	g.Go(func() error {
 		<-ctx.Done()
 		// Watches end, so that the shutdown does not wait for them.
-		s.shutdownOnce.Do(func() { close(s.shutdown) })
+		s.shutdown.begin()
 		return nil
 	})
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {

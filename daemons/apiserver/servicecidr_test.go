@@ -22,7 +22,7 @@ func TestServiceCIDRsProvideAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := timeoutContext(t)
 			client := kubernetes.NewForConfigOrDie(startConfig(t, open(t),
-				func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/28"} }))
+				func(o *apiserverOptions) { o.Addresses.ServiceClusterIPRange = []string{"10.0.0.0/28"} }))
 			services, ranges := client.CoreV1().Services("default"), client.NetworkingV1().ServiceCIDRs()
 			waitUntil(t, func() error {
 				r, err := ranges.Get(ctx, "kubernetes", metav1.GetOptions{})

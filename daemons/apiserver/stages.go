@@ -19,33 +19,35 @@ import (
 
 // stage is one step in handling a request.
 type stage struct {
-	run func(*Server, *request.Request) error
+	run func(*request.Request) error
 	// runFast does the same without waiting. It returns false if it would have to wait or if it fails. The request then
 	// starts again on the ordinary path, so the stage must leave no effects. A stage without runFast sends every
 	// request there.
-	runFast func(*Server, *fastRequest) bool
+	runFast func(*request.Request) bool
 	// commit performs the side effects of the stage, such as a log entry, once all stages have passed without waiting.
-	commit func(*Server, *request.Request)
+	commit func(*request.Request)
 }
 
-// stages run for every request, in this order, until one of them answers it or fails. Writes have further stages, see
-// write/stages.go. The fast path in fastpath.go uses this list, too.
-var stages = []stage{
-	{run: (*Server).waitForCache, runFast: (*Server).hasFilledCache},
-	{run: (*Server).authenticate, runFast: (*Server).authenticateFast},
-	{run: (*Server).startAudit, runFast: (*Server).auditFast, commit: (*Server).recordReceived},
-	{run: (*Server).impersonate, runFast: (*Server).hasNoImpersonation},
-	{run: (*Server).acquireSeats, runFast: (*Server).acquireSeatsFast, commit: (*Server).commitSeats},
-	{run: (*Server).authorize, runFast: (*Server).authorizeFast},
-	{run: (*Server).waitForDefinition, runFast: (*Server).isServed},
-	{run: (*Server).negotiate, runFast: (*Server).negotiateFast},
-	{run: (*Server).recordBodies, runFast: (*Server).recordBodiesFast},
-	{run: (*Server).handle, runFast: (*Server).canAnswerLater},
+// newStages returns the stages. They run for every request, in this order, until one of them answers it or fails.
+// Writes have further stages, see write/stages.go. The fast path in fastpath.go uses this list, too.
+func (s *Server) newStages() []stage {
+	return []stage{
+		{run: s.waitForCache, runFast: s.hasFilledCache},
+		{run: s.identity.Authenticate, runFast: s.identity.TryAuthenticate},
+		{run: s.audit.start, runFast: s.audit.startFast, commit: s.audit.recordReceived},
+		{run: s.identity.Impersonate, runFast: hasNoImpersonation},
+		{run: s.seats.acquire, runFast: s.seats.acquireFast, commit: beginSeats},
+		{run: s.identity.Authorize, runFast: s.identity.TryAuthorize},
+		{run: s.waitForDefinition, runFast: isServed},
+		{run: s.negotiate, runFast: s.negotiateFast},
+		{run: s.audit.recordBodies, runFast: s.audit.recordBodiesFast},
+		{run: s.handle, runFast: canAnswerLater},
+	}
 }
 
 // parseRequest parses a request.
 func (s *Server) parseRequest(w http.ResponseWriter, r *http.Request) *request.Request {
-	q := request.Parse(w, r, s.serving.Load())
+	q := request.Parse(w, r, s.kinds.load())
 	q.Answer.BodyBudget = s.bodyBudget
 	return q
 }
@@ -56,7 +58,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := s.options.Now()
 	s.metrics.recordArrival(q)
 	defer s.metrics.recordDone(q, start)
-	defer s.recordCompleted(q)
+	defer s.audit.recordCompleted(q)
 	defer q.Answer.Release()
 	defer func() {
 		if p := recover(); p != nil {
@@ -75,7 +77,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = control.SetWriteDeadline(time.Time{})
 	} else {
 		var patience time.Duration
-		patience, refused = q.ResponseTimeout(s.options.RequestTimeout)
+		patience, refused = q.ResponseTimeout(s.options.Limits.RequestTimeout)
 		ctx, cancel := s.withTimeout(q, patience, control)
 		defer cancel()
 		if q.Aggregated == nil {
@@ -95,8 +97,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"determine kind and namespace from url, %s", r.RequestURI, r.URL), http.StatusInternalServerError)
 		return
 	}
-	for _, stage := range stages {
-		if err := stage.run(s, q); errors.Is(err, request.ErrAnswered) {
+	for _, stage := range s.stages {
+		if err := stage.run(q); errors.Is(err, request.ErrAnswered) {
 			break
 		} else if err != nil {
 			q.WriteError(s.log, err)
@@ -165,16 +167,21 @@ func (s *Server) negotiate(q *request.Request) error {
 	return q.TableOptions()
 }
 
+// negotiateFast is negotiate for objects that need no conversion.
+func (s *Server) negotiateFast(q *request.Request) bool {
+	return s.negotiate(q) == nil && !q.NeedsConversion()
+}
+
 // handle passes the request to its handler.
 func (s *Server) handle(q *request.Request) error {
-	serving := s.serving.Load()
+	serving := s.kinds.load()
 	if !q.Resource && q.Aggregated == nil {
 		// An aggregated server may have taken over the path since the request was parsed.
 		q.Aggregated = serving.AggregatedDocument(q.Path)
 	}
 	switch {
 	case q.Resource && q.IsServed:
-		return s.serveResource(q)
+		return s.resources.serve(q)
 	case q.Aggregated != nil:
 		return q.Aggregated(q)
 	case q.HTTP.Method != http.MethodGet && serving.isGetOnly(q.Path):
@@ -186,17 +193,18 @@ func (s *Server) handle(q *request.Request) error {
 	case q.Path == "/version", q.Path == "/version/":
 		return writeVersion(q)
 	case request.IsHealthPath(q.Path):
-		s.statusHandler.ServeHTTP(q.Answer, s.withReasons(q))
+		s.pages.status.ServeHTTP(q.Answer, s.withReasons(q))
 	case q.Path == "/metrics", q.Path == "/metrics/slis":
-		s.statusHandler.ServeHTTP(q.Answer, q.HTTP)
-	case strings.HasPrefix(q.Path, flow.DebugPath) && s.options.Flow != nil:
-		s.options.Flow.ServeHTTP(q.Answer, q.HTTP)
+		s.pages.status.ServeHTTP(q.Answer, q.HTTP)
+	case strings.HasPrefix(q.Path, flow.DebugPath) && s.options.Limits.Flow != nil:
+		s.options.Limits.Flow.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/statusz", q.Path == "/flagz":
-		s.infoHandler.ServeHTTP(q.Answer, q.HTTP)
+		s.pages.info.ServeHTTP(q.Answer, q.HTTP)
 	case strings.HasPrefix(q.Path, "/debug/pprof/") && s.options.Profiling:
 		serveProfile(q)
-	case s.options.TokenKeys != nil && (q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
-		s.options.TokenKeys.ServeHTTP(q.Answer, q.HTTP)
+	case s.options.Access.TokenKeys != nil &&
+		(q.Path == "/.well-known/openid-configuration" || q.Path == "/openid/v1/jwks"):
+		s.options.Access.TokenKeys.ServeHTTP(q.Answer, q.HTTP)
 	case q.Path == "/":
 		return s.writePaths(q)
 	default:
@@ -224,20 +232,14 @@ func (s *Server) waitForCache(q *request.Request) error {
 	return nil
 }
 
+// hasFilledCache is waitForCache for a cache that has been filled.
+func (s *Server) hasFilledCache(*request.Request) bool { return s.cache.CheckReady() == nil }
+
 // waitForDefinition delays a request for a resource whose definition this server has not processed yet.
 func (s *Server) waitForDefinition(q *request.Request) error {
-	mayBeServed, err := s.definitions.Wait(q)
+	mayBeServed, err := s.background.definitions.Wait(q)
 	if mayBeServed {
-		q.LookUpKind(s.serving.Load())
+		q.LookUpKind(s.kinds.load())
 	}
 	return err
 }
-
-// authenticate is the stage that finds the user of a request.
-func (s *Server) authenticate(q *request.Request) error { return s.identity.Authenticate(q) }
-
-// impersonate is the stage that replaces the user by the one that the user wants to act as.
-func (s *Server) impersonate(q *request.Request) error { return s.identity.Impersonate(q) }
-
-// authorize is the stage that checks whether the user may perform the request.
-func (s *Server) authorize(q *request.Request) error { return s.identity.Authorize(q) }

@@ -13,15 +13,16 @@ import (
 
 // subresources returns the handlers of subresources. status and scale are not among them: a kind has these by declaring
 // how they work.
-func (s *Server) subresources() map[string]func(*request.Request) error {
+func (s *resourceHandlers) subresources() map[string]func(*request.Request) error {
+	writes := s.writes.Subresources()
 	return map[string]func(*request.Request) error{
-		"binding":             s.writes.BindPod,
-		"eviction":            s.writes.Evict,
-		"token":               s.writes.CreateToken,
-		"approval":            s.writes.ServeObject,
-		"finalize":            s.writes.Finalize,
-		"ephemeralcontainers": s.writes.ServeEphemeralContainers,
-		"resize":              s.writes.ServeResize,
+		"binding":             writes.BindPod,
+		"eviction":            writes.Evict,
+		"token":               writes.CreateToken,
+		"approval":            writes.ServeObject,
+		"finalize":            writes.Finalize,
+		"ephemeralcontainers": writes.ServeEphemeralContainers,
+		"resize":              writes.ServeResize,
 		"log":                 s.streams.ServeKubelet,
 		"exec":                s.streams.ServeKubelet,
 		"attach":              s.streams.ServeKubelet,
@@ -30,15 +31,15 @@ func (s *Server) subresources() map[string]func(*request.Request) error {
 	}
 }
 
-func (s *Server) serveSubresource(q *request.Request) error {
+func (s *resourceHandlers) serveSubresource(q *request.Request) error {
 	if q.Name == "" {
 		return request.PageNotFound()
 	}
 	switch {
 	case q.Subresource == "status" && q.Served.Status != nil:
-		return s.writes.ServeObject(q)
+		return s.writes.Subresources().ServeObject(q)
 	case q.Subresource == "scale" && q.Served.Scale != nil:
-		return s.writes.ServeScale(q)
+		return s.writes.Subresources().ServeScale(q)
 	case slices.Contains(q.Served.Subresources, q.Subresource):
 		if handle := s.subresources()[q.Subresource]; handle != nil {
 			return handle(q)

@@ -60,10 +60,10 @@ func (s *Server) writePaths(q *request.Request) error {
 		"/readyz",
 		"/version",
 	}
-	if s.options.Flow != nil {
+	if s.options.Limits.Flow != nil {
 		paths = append(paths, flow.DebugPaths()...)
 	}
-	for gvr := range s.serving.Load().resources {
+	for gvr := range s.kinds.load().resources {
 		if gvr.Group != "" {
 			paths = append(paths, "/apis/"+gvr.Group, "/apis/"+gvr.Group+"/"+gvr.Version)
 		}

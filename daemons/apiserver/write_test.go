@@ -281,7 +281,7 @@ func TestServersNeverAllocateAnAddressTwice(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 3 {
 				client := kubernetes.NewForConfigOrDie(startConfig(t, s,
-					func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} }))
+					func(o *apiserverOptions) { o.Addresses.ServiceClusterIPRange = []string{"10.0.0.0/26"} }))
 				wg.Go(func() {
 					for j := range 15 {
 						svc, err := client.CoreV1().
@@ -305,7 +305,7 @@ func TestServersNeverAllocateAnAddressTwice(t *testing.T) {
 			}
 			wg.Wait()
 			checkServiceReleased(t, ctx, kubernetes.NewForConfigOrDie(startConfig(t, s,
-				func(o *apiserverOptions) { o.ServiceClusterIPRange = []string{"10.0.0.0/26"} })))
+				func(o *apiserverOptions) { o.Addresses.ServiceClusterIPRange = []string{"10.0.0.0/26"} })))
 		})
 	}
 }

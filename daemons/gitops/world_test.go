@@ -61,7 +61,8 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(s.Close)
 	server, err := apiserver.New(apiserver.Options{
 		Storage: apiserver.OpenStorage(s, "", kinds.All(), env.Log), Env: env,
-		ServiceClusterIPRange: []string{"10.96.0.0/16"}, External: &write.External{},
+		Addresses: apiserver.Addresses{ServiceClusterIPRange: []string{"10.96.0.0/16"}},
+		Admission: apiserver.Admission{External: &write.External{}},
 	})
 	if err != nil {
 		t.Fatal(err)

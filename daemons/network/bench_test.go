@@ -103,7 +103,7 @@ func newLargeCluster(b *testing.B) *largeCluster {
 		b.Fatal("the rules are not there")
 	}
 	b.Cleanup(func() {
-		for f := range c.kernels {
+		for f := range c.tables.kernels {
 			if err := kernel.Remove(f, policy.TableName); err != nil {
 				b.Error(err)
 			}

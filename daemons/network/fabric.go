@@ -134,5 +134,5 @@ func localAddresses() (func(netip.Addr) bool, error) {
 }
 
 func (d *daemon) newRouteApplier() routeApplier {
-	return routeApplier{d.cfg.VXLANID, d.cfg.VXLANPort, &d.overlayFilter}
+	return routeApplier{d.cfg.VXLANID, d.cfg.VXLANPort, &d.filters.overlay}
 }

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/google/nftables"
-
-	"clusterctl/daemons/run"
 )
 
 // TestMain runs the tests in a separate network namespace.
@@ -46,7 +44,7 @@ func TestMasqueradingIsRestoredAfterAFlush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{env: run.NewEnv(slog.New(slog.DiscardHandler)), clusters: clusters, masquerade: outward}
+	d := &packetFilters{log: slog.New(slog.DiscardHandler), clusters: clusters, masquerade: outward}
 	if err := d.masquerade.setAnswerMarks(true); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,26 +68,4 @@ func (m *machineInventory) list(log *slog.Logger) inventory.Inventory {
 	}
 	m.lastInventory = list
 	return m.lastInventory
-}
-
-// logUnlisted logs when other machines drop what this machine sends through the overlay.
-func (d *daemon) logUnlisted(list []netip.Addr) {
-	d.unlisted.Set(float64(len(list)))
-	if text := fmt.Sprint(list); len(list) > 0 && text != d.loggedUnlisted {
-		d.env.Log.Warn("machines behind a router drop what this machine's pods send them: it comes from an address "+
-			"that the machine's Node does not list as InternalIP or ExternalIP; route to those machines by an address "+
-			"that it lists, or give the machine that address", "node", d.name, "addresses", list)
-		d.loggedUnlisted = text
-	} else if len(list) == 0 {
-		d.loggedUnlisted = ""
-	}
-}
-
-// logUnanswered logs once that pods behind a router cannot respond to this machine.
-func (d *daemon) logUnanswered(mute bool) {
-	if mute && !d.loggedUnanswered {
-		d.env.Log.Warn("pods behind a router cannot answer this machine: it is not a node, and the inventory does not "+
-			"have its address; clusterctl apply writes the inventory", "configMap", inventory.Name, "machine", d.name)
-	}
-	d.loggedUnanswered = mute
 }

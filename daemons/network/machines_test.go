@@ -83,8 +83,7 @@ func TestABrokenInventoryKeepsTheLastMachines(t *testing.T) {
 func TestAMachineThatPodsCannotAnswerIsLogged(t *testing.T) {
 	sites, nodes, list := newControlledRegion(t)
 	var said bytes.Buffer
-	d := &daemon{name: "n0"}
-	d.env.Log = slog.New(slog.NewTextHandler(&said, nil))
+	d := newRouteReports("n0", slog.New(slog.NewTextHandler(&said, nil)))
 	for i, c := range []struct {
 		list inventory.Inventory
 		want int

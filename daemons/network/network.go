@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,28 +48,21 @@ const (
 
 // daemon is the network daemon of one machine.
 type daemon struct {
-	cfg              config.Network
-	env              run.Env
-	name             string
-	clusters         []netip.Prefix
-	exceptions       []netip.Prefix // networks that pods reach without masquerading
-	masquerade       *masquerade    // nil on a machine without pods
-	overlayFilter    peerFilter     // protects the overlay
-	otherFilters     otherFilters   // packet filters of other programs
-	client           kubernetes.Interface
-	nodes            corelisters.NodeLister
-	condition        nodeCondition
-	hasBridge        bool                           // pods of an earlier release may still use its bridge
-	pods             atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
-	machines         machineInventory               // inventory of all machines, including those without a Node
-	isReady          atomic.Bool                    // the network is set up
-	loggedUnlisted   string                         // the unlisted addresses last logged
-	loggedUnanswered bool                           // it was logged that pods cannot respond
-	wake             chan struct{}
-	routes           prometheus.Gauge
-	unlisted         prometheus.Gauge
-	policies         *policyEnforcer     // nil on a machine without pods
-	announcer        *announce.Announcer // nil on a machine without pods
+	cfg       config.Network
+	env       run.Env
+	name      string
+	client    kubernetes.Interface
+	nodes     corelisters.NodeLister
+	condition nodeCondition
+	machines  machineInventory               // inventory of all machines, including those without a Node
+	pods      atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
+	hasBridge bool                           // pods of an earlier release may still use its bridge
+	filters   packetFilters
+	reports   routeReports
+	isReady   atomic.Bool // the network is set up
+	wake      chan struct{}
+	policies  *policyEnforcer     // nil on a machine without pods
+	announcer *announce.Announcer // nil on a machine without pods
 }
 
 // Run maintains this machine's part of the pod network until ctx ends. It leaves the network in place, so that pods
@@ -89,14 +81,14 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		if err != nil {
 			return fmt.Errorf("cluster CIDR: %w", err)
 		}
-		d.clusters = append(d.clusters, p.Masked())
+		d.filters.clusters = append(d.filters.clusters, p.Masked())
 	}
 	for _, s := range cfg.Exceptions {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
 			return fmt.Errorf("masquerade exceptions: %w", err)
 		}
-		d.exceptions = append(d.exceptions, p.Masked())
+		d.filters.exceptions = append(d.filters.exceptions, p.Masked())
 	}
 	rest, err := client.Config(
 		client.Options{
@@ -112,11 +104,8 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 	if d.client, err = kubernetes.NewForConfig(rest); err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
-	d.routes = prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_routes", Help: "Routes to other nodes' pods."})
-	d.unlisted = prometheus.NewGauge(prometheus.GaugeOpts{Name: "network_unlisted_addresses",
-		Help: "Addresses under which this machine sends through the overlay and which its Node does not list: other " +
-			"machines drop what comes from there."})
-	env.Metrics.MustRegister(d.routes, d.unlisted)
+	d.filters.log, d.reports = env.Log, newRouteReports(d.name, env.Log)
+	env.Metrics.MustRegister(d.reports.routes, d.reports.unlisted)
 	env.Health.AddReady("network", func() error {
 		if !d.isReady.Load() {
 			return errors.New("the node's pod network is not there yet")
@@ -131,7 +120,7 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 		d.condition = nodeCondition{client: machine, now: time.Now}
 		d.policies = newPolicyEnforcer(d.client, machine, d.name, env.Log,
 			func() tableWriter { return &kernel.Kernel{} })
-		env.Metrics.MustRegister(d.policies.duration, d.policies.waiting)
+		env.Metrics.MustRegister(d.policies.metrics.duration, d.policies.metrics.waiting)
 		env.Health.AddReady("policies", d.policies.checkReady)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -189,12 +178,12 @@ func (d *daemon) runPolicies(ctx context.Context) error {
 func (d *daemon) run(ctx context.Context) error {
 	if !d.cfg.RoutesOnly {
 		var err error
-		if d.masquerade, err = newMasquerade(d.clusters, d.exceptions); err != nil {
+		if d.filters.masquerade, err = newMasquerade(d.filters.clusters, d.filters.exceptions); err != nil {
 			return err
 		}
-		d.otherFilters.clusters = d.clusters
-		if err := errors.Join(enableForwarding(d.clusters), disableRouterAdvertisements(),
-			d.restoreAnswerMarks()); err != nil {
+		d.filters.others.clusters = d.filters.clusters
+		if err := errors.Join(enableForwarding(d.filters.clusters), disableRouterAdvertisements(),
+			d.filters.restoreAnswerMarks()); err != nil {
 			return err
 		}
 	}
@@ -228,7 +217,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer stop()
 	follower.Go(func() { watchMachine(following, d.env.Log, d.isPodAddress, d.wakeLoop) })
 	if !d.cfg.RoutesOnly {
-		follower.Go(func() { d.restoreLoop(following, checkInterval) })
+		follower.Go(func() { d.filters.restoreLoop(following, checkInterval) })
 		follower.Go(func() { d.reportDropped(following, checkInterval) })
 		follower.Go(func() {
 			if err := d.announcer.Run(following); err != nil {
@@ -296,38 +285,6 @@ func (d *daemon) newAnnouncer(nodes cache.SharedIndexInformer) error {
 	return nil
 }
 
-// restoreLoop restores masquerading and forwarding when they were removed, for example by flushing the machine's packet
-// filter.
-func (d *daemon) restoreLoop(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for last, looked := "", time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		deep := time.Since(looked) > compareInterval
-		if deep {
-			looked = time.Now()
-		}
-		intact, err := d.masquerade.isIntact(deep)
-		if err == nil && !intact {
-			d.env.Log.Warn("another program changed the rules for masquerading; restoring them")
-			err = d.masquerade.restore()
-		}
-		problem := ""
-		if err = errors.Join(err, enableForwarding(d.clusters), d.overlayFilter.restore(deep),
-			d.otherFilters.ensureAccepted(deep)); err != nil {
-			problem = err.Error()
-		}
-		if problem != last && problem != "" {
-			d.env.Log.Warn("look after masquerading", "error", err)
-		}
-		last = problem
-	}
-}
-
 // trimNode removes the fields of a node that the daemon does not read.
 func trimNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
@@ -364,9 +321,9 @@ func (d *daemon) sync(ctx context.Context) error {
 		if _, _, err := d.newRouteApplier().apply(d.name, &plan); err != nil {
 			return err
 		}
-		d.logUnanswered(plan.isUnanswered())
-		d.logUnlisted(plan.Unlisted)
-		d.routes.Set(float64(len(plan.Routes)))
+		d.reports.logUnanswered(plan.isUnanswered())
+		d.reports.logUnlisted(plan.Unlisted)
+		d.reports.routes.Set(float64(len(plan.Routes)))
 		d.isReady.Store(true)
 		return nil
 	}
@@ -381,8 +338,8 @@ func (d *daemon) sync(ctx context.Context) error {
 		return err
 	}
 	largest, made, failed := d.newRouteApplier().apply(d.name, &plan)
-	d.logUnlisted(plan.Unlisted)
-	failed = errors.Join(failed, d.restoreAnswerMarks())
+	d.reports.logUnlisted(plan.Unlisted)
+	failed = errors.Join(failed, d.filters.restoreAnswerMarks())
 	mtu := d.cfg.MTU
 	if mtu == 0 {
 		mtu = mtuOf(internalIPs(self))
@@ -399,7 +356,7 @@ func (d *daemon) sync(ctx context.Context) error {
 		d.env.Log.Warn("routes to other nodes are missing", "error", failed)
 		defer time.AfterFunc(5*time.Second, d.wakeLoop)
 	}
-	d.routes.Set(float64(len(plan.Routes)))
+	d.reports.routes.Set(float64(len(plan.Routes)))
 	if err := writeFile(filepath.Join(d.cfg.CNIConfDir, confName), conf); err != nil {
 		return err
 	}
@@ -415,16 +372,6 @@ func (d *daemon) sync(ctx context.Context) error {
 	}
 	d.isReady.Store(true)
 	return d.writeCondition(ctx, plan, made)
-}
-
-// restoreAnswerMarks enables marking if the kernel has routes to callers that pods answer through the overlay. Those
-// routes survive a restart of the daemon.
-func (d *daemon) restoreAnswerMarks() error {
-	callers, err := routedAddresses()
-	if err != nil {
-		return err
-	}
-	return d.masquerade.setAnswerMarks(len(callers) > 0)
 }
 
 // writeCondition updates the node's condition NetworkUnavailable if the Node exists.
@@ -456,7 +403,8 @@ func (d *daemon) reportDropped(ctx context.Context, every time.Duration) {
 		if err != nil {
 			continue // the Node does not exist yet
 		}
-		if err := d.condition.writeDropped(ctx, self, d.otherFilters.foundProblems()); err != nil && ctx.Err() == nil {
+		problems := d.filters.others.foundProblems()
+		if err := d.condition.writeDropped(ctx, self, problems); err != nil && ctx.Err() == nil {
 			d.env.Log.Warn("report packet rules of other programs", "error", err)
 			wait.Reset(writeTimeout)
 		}

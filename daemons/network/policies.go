@@ -22,44 +22,39 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// compareInterval is how often the rules are compared completely with the kernel while other programs change theirs.
-const compareInterval = 30 * time.Second
-
-// tableWriter writes one table to the kernel. Package nft/kernel implements it.
-type tableWriter interface {
-	Apply(*nft.Table) error
-	IsIntact(t *nft.Table, deep bool) (bool, error)
-	Invalidate()
-}
-
 // policyEnforcer enforces network policies for the pods of this machine.
 type policyEnforcer struct {
-	log         *slog.Logger
-	client      kubernetes.Interface
-	machine     kubernetes.Interface // with the credentials of the machine's node, which may read its own pods
-	name        string               // of this machine
-	kernel      func() tableWriter   // returns a new writer of one table
-	pending     *pendingChanges
-	node        *policy.Node
-	groups      groupWatches
-	admitted    admissions
-	policies    cache.Indexer
-	pods        cache.Indexer
-	uids        map[string]string // UIDs of the pods passed to the rules, by namespace/name
-	passedTurns map[string]uint64 // turns of the admissions passed to the rules, by the pod's UID in the API
-	kernels     map[nft.Family]tableWriter
-	needsApply  bool        // the kernel lacks changes of the tables
-	isStarted   bool        // all inputs were known once; until then the kernel's rules stay
-	isInEffect  atomic.Bool // the rules were written to the kernel once
-	duration    prometheus.Histogram
-	waiting     prometheus.Gauge
+	log        *slog.Logger
+	client     kubernetes.Interface
+	machine    kubernetes.Interface // with the credentials of the machine's node, which may read its own pods
+	name       string               // of this machine
+	pending    *pendingChanges
+	node       *policy.Node
+	groups     groupWatches
+	admitted   admissions
+	policies   cache.Indexer
+	pods       cache.Indexer
+	passed     passedPods
+	tables     policyTables
+	isStarted  bool        // all inputs were known once; until then the kernel's rules stay
+	isInEffect atomic.Bool // the rules were written to the kernel once
+	metrics    policyMetrics
 }
 
-func newPolicyEnforcer(client, machine kubernetes.Interface, node string, log *slog.Logger,
-	kernel func() tableWriter) *policyEnforcer {
-	p := &policyEnforcer{
-		log: log, client: client, machine: machine, name: node, kernel: kernel, pending: newPendingChanges(),
-		uids: map[string]string{}, passedTurns: map[string]uint64{}, kernels: map[nft.Family]tableWriter{},
+// passedPods are the pods that were passed to the rules.
+type passedPods struct {
+	uids  map[string]string // by namespace/name
+	turns map[string]uint64 // turns of their admissions, by the pod's UID in the API
+}
+
+// policyMetrics are the metrics of network policies.
+type policyMetrics struct {
+	duration prometheus.Histogram
+	waiting  prometheus.Gauge
+}
+
+func newPolicyMetrics() policyMetrics {
+	return policyMetrics{
 		duration: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "networkpolicy_sync_duration_seconds", Help: "How long it took to bring the rules of network " +
 				"policies up to date.",
@@ -69,6 +64,16 @@ func newPolicyEnforcer(client, machine kubernetes.Interface, node string, log *s
 			Name: "networkpolicy_waiting_pods", Help: "Pods whose rules wait until the addresses of their policies' " +
 				"peers are known.",
 		}),
+	}
+}
+
+func newPolicyEnforcer(client, machine kubernetes.Interface, node string, log *slog.Logger,
+	kernel func() tableWriter) *policyEnforcer {
+	p := &policyEnforcer{
+		log: log, client: client, machine: machine, name: node, pending: newPendingChanges(),
+		passed:  passedPods{uids: map[string]string{}, turns: map[string]uint64{}},
+		tables:  policyTables{log: log, open: kernel, kernels: map[nft.Family]tableWriter{}},
+		metrics: newPolicyMetrics(),
 	}
 	p.node = policy.NewNode(func(o *networkingv1.NetworkPolicy, err error) {
 		log.Warn("a network policy cannot be carried out as it is", "policy", o.Namespace+"/"+o.Name, "error", err)
@@ -138,7 +143,7 @@ func (p *policyEnforcer) loop(ctx context.Context) error {
 			if whole {
 				compared = time.Now()
 			}
-			if p.isIntact(whole) {
+			if p.tables.isIntact(p.node.Tables(), whole) {
 				continue
 			}
 		case <-again:
@@ -155,29 +160,6 @@ func (p *policyEnforcer) loop(ctx context.Context) error {
 	}
 }
 
-// isIntact reports whether the kernel has all rules. With whole, it checks every rule, otherwise only what a flush
-// would remove. A table that cannot be read is checked again next time.
-func (p *policyEnforcer) isIntact(whole bool) bool {
-	all := true
-	for _, t := range p.node.Tables() {
-		k := p.kernels[t.Family]
-		if k == nil {
-			continue
-		}
-		there, err := k.IsIntact(t, whole)
-		if err != nil {
-			p.log.Warn("look whether the rules of network policies are there", "family", t.Family, "error", err)
-			continue
-		}
-		if !there {
-			p.log.Warn("another program changed the rules of network policies; restoring them", "family", t.Family)
-			k.Invalidate()
-			p.needsApply, all = true, false
-		}
-	}
-	return all
-}
-
 // sync updates the kernel's rules according to policies, pods and groups.
 func (p *policyEnforcer) sync(ctx context.Context) error {
 	began := time.Now()
@@ -187,21 +169,21 @@ func (p *policyEnforcer) sync(ctx context.Context) error {
 	if err := p.updateTables(ctx); err != nil {
 		return err
 	}
-	p.waiting.Set(float64(p.node.PendingPods()))
+	p.metrics.waiting.Set(float64(p.node.PendingPods()))
 	// Keep the rules of an earlier daemon until the rules of all pods are known. Otherwise rules would be removed whose
 	// inputs have not arrived yet.
 	if !p.isStarted && (len(p.node.Tables()) == 0 || p.node.PendingPods() > 0) {
 		return nil
 	}
 	p.isStarted = true
-	if p.needsApply {
-		if err := p.apply(); err != nil {
+	if p.tables.needsApply {
+		if err := p.tables.apply(p.node.Tables()); err != nil {
 			return err
 		}
-		p.duration.Observe(time.Since(began).Seconds())
+		p.metrics.duration.Observe(time.Since(began).Seconds())
 	}
 	if !p.isInEffect.Swap(true) {
-		p.log.Info("the rules of network policies are there", "pods", len(p.uids))
+		p.log.Info("the rules of network policies are there", "pods", len(p.passed.uids))
 	}
 	p.confirmAdmissions()
 	return nil
@@ -251,11 +233,11 @@ func (p *policyEnforcer) passChanges() error {
 
 // passPod passes a pod to the rules. is is nil if the pod was deleted.
 func (p *policyEnforcer) passPod(key string, is *corev1.Pod) {
-	if was := p.uids[key]; was != "" && (is == nil || string(is.UID) != was) {
+	if was := p.passed.uids[key]; was != "" && (is == nil || string(is.UID) != was) {
 		p.node.SetPod(was, nil)
 		p.admitted.remove(was)
-		delete(p.uids, key)
-		delete(p.passedTurns, was)
+		delete(p.passed.uids, key)
+		delete(p.passed.turns, was)
 	}
 	if is == nil || is.Spec.NodeName != p.name {
 		return
@@ -264,7 +246,7 @@ func (p *policyEnforcer) passPod(key string, is *corev1.Pod) {
 	rules, ok := policy.PodOf(is)
 	if !ok {
 		p.node.SetPod(uid, nil)
-		delete(p.passedTurns, uid)
+		delete(p.passed.turns, uid)
 		if is.Spec.HostNetwork {
 			p.admitted.confirmUnneeded(uidsOf(is)) // policies do not apply to it
 		} else {
@@ -274,9 +256,9 @@ func (p *policyEnforcer) passPod(key string, is *corev1.Pod) {
 	}
 	if a := p.admitted.find(uid, uidsOf(is)); a != nil {
 		rules.Addresses, rules.Turn = a.addresses, a.turn
-		p.passedTurns[uid] = a.turn
+		p.passed.turns[uid] = a.turn
 	}
-	p.uids[key] = uid
+	p.passed.uids[key] = uid
 	p.node.SetPod(uid, &rules)
 }
 
@@ -284,7 +266,7 @@ func (p *policyEnforcer) passPod(key string, is *corev1.Pod) {
 func (p *policyEnforcer) updateTables(ctx context.Context) error {
 	for {
 		changed, err := p.node.Update()
-		p.needsApply = p.needsApply || changed
+		p.tables.needsApply = p.tables.needsApply || changed
 		if err != nil {
 			return err
 		}
@@ -295,26 +277,12 @@ func (p *policyEnforcer) updateTables(ctx context.Context) error {
 	}
 }
 
-// apply writes the changed tables to the kernel.
-func (p *policyEnforcer) apply() error {
-	var failures []error
-	for _, t := range p.node.Tables() {
-		if p.kernels[t.Family] == nil {
-			p.kernels[t.Family] = p.kernel()
-		}
-		failures = append(failures, p.kernels[t.Family].Apply(t))
-	}
-	err := errors.Join(failures...)
-	p.needsApply = err != nil
-	return err
-}
-
 // confirmAdmissions notifies the waiting admission requests whose rules are in effect.
 func (p *policyEnforcer) confirmAdmissions() {
-	for uid, turn := range p.passedTurns {
+	for uid, turn := range p.passed.turns {
 		if p.node.IsCurrent(uid) {
 			p.admitted.confirm(uid, turn)
-			delete(p.passedTurns, uid)
+			delete(p.passed.turns, uid)
 		}
 	}
 }

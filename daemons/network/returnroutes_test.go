@@ -104,7 +104,7 @@ func TestAMachineWithoutANodeReachesPodsBehindARouter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.runInside((&daemon{masquerade: outward}).restoreAnswerMarks); err != nil {
+		if err := s.runInside((&packetFilters{masquerade: outward}).restoreAnswerMarks); err != nil {
 			t.Fatal(err)
 		}
 		if marks := strings.Count(s.listKernel(t, "nft", "list", "ruleset"),

@@ -64,9 +64,12 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 		t.Fatal(err)
 	}
 	server, err := apiserver.New(apiserver.Options{
-		Storage: storage, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"}, Now: w.clock.Now,
-		MaxInFlight: 5000, Authorizers: []api.Authorizer{allowAll{}}, Mutators: mutators, Validators: validators,
-		Quota: admission.NewQuota(storage.Objects()), External: &write.External{Authorizer: allowAll{}},
+		Storage: storage, Env: env, Now: w.clock.Now,
+		Addresses: apiserver.Addresses{ServiceClusterIPRange: []string{"10.96.0.0/16"}},
+		Limits:    apiserver.Limits{MaxInFlight: 5000},
+		Access:    apiserver.Access{Authorizers: []api.Authorizer{allowAll{}}},
+		Admission: apiserver.Admission{Mutators: mutators, Validators: validators,
+			Quota: admission.NewQuota(storage.Objects()), External: &write.External{Authorizer: allowAll{}}},
 	})
 	if err != nil {
 		t.Fatal(err)

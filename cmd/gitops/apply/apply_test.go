@@ -54,9 +54,11 @@ func startServer(t *testing.T) *rest.Config {
 		t.Fatal(err)
 	}
 	server, err := apiserver.New(apiserver.Options{
-		Storage: storage, Env: env, ServiceClusterIPRange: []string{"10.96.0.0/16"},
-		Authorizers: []api.Authorizer{allowAll{}}, Mutators: mutators, Validators: validators,
-		Quota: admission.NewQuota(storage.Objects()), External: &write.External{Authorizer: allowAll{}},
+		Storage: storage, Env: env,
+		Addresses: apiserver.Addresses{ServiceClusterIPRange: []string{"10.96.0.0/16"}},
+		Access:    apiserver.Access{Authorizers: []api.Authorizer{allowAll{}}},
+		Admission: apiserver.Admission{Mutators: mutators, Validators: validators,
+			Quota: admission.NewQuota(storage.Objects()), External: &write.External{Authorizer: allowAll{}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ type packer struct {
 func (p *packer) collect(events []*Event) {
 	for _, event := range events {
 		for _, e := range []*Entry{event.Prev, event.Entry} {
-			if e == nil || e.block != nil || !e.isSuperseded.Load() || e.versions.Load() != nil ||
+			if e == nil || e.block != nil || !e.isSuperseded.Load() || e.forms.versions.Load() != nil ||
 				len(e.encoded) > maxPackedSize ||
 				p.entries[e] != nil {
 				continue

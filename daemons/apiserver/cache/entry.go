@@ -38,12 +38,16 @@ type Entry struct {
 	resource  *Resource   // notified if the object cannot be decoded; may be nil
 	values    []string    // names and values of the kind's selectable fields, ordered by name
 
+	forms entryForms
+}
+
+// entryForms are the other forms of an entry.
+type entryForms struct {
 	pinned    atomic.Pointer[runtime.Object] // for kinds that every request reads
 	decoded   atomic.Pointer[weak.Pointer[runtime.Object]]
 	encodings [formCount]atomic.Pointer[weak.Pointer[[]byte]]
-	protobuf  atomic.Pointer[[]byte] // the protobuf form, from which watches and lists of daemons are made
-
-	versions atomic.Pointer[[]*Entry] // the same object in other versions
+	protobuf  atomic.Pointer[[]byte]   // the protobuf form, from which watches and lists of daemons are made
+	versions  atomic.Pointer[[]*Entry] // the same object in other versions
 }
 
 // Form is a further encoding of an entry that is shared between readers.
@@ -278,10 +282,10 @@ func objectEnd(data []byte) int {
 // that was read shallowly may turn out to be undecodable. Then this call fails, and so do all later reads of the
 // object.
 func (e *Entry) Object() (runtime.Object, error) {
-	if obj := e.pinned.Load(); obj != nil {
+	if obj := e.forms.pinned.Load(); obj != nil {
 		return *obj, nil
 	}
-	if w := e.decoded.Load(); w != nil {
+	if w := e.forms.decoded.Load(); w != nil {
 		if obj := w.Value(); obj != nil {
 			return *obj, nil
 		}
@@ -300,11 +304,11 @@ func (e *Entry) Object() (runtime.Object, error) {
 
 func (e *Entry) cacheDecoded(obj runtime.Object) {
 	if pinnedResources[e.kind.Resource] {
-		e.pinned.Store(&obj)
+		e.forms.pinned.Store(&obj)
 		return
 	}
 	w := weak.Make(&obj)
-	e.decoded.Store(&w)
+	e.forms.decoded.Store(&w)
 }
 
 // pinnedResources names the resources whose objects are decoded at once and stay decoded. They are few, and
@@ -324,11 +328,11 @@ var pinnedResources = map[string]bool{
 // Encoding returns a further encoding. It calls make if there is none yet, or if the garbage collector has cleared it.
 func (e *Entry) Encoding(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) {
 	if f == Protobuf {
-		if data := e.protobuf.Load(); data != nil {
+		if data := e.forms.protobuf.Load(); data != nil {
 			return *data, nil
 		}
 	}
-	if w := e.encodings[f].Load(); w != nil {
+	if w := e.forms.encodings[f].Load(); w != nil {
 		if data := w.Value(); data != nil {
 			return *data, nil
 		}
@@ -338,18 +342,18 @@ func (e *Entry) Encoding(f Form, make func(*Entry) ([]byte, error)) ([]byte, err
 		return nil, err
 	}
 	if f == Protobuf && !e.isSuperseded.Load() {
-		e.protobuf.Store(&data)
+		e.forms.protobuf.Store(&data)
 		return data, nil
 	}
 	w := weak.Make(&data)
-	e.encodings[f].Store(&w)
+	e.forms.encodings[f].Store(&w)
 	return data, nil
 }
 
 // supersede is called when the entry has been replaced or removed. Watches read it for a short time only.
 func (e *Entry) supersede() {
 	e.isSuperseded.Store(true)
-	e.protobuf.Store(nil)
+	e.forms.protobuf.Store(nil)
 }
 
 // Field returns the value of a selectable field; false if the kind has no such field.

@@ -76,7 +76,7 @@ func (c *Cache) apply(events []store.Event) {
 				n.setPresent(name, !e.Deleted)
 			}
 		}
-		for ; r != nil; r = r.replacement {
+		for ; r != nil; r = r.loading.replacement {
 			ch := resourceChange{key: rest, revision: e.Revision, err: e.Err}
 			if !e.Deleted && e.Err == nil {
 				if ch.entry = c.ownWrites.takeEntry(r.Kind, e.Key, e.Value, e.Revision); ch.entry == nil {

@@ -40,7 +40,7 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 	}
 	wg.Wait()
 	for _, r := range c.tables.Load().byKey {
-		for ; r != nil; r = r.replacement {
+		for ; r != nil; r = r.loading.replacement {
 			r.reset(all.entries[r], all.unreadable[r], revision)
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Cache) loadOne(all *loadState, kv store.KeyValue) {
 		}
 		return
 	}
-	for ; r != nil; r = r.replacement {
+	for ; r != nil; r = r.loading.replacement {
 		e, err := (*Entry)(nil), kv.Err
 		if err == nil {
 			e, err = c.entry(r, rest, kv.Value, kv.Revision)

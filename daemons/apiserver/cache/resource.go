@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/google/btree"
-
 	"clusterctl/daemons/kinds"
 )
 
@@ -42,21 +40,22 @@ type Resource struct {
 	entries    entries
 	unreadable unreadableKeys
 
-	mu         sync.Mutex // guards the fields below; held while applying events
-	tree       *btree.BTreeG[*Entry]
-	index      []*btree.BTreeG[*Entry]       // one for each of Kind.IndexedFields
-	namespaces *btree.BTreeG[namespaceCount] // the number of objects in each namespace, for namespaced kinds
-	log        *eventLog
-	topics     topics
-	budget     *budget // shared with the other kinds
-	counts     Counts
+	mu      sync.Mutex // guards the fields below; held while applying events
+	objects objectTrees
+	log     *eventLog
+	topics  topics
+	budget  *budget // shared with the other kinds
+	counts  Counts
 
-	// replacement, filling, held and floor are guarded by the cache's feed mutex. next is the resource that will
-	// replace this one. While it is being filled, it collects changes in held.
-	replacement  *Resource
-	isFilling    bool
-	heldChanges  []resourceChange
-	loadRevision int64 // changes up to this revision were part of the load
+	loading loading
+}
+
+// loading is how far the contents of a resource have been loaded. It is guarded by the cache's feed mutex.
+type loading struct {
+	replacement *Resource        // the resource that will replace this one
+	isFilling   bool             // whether the first load goes on
+	held        []resourceChange // the changes since the first load began
+	revision    int64            // changes up to this revision were part of the load
 }
 
 func newResource(k *kinds.Kind, shared *budget) *Resource {
@@ -71,53 +70,24 @@ func (c *Cache) newResource(k *kinds.Kind) *Resource {
 	return r
 }
 
-func byKey(a, b *Entry) bool { return a.Key < b.Key }
-
-func byField(name string) btree.LessFunc[*Entry] {
-	return func(a, b *Entry) bool {
-		x, _ := a.Field(name)
-		y, _ := b.Field(name)
-		if x != y {
-			return x < y
-		}
-		return a.Key < b.Key
-	}
-}
-
 // reset replaces the contents by what the store held at a revision. Watches end, so that their clients list again.
 func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unreadable.add(unread)
 	defer r.unreadable.replace(unread) // objects that are readable again are in the tree by then
-	r.heldChanges, r.loadRevision = nil, revision
+	r.loading.held, r.loading.revision = nil, revision
 	if revision > 0 {
 		r.counts.Loaded++
 	}
-	r.tree = btree.NewG(32, byKey)
-	r.index = nil
-	for _, name := range r.Kind.IndexedFields {
-		r.index = append(r.index, btree.NewG(32, byField(name)))
-	}
-	r.namespaces = btree.NewG(32, byNamespace)
-	counts := map[string]int{}
-	for _, e := range entries {
-		counts[e.Namespace]++
-		r.tree.ReplaceOrInsert(e)
-		for _, index := range r.index {
-			index.ReplaceOrInsert(e)
-		}
-	}
-	for namespace, n := range counts {
-		r.namespaces.ReplaceOrInsert(namespaceCount{namespace, n})
-	}
+	r.objects = newObjectTrees(r.Kind.IndexedFields, entries)
 	if r.log != nil {
 		r.budget.used.Add(-int64(r.log.size()))
 		r.log.end()
 		r.topics.end()
 	}
 	r.log = newEventLog(revision)
-	r.topics = newTopics(len(r.index))
+	r.topics = newTopics(len(r.objects.byField))
 	r.entries.replace(entries)
 	r.snapshot.Store(nil)
 	r.revision.Store(revision)
@@ -125,11 +95,11 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 
 // apply applies the changes of one or more whole revisions, in order.
 func (r *Resource) apply(changes []resourceChange) {
-	if r.isFilling {
-		r.heldChanges = append(r.heldChanges, changes...)
+	if r.loading.isFilling {
+		r.loading.held = append(r.loading.held, changes...)
 		return
 	}
-	for len(changes) > 0 && changes[0].revision <= r.loadRevision {
+	for len(changes) > 0 && changes[0].revision <= r.loading.revision {
 		changes = changes[1:]
 	}
 	r.mu.Lock()
@@ -145,30 +115,10 @@ func (r *Resource) apply(changes []resourceChange) {
 			continue
 		}
 		event := &Event{Revision: c.revision, Entry: c.entry, WasUnreadable: r.unreadable.contains(c.key)}
-		var prev *Entry
-		var had bool
-		if c.entry != nil {
-			prev, had = r.tree.ReplaceOrInsert(c.entry)
-		} else {
-			prev, had = r.tree.Delete(&Entry{Key: c.key})
-		}
-		for _, index := range r.index {
-			if had {
-				index.Delete(prev)
-			}
-			if c.entry != nil {
-				index.ReplaceOrInsert(c.entry)
-			}
-		}
-		switch {
-		case had:
+		prev, had := r.objects.set(c.key, c.entry)
+		if had {
 			event.Prev = prev
 			prev.supersede()
-			if c.entry == nil {
-				addToNamespace(r.namespaces, prev.Namespace, -1)
-			}
-		case c.entry != nil:
-			addToNamespace(r.namespaces, c.entry.Namespace, 1)
 		}
 		if had || c.entry != nil {
 			events = append(events, event)
@@ -190,7 +140,7 @@ func (r *Resource) apply(changes []resourceChange) {
 
 // unreadableEvent returns the event of an object that cannot be read from now on. The caller holds r.mu.
 func (r *Resource) unreadableEvent(c resourceChange) *Event {
-	prev, had := r.tree.Get(&Entry{Key: c.key})
+	prev, had := r.objects.byKey.Get(&Entry{Key: c.key})
 	if !had {
 		prev = nameOnlyEntry(r.Kind, c.key)
 	}
@@ -256,9 +206,9 @@ func (r *Resource) Counts() Counts {
 func (r *Resource) Estimate() (count, average int) {
 	s := r.Snapshot()
 	seen, size := 0, 0
-	s.tree.Ascend(func(e *Entry) bool {
+	s.objects.byKey.Ascend(func(e *Entry) bool {
 		seen, size = seen+1, size+e.Size()
 		return seen < sampleSize
 	})
-	return s.tree.Len(), size / max(seen, 1)
+	return s.objects.byKey.Len(), size / max(seen, 1)
 }

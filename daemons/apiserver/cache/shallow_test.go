@@ -73,7 +73,7 @@ func TestShallowReadEqualsDecoding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if over.decoded.Load() != nil {
+			if over.forms.decoded.Load() != nil {
 				t.Errorf("%s, full %v: it was decoded", k.GR(), full)
 			}
 			decoded, _, err := decode(k, data)
@@ -107,7 +107,7 @@ func TestForeignEncodingsAreDecoded(t *testing.T) {
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name": "x", "labels": {"a": "b"}}}`,
 	} {
 		e, err := NewEntry(podKind(), "b/x", []byte(text), 7, nil)
-		if err != nil || e.decoded.Load() == nil || strings.Contains(text, "labels") && e.Labels["a"] != "b" {
+		if err != nil || e.forms.decoded.Load() == nil || strings.Contains(text, "labels") && e.Labels["a"] != "b" {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

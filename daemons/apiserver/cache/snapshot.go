@@ -2,19 +2,15 @@ package cache
 
 import (
 	"strings"
-
-	"github.com/google/btree"
 )
 
 // Snapshot holds all objects of a kind at a revision. It is immutable.
 type Snapshot struct {
 	Revision int64 // revision of the last change before; the state is valid until the next change
 
-	resource   *Resource
-	tree       *btree.BTreeG[*Entry]
-	index      []*btree.BTreeG[*Entry]
-	namespaces *btree.BTreeG[namespaceCount]
-	log        *eventLog
+	resource *Resource
+	objects  objectTrees
+	log      *eventLog
 }
 
 // Snapshot returns the current snapshot.
@@ -27,38 +23,17 @@ func (r *Resource) Snapshot() *Snapshot {
 	if s := r.snapshot.Load(); s != nil {
 		return s
 	}
-	s := &Snapshot{resource: r, Revision: r.revision.Load(), tree: r.tree.Clone(), namespaces: r.namespaces.Clone(),
-		log: r.log}
-	for _, index := range r.index {
-		s.index = append(s.index, index.Clone())
-	}
+	s := &Snapshot{resource: r, Revision: r.revision.Load(), objects: r.objects.clone(), log: r.log}
 	r.snapshot.Store(s)
 	return s
-}
-
-// namespaceCount is the number of objects in a namespace.
-type namespaceCount struct {
-	namespace string
-	count     int
-}
-
-func byNamespace(a, b namespaceCount) bool { return a.namespace < b.namespace }
-
-func addToNamespace(spaces *btree.BTreeG[namespaceCount], namespace string, by int) {
-	s, _ := spaces.Get(namespaceCount{namespace: namespace})
-	if s.count += by; s.count <= 0 {
-		spaces.Delete(namespaceCount{namespace: namespace})
-		return
-	}
-	spaces.ReplaceOrInsert(namespaceCount{namespace, s.count})
 }
 
 // Count returns the number of objects in a namespace; in all of them, if namespace is empty.
 func (s *Snapshot) Count(namespace string) int {
 	if namespace == "" {
-		return s.tree.Len()
+		return s.objects.byKey.Len()
 	}
-	n, _ := s.namespaces.Get(namespaceCount{namespace: namespace})
+	n, _ := s.objects.namespaces.Get(namespaceCount{namespace: namespace})
 	return n.count
 }
 
@@ -69,7 +44,7 @@ func (s *Snapshot) Ascend(prefix, after string, f func(*Entry) bool) {
 		s.ascendNamespace(namespace, prefix, f)
 		return
 	}
-	s.tree.AscendGreaterOrEqual(&Entry{Key: max(prefix, after)}, func(e *Entry) bool {
+	s.objects.byKey.AscendGreaterOrEqual(&Entry{Key: max(prefix, after)}, func(e *Entry) bool {
 		if !strings.HasPrefix(e.Key, prefix) {
 			return false
 		}
@@ -81,7 +56,7 @@ func (s *Snapshot) Ascend(prefix, after string, f func(*Entry) bool) {
 // prefix, which is half the cost of a search with few results.
 func (s *Snapshot) ascendNamespace(namespace, prefix string, f func(*Entry) bool) {
 	left := s.Count(namespace)
-	s.tree.AscendGreaterOrEqual(&Entry{Key: prefix}, func(e *Entry) bool {
+	s.objects.byKey.AscendGreaterOrEqual(&Entry{Key: prefix}, func(e *Entry) bool {
 		if left == 0 {
 			return false
 		}
@@ -93,10 +68,10 @@ func (s *Snapshot) ascendNamespace(namespace, prefix string, f func(*Entry) bool
 // AscendField is Ascend over the entries whose indexed field has a value. It returns false if the field is not indexed.
 func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry) bool) bool {
 	for i, indexed := range s.resource.Kind.IndexedFields {
-		if indexed != name || i >= len(s.index) {
+		if indexed != name || i >= len(s.objects.byField) {
 			continue
 		}
-		s.index[i].AscendGreaterOrEqual(
+		s.objects.byField[i].AscendGreaterOrEqual(
 			&Entry{Key: max(prefix, after), values: []string{name, value}},
 			func(e *Entry) bool {
 				if v, _ := e.Field(name); v != value || !strings.HasPrefix(e.Key, prefix) {
@@ -112,13 +87,7 @@ func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry)
 
 // NewSnapshot returns a snapshot that holds only the given entries, read from the store at a revision.
 func (r *Resource) NewSnapshot(entries []*Entry, revision int64) *Snapshot {
-	s := &Snapshot{resource: r, Revision: revision, tree: btree.NewG(32, byKey),
-		namespaces: btree.NewG(32, byNamespace)}
-	for _, e := range entries {
-		s.tree.ReplaceOrInsert(e)
-		addToNamespace(s.namespaces, e.Namespace, 1)
-	}
-	return s
+	return &Snapshot{resource: r, Revision: revision, objects: newObjectTrees(nil, entries)}
 }
 
 // SnapshotAt returns the state at an exact revision, by undoing the later events of the log. The cache must have
@@ -133,7 +102,7 @@ func (r *Resource) SnapshotAt(revision int64) (*Snapshot, error) {
 		return nil, err
 	}
 	r.mu.Lock() // cloning a tree is not safe for concurrent use
-	tree, spaces := now.tree.Clone(), now.namespaces.Clone()
+	objects := objectTrees{byKey: now.objects.byKey.Clone(), namespaces: now.objects.namespaces.Clone()}
 	r.mu.Unlock()
 	for i := len(events) - 1; i >= 0; i-- {
 		switch e := events[i]; {
@@ -142,13 +111,13 @@ func (r *Resource) SnapshotAt(revision int64) (*Snapshot, error) {
 			return nil, ErrExpired // the object was unreadable before this event
 		case e.Err != nil: // the tree still has the object from before
 		case e.Prev != nil:
-			if _, replaced := tree.ReplaceOrInsert(e.Prev); !replaced {
-				addToNamespace(spaces, e.Prev.Namespace, 1)
+			if _, replaced := objects.byKey.ReplaceOrInsert(e.Prev); !replaced {
+				addToNamespace(objects.namespaces, e.Prev.Namespace, 1)
 			}
 		default:
-			tree.Delete(e.Entry)
-			addToNamespace(spaces, e.Entry.Namespace, -1)
+			objects.byKey.Delete(e.Entry)
+			addToNamespace(objects.namespaces, e.Entry.Namespace, -1)
 		}
 	}
-	return &Snapshot{resource: r, Revision: revision, tree: tree, namespaces: spaces, log: now.log}, nil
+	return &Snapshot{resource: r, Revision: revision, objects: objects, log: now.log}, nil
 }

@@ -21,12 +21,12 @@ type tables struct {
 // so that their clients list again.
 func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 	r := c.newResource(k)
-	r.isFilling = true
+	r.loading.isFilling = true
 	key := StorageKey(k)
 	c.feedMu.Lock()
 	old := c.tables.Load().byKey[key]
 	if old != nil {
-		old.replacement = r
+		old.loading.replacement = r
 	} else {
 		c.changeTables(func(t *tables) { t.byKey[key] = r })
 	}
@@ -37,7 +37,7 @@ func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 	c.feedMu.Lock()
 	defer c.feedMu.Unlock()
 	if old != nil {
-		old.replacement = nil
+		old.loading.replacement = nil
 	}
 	if err != nil {
 		if old == nil {
@@ -45,11 +45,11 @@ func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 		}
 		return fmt.Errorf("read the %s that are stored: %w", k.GR(), err)
 	}
-	held := r.heldChanges
-	if r.loadRevision < revision { // otherwise everything was loaded again meanwhile
+	held := r.loading.held
+	if r.loading.revision < revision { // otherwise everything was loaded again meanwhile
 		r.reset(entries, unread, revision)
 	}
-	r.isFilling, r.heldChanges = false, nil
+	r.loading.isFilling, r.loading.held = false, nil
 	r.apply(held)
 	c.changeTables(func(t *tables) { t.byKey[key], t.byName[k.GR()] = r, r })
 	if old != nil {

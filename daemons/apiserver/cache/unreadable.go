@@ -154,7 +154,7 @@ func (e *Entry) decodeFailed(err error) error {
 	}
 	r.mu.Lock() // so that a later change of the object is recorded after this
 	defer r.mu.Unlock()
-	if now, there := r.tree.Get(e); there && now == e {
+	if now, there := r.objects.byKey.Get(e); there && now == e {
 		if !r.unreadable.contains(e.Key) {
 			r.unreadable.set(e.Key, r.decodeError(e.Key, e.Revision, err))
 		}

@@ -71,7 +71,7 @@ func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
 }
 
 func (e *Entry) cachedVersion(to *kinds.Kind) *Entry {
-	if list := e.versions.Load(); list != nil {
+	if list := e.forms.versions.Load(); list != nil {
 		for _, v := range *list {
 			if v.kind == to {
 				return v
@@ -87,13 +87,13 @@ func (e *Entry) addVersion(v *Entry) *Entry {
 		if have := e.cachedVersion(v.kind); have != nil {
 			return have
 		}
-		was := e.versions.Load()
+		was := e.forms.versions.Load()
 		var next []*Entry
 		if was != nil {
 			next = append(next, *was...)
 		}
 		next = append(next, v)
-		if e.versions.CompareAndSwap(was, &next) {
+		if e.forms.versions.CompareAndSwap(was, &next) {
 			return v
 		}
 	}

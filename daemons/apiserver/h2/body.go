@@ -67,10 +67,10 @@ func (c *Conn) onData(f *http2.DataFrame) error {
 	if !c.window.consume(length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	st := c.streams[f.StreamID]
+	st := c.streams.open[f.StreamID]
 	if st == nil {
 		c.sendWindowUpdates(nil, length)
-		if err := c.checkNotIdle(f.StreamID); err != nil || c.wasReset(f.StreamID) || c.sentGoAway {
+		if err := c.checkNotIdle(f.StreamID); err != nil || c.streams.wasReset(f.StreamID) || c.end.sentGoAway {
 			return err
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}

@@ -23,31 +23,31 @@ func (st *stream) canHold() bool {
 func (c *Conn) holdForBody(st *stream) {
 	st.isHeld = true
 	switch {
-	case c.isHeldTimerRunning:
+	case c.timers.isHeldRunning:
 		return // the running timer starts this handler as well
-	case c.heldTimer == nil:
-		c.heldTimer = time.AfterFunc(bodyWait, c.startHeld)
+	case c.timers.held == nil:
+		c.timers.held = time.AfterFunc(bodyWait, c.startHeld)
 	default:
-		c.heldTimer.Reset(bodyWait)
+		c.timers.held.Reset(bodyWait)
 	}
-	c.isHeldTimerRunning = true
+	c.timers.isHeldRunning = true
 }
 
 // startHeld starts the handlers whose bodies have not arrived in time.
 func (c *Conn) startHeld() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isHeldTimerRunning = false
-	if c.failed != nil {
+	c.timers.isHeldRunning = false
+	if c.end.failed != nil {
 		return
 	}
-	for _, st := range c.streams {
+	for _, st := range c.streams.open {
 		if !st.isHeld {
 			continue
 		}
 		st.isHeld = false
 		if err := c.begin(st); err != nil {
-			c.failed = err
+			c.end.failed = err
 			_ = c.nc.Close() // the reading goroutine ends all streams
 			return
 		}

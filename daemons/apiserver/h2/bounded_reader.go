@@ -25,11 +25,21 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxFrameBytes returns the maximum size, in bytes, of one frame, or of a header block with its CONTINUATION frames.
-func (c *Conn) maxFrameBytes() int { return 2*int(c.reader.MaxHeaderListSize) + uncountedHeaders }
+// frameReader reads the frames of a connection. It is used only by the reading goroutine.
+type frameReader struct {
+	input      *boundedReader
+	framer     *http2.Framer
+	maxHeaders uint32    // maximum size of a request's headers, once the client is identified
+	control    allowance // of control frames
+}
 
-// readFrame reads a frame.
-func (c *Conn) readFrame() (http2.Frame, error) {
-	c.input.remaining = c.maxFrameBytes()
-	return c.reader.ReadFrame()
+// maxFrameBytes returns the maximum size, in bytes, of one frame, or of a header block with its CONTINUATION frames.
+func (r *frameReader) maxFrameBytes() int {
+	return 2*int(r.framer.MaxHeaderListSize) + uncountedHeaders
+}
+
+// read reads a frame.
+func (r *frameReader) read() (http2.Frame, error) {
+	r.input.remaining = r.maxFrameBytes()
+	return r.framer.ReadFrame()
 }

@@ -21,64 +21,75 @@ import (
 
 // Conn is a connection. One goroutine reads frames and handles them in order. Any goroutine may write.
 type Conn struct {
-	s              *Server
-	nc             *tls.Conn
-	gatherer       *gatherer // nil if the connection does not come from a gathering listener
-	handler        http.Handler
-	tls            tls.ConnectionState
-	remote         string
-	maxHeaders     uint32                // maximum size of a request's headers
-	identification *run.UnidentifiedConn // reports whether the client has been identified
-	limitsRaised   bool                  // see lift; used only by the reading goroutine
-	// until when the connection waits for its client to be identified; zero if it has not had to wait
-	identifyBy  time.Time
+	s           *Server
+	nc          *tls.Conn
+	gatherer    *gatherer // nil if the connection does not come from a gathering listener
+	handler     http.Handler
 	baseContext context.Context
-	input       *boundedReader
-	reader      *http2.Framer
-	control     allowance      // used only by the reading goroutine
-	running     sync.WaitGroup // counts handlers
+	client      clientState
+	frames      frameReader
 
-	mu                 sync.Mutex
-	streams            map[uint32]*stream // the open streams
-	newestStream       uint32             // highest stream that was begun
-	recentResets       [32]uint32         // streams that this server reset recently, for which frames may still arrive
-	resets             int
-	runningHandlers    int       // running handlers
-	queued             []*stream // waiting for a handler to end
-	countedHeaders     int       // total size of large headers
-	sentGoAway         bool      // whether GOAWAY was sent, so no further streams begin
-	isHalfClosed       bool      // whether the sending direction is closed
-	failed             error     // why the connection cannot be used any more
-	sharedValue        any
-	idleSince          time.Time // when the last stream ended
-	idleTimer          *time.Timer
-	isHeldTimerRunning bool // whether the timer held is running
-	heldTimer          *time.Timer
-	output             outputBuffer
-	window             flowWindow // window for the client's data
+	mu          sync.Mutex // guards the following fields
+	streams     streamTable
+	handlers    handlers
+	sharedValue any
+	end         connEnd
+	timers      timers
+	output      outputBuffer
+	window      flowWindow // window for the client's data
+}
+
+// streamTable holds the open streams of a connection, and what is remembered of others.
+type streamTable struct {
+	open           map[uint32]*stream
+	newest         uint32     // highest stream that was begun
+	recentResets   [32]uint32 // streams that this server reset recently, for which frames may still arrive
+	resets         int
+	countedHeaders int // total size of large headers
+}
+
+// handlers are the handlers of a connection's streams.
+type handlers struct {
+	running int            // the number of running handlers
+	queued  []*stream      // waiting for a handler to end
+	all     sync.WaitGroup // counts handlers and other goroutines of the connection
+}
+
+// connEnd is how far the end of a connection has come.
+type connEnd struct {
+	sentGoAway   bool  // whether GOAWAY was sent, so no further streams begin
+	isHalfClosed bool  // whether the sending direction is closed
+	failed       error // why the connection cannot be used any more
+}
+
+// timers are the timers of a connection.
+type timers struct {
+	idleSince     time.Time // when the last stream ended
+	idle          *time.Timer
+	held          *time.Timer // starts the handlers that wait for their bodies
+	isHeldRunning bool        // whether the timer held is running
 }
 
 func newConn(s *Server, nc *tls.Conn, h http.Handler, limit uint32) *Conn {
 	c := &Conn{
-		s:          s,
-		nc:         nc,
-		handler:    h,
-		maxHeaders: limit,
-		tls:        nc.ConnectionState(),
-		remote:     nc.RemoteAddr().String(),
-		streams:    map[uint32]*stream{},
-		idleSince:  time.Now(),
+		s:       s,
+		nc:      nc,
+		handler: h,
+		client:  clientState{tls: nc.ConnectionState(), remote: nc.RemoteAddr().String()},
+		streams: streamTable{open: map[uint32]*stream{}},
+		timers:  timers{idleSince: time.Now()},
 	}
+	c.frames.maxHeaders = limit
 	c.gatherer = gathererOf(nc)
 	c.output.window, c.output.initial, c.output.maxFrame = 65535, 65535, 16384
 	c.window = flowWindow{available: unidentifiedWindow, size: unidentifiedWindow}
-	c.input = &boundedReader{Reader: bufio.NewReaderSize(nc, 4<<10), onRead: c.raiseLimits}
+	c.frames.input = &boundedReader{Reader: bufio.NewReaderSize(nc, 4<<10), onRead: c.raiseLimits}
 	c.output.flushed.L = &c.mu
-	c.reader = http2.NewFramer(io.Discard, c.input)
-	c.reader.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	c.reader.MaxHeaderListSize = min(limit, unidentifiedHeaders)
-	c.reader.SetMaxReadFrameSize(16384)
-	c.reader.SetReuseFrames()
+	c.frames.framer = http2.NewFramer(io.Discard, c.frames.input)
+	c.frames.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	c.frames.framer.MaxHeaderListSize = min(limit, unidentifiedHeaders)
+	c.frames.framer.SetMaxReadFrameSize(16384)
+	c.frames.framer.SetReuseFrames()
 	return c
 }
 
@@ -95,17 +106,17 @@ func (c *Conn) SharedValue(make func() any) any {
 // serve reads frames until the connection ends, then waits for the handlers.
 func (c *Conn) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	c.baseContext, c.identification = ctx, run.ConnOf(ctx)
-	if len(c.tls.VerifiedChains) > 0 {
-		c.identification.Identify()
+	c.baseContext, c.client.identification = ctx, run.ConnOf(ctx)
+	if len(c.client.tls.VerifiedChains) > 0 {
+		c.client.identification.Identify()
 	}
 	err := c.exchangePrefaces()
 	if err == nil {
 		c.mu.Lock()
-		c.idleTimer = time.AfterFunc(c.s.IdleTimeout, c.closeIdle)
+		c.timers.idle = time.AfterFunc(c.s.IdleTimeout, c.closeIdle)
 		c.mu.Unlock()
 		err = c.readFrames()
-		c.idleTimer.Stop()
+		c.timers.idle.Stop()
 	}
 	var code http2.ConnectionError
 	switch {
@@ -116,18 +127,18 @@ func (c *Conn) serve(ctx context.Context) {
 	}
 	c.fail()
 	cancel()
-	c.running.Wait()
+	c.handlers.all.Wait()
 }
 
 // closeIdle ends a connection that has had no streams for IdleTimeout.
 func (c *Conn) closeIdle() {
 	c.mu.Lock()
 	left := c.s.IdleTimeout
-	if len(c.streams) == 0 {
-		left -= time.Since(c.idleSince)
+	if len(c.streams.open) == 0 {
+		left -= time.Since(c.timers.idleSince)
 	}
-	if left > 0 && c.failed == nil {
-		c.idleTimer.Reset(left)
+	if left > 0 && c.end.failed == nil {
+		c.timers.idle.Reset(left)
 	}
 	c.mu.Unlock()
 	if left <= 0 {
@@ -143,17 +154,17 @@ func (c *Conn) exchangePrefaces() error {
 	c.mu.Lock()
 	c.output.settings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: windowSize},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.maxHeaders})
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.frames.maxHeaders})
 	c.mu.Unlock()
 	preface := make([]byte, len(http2.ClientPreface))
-	c.input.remaining = len(preface)
-	if _, err := io.ReadFull(c.input, preface); err != nil {
+	c.frames.input.remaining = len(preface)
+	if _, err := io.ReadFull(c.frames.input, preface); err != nil {
 		return err
 	}
 	if string(preface) != http2.ClientPreface {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	first, err := c.readFrame()
+	first, err := c.frames.read()
 	if err != nil {
 		return err
 	}
@@ -173,7 +184,7 @@ func (c *Conn) exchangePrefaces() error {
 // readFrames handles frames until the connection ends or fails.
 func (c *Conn) readFrames() error {
 	for {
-		f, err := c.readFrame()
+		f, err := c.frames.read()
 		if err == nil {
 			err = c.handleFrame(f)
 		}
@@ -251,9 +262,9 @@ func (c *Conn) drain() {
 
 // sendGoAwayLocked sends GOAWAY. The caller holds c.mu.
 func (c *Conn) sendGoAwayLocked() {
-	if !c.sentGoAway && c.failed == nil {
-		c.sentGoAway = true
-		c.output.goAway(c.newestStream, http2.ErrCodeNo)
+	if !c.end.sentGoAway && c.end.failed == nil {
+		c.end.sentGoAway = true
+		c.output.goAway(c.streams.newest, http2.ErrCodeNo)
 	}
 }
 
@@ -261,11 +272,11 @@ func (c *Conn) sendGoAwayLocked() {
 // Closing with unread data would reset the connection, and the client would not receive GOAWAY. It would not learn then
 // that its latest requests were not begun. The caller holds c.mu.
 func (c *Conn) closeIfDone() {
-	if !c.sentGoAway || len(c.streams) > 0 || len(c.output.pending) > 0 || c.output.flushing || c.failed != nil ||
-		c.isHalfClosed {
+	if !c.end.sentGoAway || c.end.isHalfClosed || c.end.failed != nil || len(c.streams.open) > 0 ||
+		len(c.output.pending) > 0 || c.output.flushing {
 		return
 	}
-	c.isHalfClosed = true
+	c.end.isHalfClosed = true
 	_ = c.nc.CloseWrite() // the reading goroutine finds errors of the connection
 	_ = c.nc.SetReadDeadline(time.Now().Add(goAwayLinger))
 }
@@ -282,8 +293,8 @@ func (c *Conn) closeWithError(code http2.ErrCode) {
 	for c.output.flushing {
 		c.output.flushed.Wait()
 	}
-	c.sentGoAway = true
-	c.output.goAway(c.newestStream, code)
+	c.end.sentGoAway = true
+	c.output.goAway(c.streams.newest, code)
 	c.flushLocked()
 	c.mu.Unlock()
 	_ = c.nc.CloseWrite() // so that the client can still receive GOAWAY
@@ -294,12 +305,12 @@ func (c *Conn) closeWithError(code http2.ErrCode) {
 // fail closes the connection and ends all its streams.
 func (c *Conn) fail() {
 	c.mu.Lock()
-	c.failed = cmp.Or(c.failed, errConnEnded)
-	ended := slices.Collect(maps.Values(c.streams))
-	clear(c.streams)
-	c.queued = nil
-	if c.heldTimer != nil {
-		c.heldTimer.Stop()
+	c.end.failed = cmp.Or(c.end.failed, errConnEnded)
+	ended := slices.Collect(maps.Values(c.streams.open))
+	clear(c.streams.open)
+	c.handlers.queued = nil
+	if c.timers.held != nil {
+		c.timers.held.Stop()
 	}
 	c.mu.Unlock()
 	_ = c.nc.Close() // nothing more is sent

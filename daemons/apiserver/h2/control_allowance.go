@@ -76,8 +76,8 @@ func (c *Conn) payControl(cost int) error {
 	earned := c.output.expectedReplies
 	c.output.expectedReplies = 0
 	c.mu.Unlock()
-	c.control.earn(earned)
-	if !c.control.spend(cost, time.Now) {
+	c.frames.control.earn(earned)
+	if !c.frames.control.spend(cost, time.Now) {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
 	return nil

@@ -39,9 +39,9 @@ func (d *Deferred) Send() {
 	st, c := d.st, d.st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st.endReason == nil && c.failed == nil {
+	if st.endReason == nil && c.end.failed == nil {
 		if !st.canSend(len(d.body)) {
-			c.running.Go(d.sendAll)
+			c.handlers.all.Go(d.sendAll)
 			return
 		}
 		st.response.begin(d.code, d.body)
@@ -72,7 +72,7 @@ func (d *Deferred) Flush() {
 	c := d.st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed == nil && !c.output.flushing && len(c.output.pending) > 0 {
+	if c.end.failed == nil && !c.output.flushing && len(c.output.pending) > 0 {
 		c.flushInBackground()
 	}
 }
@@ -100,24 +100,25 @@ func (st *stream) canDefer() bool {
 // serveOrBegin offers a request to Prompt. If Prompt does not take it, a handler begins. The caller holds c.mu; offer
 // releases it meanwhile.
 func (c *Conn) serveOrBegin(st *stream) error {
-	if c.runningHandlers >= maxStreams {
+	if c.handlers.running >= maxStreams {
 		return c.begin(st)
 	}
-	c.runningHandlers++
-	c.running.Add(1)
+	c.handlers.running++
+	c.handlers.all.Add(1)
 	c.mu.Unlock()
-	taken := c.serveFast(st)
+	taken := st.serveFast()
 	c.mu.Lock()
 	if taken {
 		return nil
 	}
-	c.runningHandlers--
+	c.handlers.running--
 	err := c.begin(st)
-	c.running.Done()
+	c.handlers.all.Done()
 	return err
 }
 
-func (c *Conn) serveFast(st *stream) (taken bool) {
+func (st *stream) serveFast() (taken bool) {
+	c := st.conn
 	defer func() {
 		if p := recover(); p != nil {
 			c.s.Log.Error("a request could not be answered promptly", "path", st.req.URL.Path, "reason", p, "stack",
@@ -130,18 +131,18 @@ func (c *Conn) serveFast(st *stream) (taken bool) {
 
 // endHandler ends a handler, and begins a request that waits for one. The caller holds c.mu.
 func (c *Conn) endHandler() {
-	defer c.running.Done()
-	c.runningHandlers--
-	for len(c.queued) > 0 && c.runningHandlers < maxStreams {
-		next := c.queued[0]
-		c.queued = c.queued[1:]
+	defer c.handlers.all.Done()
+	c.handlers.running--
+	for len(c.handlers.queued) > 0 && c.handlers.running < maxStreams {
+		next := c.handlers.queued[0]
+		c.handlers.queued = c.handlers.queued[1:]
 		if next.endReason != nil {
 			next.cancel()
-			c.uncountHeaders(next)
+			c.streams.uncountHeaders(next)
 			continue
 		}
-		c.runningHandlers++
-		c.running.Add(1)
+		c.handlers.running++
+		c.handlers.all.Add(1)
 		c.s.workers.run(next)
 	}
 }

@@ -25,7 +25,7 @@ func (c *Conn) discardBody(st *stream) bool {
 	st.discardTimer = time.AfterFunc(discardWait, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.streams[st.id] != st {
+		if c.streams.open[st.id] != st {
 			return
 		}
 		c.resetUnread(st)
@@ -37,6 +37,6 @@ func (c *Conn) discardBody(st *stream) bool {
 
 // resetUnread asks the client to stop sending a request body. The response has been sent. The caller holds c.mu.
 func (c *Conn) resetUnread(st *stream) {
-	c.recordReset(st.id)
+	c.streams.recordReset(st.id)
 	c.output.reset(st.id, http2.ErrCodeNo)
 }

@@ -23,21 +23,21 @@ func headerSize(f *http2.MetaHeadersFrame) int {
 }
 
 // countHeaders counts the headers of a new stream. It returns false if the limit is exceeded. The caller holds c.mu.
-func (c *Conn) countHeaders(st *stream, size int) bool {
+func (t *streamTable) countHeaders(st *stream, size int) bool {
 	if size <= uncountedHeaders {
 		return true
 	}
-	if c.countedHeaders+size > maxCountedHeaders {
+	if t.countedHeaders+size > maxCountedHeaders {
 		return false
 	}
 	st.countedHeaders = size
-	c.countedHeaders += size
+	t.countedHeaders += size
 	return true
 }
 
 // uncountHeaders stops counting the headers of a stream, whose handler has ended or never started. The caller holds
 // c.mu.
-func (c *Conn) uncountHeaders(st *stream) {
-	c.countedHeaders -= st.countedHeaders
+func (t *streamTable) uncountHeaders(st *stream) {
+	t.countedHeaders -= st.countedHeaders
 	st.countedHeaders = 0
 }

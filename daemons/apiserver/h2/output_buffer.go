@@ -149,7 +149,7 @@ func (c *Conn) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flushLocked()
-	return c.failed
+	return c.end.failed
 }
 
 func (c *Conn) flushLocked() {
@@ -166,7 +166,7 @@ func (c *Conn) flushTogether() {
 		return
 	}
 	c.output.flushing = true
-	if c.runningHandlers > 1 {
+	if c.handlers.running > 1 {
 		c.mu.Unlock()
 		runtime.Gosched()
 		c.mu.Lock()
@@ -177,7 +177,7 @@ func (c *Conn) flushTogether() {
 // flushInBackground flushes the buffer on another goroutine, because this one must not block. The caller holds c.mu.
 func (c *Conn) flushInBackground() {
 	c.output.flushing = true
-	c.running.Go(func() {
+	c.handlers.all.Go(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.send()
@@ -186,7 +186,7 @@ func (c *Conn) flushInBackground() {
 
 // send writes until the buffer is empty. The caller holds c.mu; send releases it while writing.
 func (c *Conn) send() {
-	for round := 0; len(c.output.pending) > 0 && c.failed == nil; round++ {
+	for round := 0; len(c.output.pending) > 0 && c.end.failed == nil; round++ {
 		if round == maxWriteRounds {
 			c.flushInBackground() // others keep adding data, and this goroutine has its own work
 			return
@@ -197,18 +197,18 @@ func (c *Conn) send() {
 		err := c.write(buf)
 		releaseBuffer(buf)
 		c.mu.Lock()
-		if err != nil && c.failed == nil {
-			c.failed = err
+		if err != nil && c.end.failed == nil {
+			c.end.failed = err
 			_ = c.nc.Close() // the reading goroutine ends all streams
 		}
-		c.unblock()
+		c.output.unblock()
 	}
 	c.output.flushing = false
-	if c.output.flushed.Broadcast(); len(c.streams) == 0 {
+	if c.output.flushed.Broadcast(); len(c.streams.open) == 0 {
 		c.closeIfDone()
 	}
-	if c.failed != nil {
-		c.unblock()
+	if c.end.failed != nil {
+		c.output.unblock()
 	}
 }
 
@@ -234,9 +234,9 @@ func (c *Conn) write(buf []byte) error {
 const maxRecord = 16 << 10
 
 // unblock wakes the streams that wait for room.
-func (c *Conn) unblock() {
-	waiting := c.output.blocked
-	c.output.blocked = nil
+func (o *outputBuffer) unblock() {
+	waiting := o.blocked
+	o.blocked = nil
 	for _, st := range waiting {
 		st.blocked = false
 		st.wake()
@@ -260,10 +260,10 @@ func (c *Conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
 		if widenWindow(&c.output.window, int64(f.Increment)) != nil {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		c.unblock()
+		c.output.unblock()
 		return nil
 	}
-	st := c.streams[f.StreamID]
+	st := c.streams.open[f.StreamID]
 	if st == nil {
 		return c.checkNotIdle(f.StreamID)
 	}
@@ -277,7 +277,7 @@ func (c *Conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
 // checkNotIdle returns an error for a frame on an idle stream. Frames on closed streams are allowed, since they may
 // have been sent before the client knew. So are frames on streams that the client began after GOAWAY.
 func (c *Conn) checkNotIdle(id uint32) error {
-	if id > c.newestStream && !c.sentGoAway || id%2 == 0 {
+	if id > c.streams.newest && !c.end.sentGoAway || id%2 == 0 {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	return nil
@@ -310,7 +310,7 @@ func (c *Conn) onSettings(f *http2.SettingsFrame) error {
 	}
 	by := initial - c.output.initial
 	c.output.initial = initial
-	for _, st := range c.streams {
+	for _, st := range c.streams.open {
 		if by == 0 {
 			break
 		}

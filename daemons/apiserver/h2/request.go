@@ -19,38 +19,38 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	introduced := c.canBeginStream(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st := c.streams[id]; st != nil {
+	if st := c.streams.open[id]; st != nil {
 		return c.onTrailers(st, f)
 	}
 	switch {
 	case id%2 == 0:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
-	case c.wasReset(id):
+	case c.streams.wasReset(id):
 		return nil
-	case id <= c.newestStream:
+	case id <= c.streams.newest:
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
-	case c.sentGoAway:
+	case c.end.sentGoAway:
 		return nil // by GOAWAY the client knows that this stream was not begun
 	}
-	c.newestStream = id
+	c.streams.newest = id
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		return wrong
 	}
-	if len(c.streams) >= maxStreams || !introduced {
+	if len(c.streams.open) >= maxStreams || !introduced {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	st := &stream{conn: c, id: id, window: c.output.initial}
-	if !c.countHeaders(st, headerSize(f)) {
+	if !c.streams.countHeaders(st, headerSize(f)) {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	st.cond.L = &c.mu
 	st.response.st, st.body = st,
 		body{st: st, contentLength: -1, window: flowWindow{available: windowSize, size: windowSize}}
 	if !st.setRequest(f) {
-		c.uncountHeaders(st)
+		c.streams.uncountHeaders(st)
 		return wrong
 	}
-	c.streams[id] = st
+	c.streams.open[id] = st
 	if f.Truncated {
 		st.req.Header = http.Header{}
 		st.response.errorStatus = http.StatusRequestHeaderFieldsTooLarge
@@ -120,7 +120,7 @@ func (st *stream) setRequest(f *http2.MetaHeadersFrame) bool {
 	}
 	st.req = &http.Request{
 		Method: method, URL: target, RequestURI: path, Proto: "HTTP/2.0", ProtoMajor: 2, Header: header,
-		Host: authority, RemoteAddr: st.conn.remote, TLS: &st.conn.tls, Body: http.NoBody,
+		Host: authority, RemoteAddr: st.conn.client.remote, TLS: &st.conn.client.tls, Body: http.NoBody,
 	}
 	if !st.setBodyHeaders(f.StreamEnded()) {
 		return false

@@ -115,7 +115,7 @@ func (r *responseWriter) Write(p []byte) (int, error) {
 	}
 	done := 0
 	for {
-		if err := cmp.Or(st.endReason, c.failed); err != nil {
+		if err := cmp.Or(st.endReason, c.end.failed); err != nil {
 			return done, err
 		}
 		done += st.buffer(p[done:])
@@ -128,7 +128,7 @@ func (r *responseWriter) Write(p []byte) (int, error) {
 		// Flush first, because the client may have to receive the buffered data before it sends a window update.
 		// Flushing releases the lock, and changes made meanwhile do not wake this goroutine. So check again.
 		c.flushLocked()
-		if st.endReason != nil || c.failed != nil || st.window > 0 && !st.blocked {
+		if st.endReason != nil || c.end.failed != nil || st.window > 0 && !st.blocked {
 			continue
 		}
 		if err := st.wait(&r.deadline); err != nil {
@@ -171,7 +171,7 @@ func (r *responseWriter) FlushError() error {
 		r.begin(http.StatusOK, nil)
 	}
 	c.flushLocked()
-	return cmp.Or(r.st.endReason, c.failed)
+	return cmp.Or(r.st.endReason, c.end.failed)
 }
 
 // Flush implements http.Flusher.
@@ -213,14 +213,14 @@ func (r *responseWriter) complete() {
 	if !r.wroteHeader {
 		r.begin(http.StatusOK, nil)
 	}
-	if st.endReason != nil || c.failed != nil {
+	if st.endReason != nil || c.end.failed != nil {
 		return
 	}
 	cut := !r.finished && (r.isTruncated || !r.isBodiless && r.length > r.written)
 	switch {
 	case r.finished:
 	case cut:
-		c.recordReset(st.id)
+		c.streams.recordReset(st.id)
 		c.output.reset(st.id, http2.ErrCodeInternal) // the body is shorter than announced
 	default:
 		if block := r.appendTrailers(nil); len(block) > 0 {

@@ -83,14 +83,14 @@ func (c *Conn) begin(st *stream) error {
 		cancel()
 	}
 	switch {
-	case c.runningHandlers < maxStreams:
-		c.runningHandlers++
-		c.running.Add(1)
+	case c.handlers.running < maxStreams:
+		c.handlers.running++
+		c.handlers.all.Add(1)
 		c.s.workers.run(st)
-	case len(c.queued) >= maxWaiting:
+	case len(c.handlers.queued) >= maxWaiting:
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	default:
-		c.queued = append(c.queued, st)
+		c.handlers.queued = append(c.handlers.queued, st)
 	}
 	return nil
 }
@@ -98,18 +98,19 @@ func (c *Conn) begin(st *stream) error {
 // runHandler runs the handler, on a worker.
 func (st *stream) runHandler() {
 	c := st.conn
-	if c.callHandler(st) {
+	if st.callHandler() {
 		st.response.finish()
 	}
 	st.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.uncountHeaders(st)
+	c.streams.uncountHeaders(st)
 	c.endHandler()
 }
 
 // callHandler calls the handler, and reports whether it returned normally.
-func (c *Conn) callHandler(st *stream) (well bool) {
+func (st *stream) callHandler() (well bool) {
+	c := st.conn
 	if st.response.errorStatus != 0 {
 		st.response.WriteHeader(st.response.errorStatus)
 		return true
@@ -133,9 +134,9 @@ func (c *Conn) refuse(id uint32, code http2.ErrCode) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.mu.Lock()
-	st := c.streams[id]
-	c.newestStream = max(c.newestStream, id) // the refused frame may have begun the stream
-	c.recordReset(id)
+	st := c.streams.open[id]
+	c.streams.newest = max(c.streams.newest, id) // the refused frame may have begun the stream
+	c.streams.recordReset(id)
 	c.output.reset(id, code)
 	if st != nil {
 		c.remove(st)
@@ -149,39 +150,39 @@ func (c *Conn) refuse(id uint32, code http2.ErrCode) error {
 
 // recordReset records a stream that was reset, so that frames that still arrive for it are ignored. The caller holds
 // c.mu.
-func (c *Conn) recordReset(id uint32) {
-	c.recentResets[c.resets%len(c.recentResets)] = id
-	c.resets++
+func (t *streamTable) recordReset(id uint32) {
+	t.recentResets[t.resets%len(t.recentResets)] = id
+	t.resets++
 }
 
-func (c *Conn) wasReset(id uint32) bool { return slices.Contains(c.recentResets[:], id) }
+func (t *streamTable) wasReset(id uint32) bool { return slices.Contains(t.recentResets[:], id) }
 
 // remove removes an open stream. The caller holds c.mu.
 func (c *Conn) remove(st *stream) {
-	if c.streams[st.id] != st {
+	if c.streams.open[st.id] != st {
 		return
 	}
-	delete(c.streams, st.id)
+	delete(c.streams.open, st.id)
 	if st.discardTimer != nil {
 		st.discardTimer.Stop()
 	}
 	c.sendWindowUpdates(nil, st.body.discard())
 	if st.cancel == nil {
-		c.uncountHeaders(st) // no handler has been started
+		c.streams.uncountHeaders(st) // no handler has been started
 	}
-	if len(c.streams) == 0 {
-		c.idleSince = time.Now()
+	if len(c.streams.open) == 0 {
+		c.timers.idleSince = time.Now()
 		c.closeIfDone()
 	}
 }
 
 func (c *Conn) onReset(f *http2.RSTStreamFrame) error {
 	c.mu.Lock()
-	st := c.streams[f.StreamID]
+	st := c.streams.open[f.StreamID]
 	if st == nil {
 		defer c.mu.Unlock()
-		if i := slices.Index(c.recentResets[:], f.StreamID); i >= 0 {
-			c.recentResets[i] = 0 // no frame of it can arrive any more
+		if i := slices.Index(c.streams.recentResets[:], f.StreamID); i >= 0 {
+			c.streams.recentResets[i] = 0 // no frame of it can arrive any more
 		}
 		return c.checkNotIdle(f.StreamID)
 	}
@@ -220,7 +221,7 @@ func (s *Stream) TryWrite(data []byte, onRoom func()) (int, error) {
 	st := s.st
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()
-	if err := cmp.Or(st.endReason, st.conn.failed); err != nil {
+	if err := cmp.Or(st.endReason, st.conn.end.failed); err != nil {
 		return 0, err
 	}
 	n := st.buffer(data)

@@ -1,6 +1,11 @@
 package h2
 
-import "time"
+import (
+	"crypto/tls"
+	"time"
+
+	"clusterctl/daemons/run"
+)
 
 // A connection without an identified client uses little memory, whatever it sends: it may have a few streams with small
 // headers and small body windows. The first authenticated request lifts these limits.
@@ -18,8 +23,19 @@ const (
 	identifyTimeout = time.Second
 )
 
+// clientState is what is known about the client of a connection. Only the reading goroutine uses limitsRaised and
+// identifyBy.
+type clientState struct {
+	tls            tls.ConnectionState
+	remote         string                // its address
+	identification *run.UnidentifiedConn // reports whether the client has been identified
+	limitsRaised   bool                  // see raiseLimits
+	// until when the connection waits for its client to be identified; zero if it has not had to wait
+	identifyBy time.Time
+}
+
 // isIdentified reports whether the client has been identified.
-func (c *Conn) isIdentified() bool {
+func (c *clientState) isIdentified() bool {
 	select {
 	case <-c.identification.Identified():
 		return true
@@ -31,12 +47,12 @@ func (c *Conn) isIdentified() bool {
 // raiseLimits raises the limits for an identified client. The reading goroutine calls it after each read. So the limits
 // at that moment apply to a request's headers.
 func (c *Conn) raiseLimits() {
-	if c.limitsRaised || !c.isIdentified() {
+	if c.client.limitsRaised || !c.client.isIdentified() {
 		return
 	}
-	c.limitsRaised = true
-	c.reader.MaxHeaderListSize = c.maxHeaders
-	c.input.remaining += c.maxFrameBytes() // the current frame was limited to a visitor's share
+	c.client.limitsRaised = true
+	c.frames.framer.MaxHeaderListSize = c.frames.maxHeaders
+	c.frames.input.remaining += c.frames.maxFrameBytes() // the current frame was limited to a visitor's share
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.window.size = windowSize
@@ -47,22 +63,22 @@ func (c *Conn) raiseLimits() {
 // canBeginStream reports whether a further stream may begin. It waits if the client is unidentified and has many
 // streams.
 func (c *Conn) canBeginStream(id uint32) bool {
-	if c.limitsRaised {
+	if c.client.limitsRaised {
 		return true
 	}
 	c.mu.Lock()
-	few := len(c.streams) < unidentifiedStreams || c.streams[id] != nil
+	few := len(c.streams.open) < unidentifiedStreams || c.streams.open[id] != nil
 	c.mu.Unlock()
-	if few || c.isIdentified() {
+	if few || c.client.isIdentified() {
 		return true
 	}
-	if c.identifyBy.IsZero() {
-		c.identifyBy = time.Now().Add(identifyTimeout)
+	if c.client.identifyBy.IsZero() {
+		c.client.identifyBy = time.Now().Add(identifyTimeout)
 	}
-	timer := time.NewTimer(time.Until(c.identifyBy))
+	timer := time.NewTimer(time.Until(c.client.identifyBy))
 	defer timer.Stop()
 	select {
-	case <-c.identification.Identified():
+	case <-c.client.identification.Identified():
 		return true
 	case <-timer.C:
 		return false

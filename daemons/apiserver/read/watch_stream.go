@@ -30,13 +30,18 @@ type watchStream struct {
 	sharesBytes bool          // whether watches with an equal want receive the same bytes
 	key         unique.Handle[streamKey]
 
-	mu          sync.Mutex
-	cursor      *cache.Cursor
+	mu         sync.Mutex
+	cursor     *cache.Cursor
+	pending    pendingEvents
+	isFinished bool
+}
+
+// pendingEvents is what a watch still has to send.
+type pendingEvents struct {
 	events      []*cache.Event // read from the cursor and not sent yet
 	unsent      []byte         // encoded, but not taken by the client yet
-	stuckTimer  *time.Timer    // runs while rest is not empty
+	stuckTimer  *time.Timer    // runs while unsent is not empty
 	bookmarkDue bool           // whether a bookmark is to be sent
-	isFinished  bool
 }
 
 // stream sends events as they arrive, until the client leaves, the timeout ends, or the log has dropped unread events.
@@ -59,7 +64,7 @@ func (w *watcher) stream(s *Reads, cursor *cache.Cursor, timeout time.Duration) 
 		case <-bookmark.C:
 			if w.wantsBookmarks {
 				w.mu.Lock()
-				w.bookmarkDue = true
+				w.pending.bookmarkDue = true
 				w.mu.Unlock()
 				w.wake()
 			}
@@ -81,8 +86,8 @@ func (w *watcher) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.finishLocked()
-	if len(w.unsent) > 0 && w.q.HTTP.Context().Err() == nil {
-		w.buf = w.unsent
+	if len(w.pending.unsent) > 0 && w.q.HTTP.Context().Err() == nil {
+		w.buf = w.pending.unsent
 		_ = w.write() // the client also learns of it by the end of the stream
 	}
 }
@@ -98,8 +103,8 @@ func (w *watcher) finishLocked() {
 		w.isFinished = true
 		close(w.done)
 	}
-	if w.stuckTimer != nil {
-		w.stuckTimer.Stop()
+	if w.pending.stuckTimer != nil {
+		w.pending.stuckTimer.Stop()
 	}
 }
 
@@ -107,37 +112,37 @@ func (w *watcher) finishLocked() {
 func (w *watcher) sendPending(last *batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.unsent) > 0 && !w.send(w.unsent) {
+	if len(w.pending.unsent) > 0 && !w.send(w.pending.unsent) {
 		return
 	}
 	reached := int64(0)
-	if w.bookmarkDue {
+	if w.pending.bookmarkDue {
 		reached = w.s.cache.Reached()
 	}
-	if len(w.events) == 0 {
+	if len(w.pending.events) == 0 {
 		var err error
-		if w.events, _, err = w.cursor.Next(); err != nil {
+		if w.pending.events, _, err = w.cursor.Next(); err != nil {
 			w.endWithError(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version, the log is at %d",
 				w.s.cache.Reached())))
 			return
 		}
-		if len(w.events) == 0 {
+		if len(w.pending.events) == 0 {
 			w.sendBookmark(reached)
 		}
 	}
 	// Events that arrive meanwhile ring again.
-	for len(w.events) > 0 && !w.isFinished {
-		data, n, err := last.encode(w, w.events)
+	for len(w.pending.events) > 0 && !w.isFinished {
+		data, n, err := last.encode(w, w.pending.events)
 		if err != nil {
 			w.endWithError(err)
 			return
 		}
-		if w.events = w.events[n:]; !w.send(data) {
+		if w.pending.events = w.pending.events[n:]; !w.send(data) {
 			return
 		}
 	}
-	w.events = nil
-	if w.bookmarkDue {
+	w.pending.events = nil
+	if w.pending.bookmarkDue {
 		w.wake()
 	}
 }
@@ -145,10 +150,10 @@ func (w *watcher) sendPending(last *batch) {
 // sendBookmark sends a bookmark if one is due. No event was pending when reached was read, so the watch is up to date
 // with it.
 func (w *watcher) sendBookmark(reached int64) {
-	if !w.bookmarkDue || reached == 0 {
+	if !w.pending.bookmarkDue || reached == 0 {
 		return
 	}
-	w.bookmarkDue = false
+	w.pending.bookmarkDue = false
 	data, err := w.q.Media.AppendBookmark(nil, w.q.Served, strconv.FormatInt(reached, 10), false)
 	if err != nil {
 		w.finishLocked()
@@ -166,21 +171,21 @@ func (w *watcher) send(data []byte) bool {
 	n, err := w.sink.TryWrite(data, w.wake)
 	switch {
 	case err != nil:
-		w.unsent = nil
+		w.pending.unsent = nil
 		w.finishLocked()
 		return false
 	case n == len(data):
-		if w.unsent = nil; w.stuckTimer != nil {
-			w.stuckTimer.Stop()
+		if w.pending.unsent = nil; w.pending.stuckTimer != nil {
+			w.pending.stuckTimer.Stop()
 		}
 		return true
 	}
-	w.unsent = append(make([]byte, 0, len(data)-n), data[n:]...)
+	w.pending.unsent = append(make([]byte, 0, len(data)-n), data[n:]...)
 	switch {
-	case w.stuckTimer == nil:
-		w.stuckTimer = time.AfterFunc(stuckTimeout, w.endStuck)
+	case w.pending.stuckTimer == nil:
+		w.pending.stuckTimer = time.AfterFunc(stuckTimeout, w.endStuck)
 	case n > 0:
-		w.stuckTimer.Reset(stuckTimeout)
+		w.pending.stuckTimer.Reset(stuckTimeout)
 	}
 	return false
 }

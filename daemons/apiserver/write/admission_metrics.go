@@ -79,8 +79,8 @@ func (m *admissionMetrics) startStep(a *api.Admission, step string) stepTimer {
 			t.operation = i
 		}
 	}
-	if w, ok := a.Origin.(*write); ok {
-		t.webhookTime = &w.q.Answer.WebhookTime
+	if o, ok := a.Origin.(*origin); ok {
+		t.webhookTime = &o.q.Answer.WebhookTime
 	}
 	return t
 }

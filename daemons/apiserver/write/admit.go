@@ -4,188 +4,76 @@ import (
 	"context"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/apiserver/request"
 )
 
 // admission returns the write in the form that admission plugins read. The value is valid until the next call.
-func (w *write) admission() *api.Admission {
-	w.cachedAdmission = api.Admission{
-		Operation: w.operation, User: w.q.User, Internal: w.q.IsInternal,
-		Kind: w.q.Served.GVK, Resource: w.q.Served.GVR(), Subresource: w.q.Subresource,
-		Namespace: w.q.Namespace, Name: w.name(),
-		Object: w.obj, Old: w.old, DryRun: w.dryRun, Warn: w.q.Answer.Warn,
-		Origin: w, Versions: w, IsConverted: w.q.Answer.IsAdmitted || w.q.Subresource == "scale",
+func (a *attempt) admission() *api.Admission {
+	a.cachedAdmission = api.Admission{
+		Operation: a.origin.operation, User: a.q.User, Internal: a.q.IsInternal,
+		Kind: a.q.Served.GVK, Resource: a.q.Served.GVR(), Subresource: a.q.Subresource,
+		Namespace: a.q.Namespace, Name: a.name(),
+		Object: a.next.obj, Old: a.live.obj, DryRun: a.w.dryRun, Warn: a.q.Answer.Warn,
+		Origin: &a.origin, Versions: &a.versions, IsConverted: a.q.Answer.IsAdmitted || a.q.Subresource == "scale",
 	}
-	return &w.cachedAdmission
+	return &a.cachedAdmission
 }
 
 // runMutators calls the mutating plugins. It calls them a second time if one of them changed an object that earlier
 // plugins had seen.
-func (w *write) runMutators(ctx context.Context) error {
-	a := w.admission()
-	if err := w.s.runMutators(ctx, w.s.plugins.mutators, a); err != nil {
+func (a *attempt) runMutators(ctx context.Context) error {
+	admission := a.admission()
+	if err := a.s.admitter.runMutators(ctx, a.s.admitter.all, admission); err != nil {
 		return err
 	}
-	w.obj = a.Object
-	if w.q.Subresource == "scale" {
-		return w.mutateScale(ctx)
+	a.next.obj = admission.Object
+	if a.q.Subresource == "scale" {
+		return a.mutateScale(ctx)
 	}
 	return nil
-}
-
-func (s *Writes) runMutators(ctx context.Context, plugins []api.Mutator, a *api.Admission) error {
-	if err := s.rejectIfUnreadable(a); err != nil {
-		return err
-	}
-	t := s.admissions.startStep(a, "admit")
-	for {
-		for _, plugin := range plugins {
-			if err := t.recordPlugin(plugin, plugin.Admit(ctx, a)); err != nil {
-				return err
-			}
-		}
-		if a.Reinvocation.IsSecond || !a.Reinvocation.IsNeeded {
-			t.end(nil)
-			return nil
-		}
-		a.Reinvocation.IsSecond = true
-	}
 }
 
 // runValidators calls the validating plugins.
-func (w *write) runValidators(ctx context.Context) error {
-	a := w.admission()
-	if err := w.s.runValidators(ctx, w.s.plugins.validators, a); err != nil {
+func (a *attempt) runValidators(ctx context.Context) error {
+	admission := a.admission()
+	if err := a.s.admitter.runValidators(ctx, a.s.admitter.all, admission); err != nil {
 		return err
 	}
-	if w.q.Subresource == "scale" {
-		a, err := w.scaleAdmission()
+	if a.q.Subresource == "scale" {
+		scaled, err := a.scaleAdmission()
 		if err != nil {
 			return err
 		}
-		return w.s.runValidators(ctx, w.s.plugins.external.validators, a)
+		return a.s.admitter.runValidators(ctx, a.s.admitter.external, scaled)
 	}
 	return nil
-}
-
-func (s *Writes) runValidators(ctx context.Context, plugins []api.Validator, a *api.Admission) error {
-	t := s.admissions.startStep(a, "validate")
-	for _, plugin := range plugins {
-		if err := t.recordPlugin(plugin, plugin.Validate(ctx, a)); err != nil {
-			return err
-		}
-	}
-	t.end(nil)
-	return nil
-}
-
-// AdmitSubresource passes the object that was sent to a subresource to webhooks and policies. They see that object, not
-// the object that the subresource changes.
-func (s *Writes) AdmitSubresource(
-	q *request.Request,
-	operation string,
-	kind schema.GroupVersionKind,
-	obj runtime.Object,
-	dryRun bool,
-) error {
-	return s.admitSubresourceWith(s.plugins.external.validators, q, operation, kind, obj, dryRun)
-}
-
-// admitSubresourceWith is AdmitSubresource with the given validating plugins.
-func (s *Writes) admitSubresourceWith(
-	validators []api.Validator,
-	q *request.Request,
-	operation string,
-	kind schema.GroupVersionKind,
-	obj runtime.Object,
-	dryRun bool,
-) error {
-	a := &api.Admission{
-		Operation: operation, User: q.User, Kind: kind, Resource: q.Served.Name(), Subresource: q.Subresource,
-		Namespace: q.Namespace, Name: q.Name, Object: obj, DryRun: dryRun, Warn: q.Answer.Warn,
-		Origin: &write{q: q, operation: operation, dryRun: dryRun},
-	}
-	if err := s.runMutators(q.HTTP.Context(), s.plugins.external.mutators, a); err != nil {
-		return err
-	}
-	q.Answer.IsAdmitted = true
-	return s.runValidators(q.HTTP.Context(), validators, a)
 }
 
 // mutateScale lets webhooks and policies change a write to the scale subresource.
-func (w *write) mutateScale(ctx context.Context) error {
-	a, err := w.scaleAdmission()
+func (a *attempt) mutateScale(ctx context.Context) error {
+	scaled, err := a.scaleAdmission()
 	if err != nil {
 		return err
 	}
-	if err := w.s.runMutators(ctx, w.s.plugins.external.mutators, a); err != nil {
+	if err := a.s.admitter.runMutators(ctx, a.s.admitter.external, scaled); err != nil {
 		return err
 	}
-	if scale, ok := a.Object.(*autoscalingv1.Scale); ok {
-		w.q.Served.Scale.Set(w.obj, scale.Spec.Replicas)
+	if scale, ok := scaled.Object.(*autoscalingv1.Scale); ok {
+		a.q.Served.Scale.Set(a.next.obj, scale.Spec.Replicas)
 	}
 	return nil
 }
 
-func (w *write) scaleAdmission() (*api.Admission, error) {
-	whole := *w.admission()
-	a := &whole
-	a.Kind, a.Resource, a.Versions, a.IsConverted = scaleKind, w.q.Served.Name(), nil, false
+func (a *attempt) scaleAdmission() (*api.Admission, error) {
+	q, scaled := a.q, *a.admission()
+	scaled.Kind, scaled.Resource, scaled.Versions, scaled.IsConverted = scaleKind, q.Served.Name(), nil, false
 	var err error
-	if a.Object, err = scaleOf(w.q, w.obj); err != nil {
+	if scaled.Object, err = scaleOf(q, a.next.obj); err != nil {
 		return nil, err
 	}
-	if w.old != nil {
-		a.Old, err = scaleOf(w.q, w.old)
+	if a.live.obj != nil {
+		scaled.Old, err = scaleOf(q, a.live.obj)
 	}
-	return a, err
-}
-
-// Annotate implements api.Origin.
-func (w *write) Annotate(key, value string) { w.q.Answer.Audit.Annotate(key, value) }
-
-// Audited implements api.Origin.
-func (w *write) Audited(contents bool) bool { return w.q.Answer.Audit.IsRecorded(contents) }
-
-// Verb implements api.Origin.
-func (w *write) Verb() string { return w.q.Verb }
-
-// Options implements api.Origin. Like upstream, it reports a patch as the options of the create or update that it
-// results in.
-func (w *write) Options() runtime.Object {
-	var dry []string
-	if w.dryRun {
-		dry = []string{metav1.DryRunAll}
-	}
-	about := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind} }
-	manager, validation := w.q.Query.Get("fieldManager"), w.q.Query.Get("fieldValidation")
-	switch {
-	case w.operation == "CONNECT":
-		return nil
-	case w.operation == "DELETE":
-		o := &metav1.DeleteOptions{}
-		if w.deletion != nil {
-			o = w.deletion.DeepCopy()
-		}
-		o.TypeMeta = about("DeleteOptions")
-		return o
-	case w.operation == "CREATE":
-		return &metav1.CreateOptions{
-			TypeMeta:        about("CreateOptions"),
-			DryRun:          dry,
-			FieldManager:    manager,
-			FieldValidation: validation,
-		}
-	}
-	return &metav1.UpdateOptions{
-		TypeMeta:        about("UpdateOptions"),
-		DryRun:          dry,
-		FieldManager:    manager,
-		FieldValidation: validation,
-	}
+	return &scaled, err
 }

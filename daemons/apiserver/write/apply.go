@@ -29,12 +29,12 @@ func decodeDeclared(data []byte) (*unstructured.Unstructured, error) {
 
 // mergeDeclared returns the object that results when a manager declares fields of it; live is nil if there is no object
 // yet. doubts are the errors that strict decoding found in the declaration.
-func (w *write) mergeDeclared(
+func (s *Writes) mergeDeclared(
+	q *request.Request,
 	live runtime.Object,
 	declared *unstructured.Unstructured,
 	doubts []error,
 ) (runtime.Object, error) {
-	q := w.q
 	fresh := live == nil
 	if fresh {
 		if q.Subresource != "" {
@@ -43,12 +43,12 @@ func (w *write) mergeDeclared(
 		if q.Served.Untyped != nil && q.Served.Untyped.Family.IsClosed.Load() {
 			return nil, TerminatingError(q)
 		}
-		if err := w.s.authorizeCreate(q); err != nil {
+		if err := s.authorizeCreate(q); err != nil {
 			return nil, err
 		}
 		live = q.Served.New()
 	}
-	fields, err := w.s.config.Owners.MergeManager(q.Served, q.Subresource, live, declared)
+	fields, err := s.config.Owners.MergeManager(q.Served, q.Subresource, live, declared)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,6 @@ func (w *write) mergeDeclared(
 			m.SetResourceVersion(was.GetResourceVersion())
 		}
 	}
-	w.hasFieldOwners = true
 	return obj, setNameAndNamespace(q, m)
 }
 

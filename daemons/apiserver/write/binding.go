@@ -18,7 +18,7 @@ import (
 )
 
 // BindPod assigns a pod to a node. Schedulers send this request.
-func (s *Writes) BindPod(q *request.Request) error {
+func (s Subresources) BindPod(q *request.Request) error {
 	if q.Verb != "create" {
 		return request.MethodNotAllowed(q)
 	}
@@ -33,30 +33,31 @@ func (s *Writes) BindPod(q *request.Request) error {
 }
 
 // createBinding answers the creation of a Binding as an object of its own, which upstream still supports.
-func (s *Writes) createBinding(q *request.Request) error {
+func (s Subresources) createBinding(q *request.Request) error {
 	b := &corev1.Binding{}
 	if err := body.Decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
 		return err
 	}
-	pods := s.server.Target(corev1.SchemeGroupVersion.WithResource("pods"))
+	pods := s.writes.server.Target(corev1.SchemeGroupVersion.WithResource("pods"))
 	if !pods.IsServed {
 		return request.PageNotFound()
 	}
 	return s.assignPod(q.WithTarget(pods, "binding", q.Namespace, b.Name), b)
 }
 
-func (s *Writes) assignPod(q *request.Request, b *corev1.Binding) error {
+func (s Subresources) assignPod(q *request.Request, b *corev1.Binding) error {
 	if err := setNamespace(q, b); err != nil {
 		return err
 	}
 	if b.Target.Name == "" || b.Target.Kind != "" && b.Target.Kind != "Node" {
 		return apierrors.NewBadRequest(`a binding's target must be a Node, with its name`)
 	}
-	w, err := s.newWrite(q)
+	w, err := s.writes.newWrite(q)
 	if err != nil {
 		return err
 	}
-	if err := s.AdmitSubresource(q, "CREATE", corev1.SchemeGroupVersion.WithKind("Binding"), b, w.dryRun); err != nil {
+	kind := corev1.SchemeGroupVersion.WithKind("Binding")
+	if err := s.writes.admitter.AdmitSubresource(q, "CREATE", kind, b, w.dryRun); err != nil {
 		return err
 	}
 	_, err = w.modify(q.HTTP.Context(),

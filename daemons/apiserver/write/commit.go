@@ -10,6 +10,7 @@ import (
 
 	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/kinds"
 	"clusterctl/daemons/kinds/value"
 	"clusterctl/daemons/store"
 )
@@ -37,21 +38,21 @@ func (s *Writes) readStored(ctx context.Context, q *request.Request, key string)
 
 // insertNew writes the encoded object to the store, unless its key, or something that it claims, exists already. If
 // taken is true and e is not nil, a claim exists already, not the object's key.
-func (w *write) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
-	k, key := w.q.StoredKind(), w.key()
-	if w.dryRun {
-		there, err := w.s.readStored(ctx, w.q, key)
+func (a *attempt) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
+	k, key := a.q.StoredKind(), a.key()
+	if a.w.dryRun {
+		there, err := a.s.readStored(ctx, a.q, key)
 		if err != nil || there != nil {
 			return nil, there != nil, err
 		}
-		e, err = cache.NewEntry(k, key, w.data, 0, w.stored)
+		e, err = cache.NewEntry(k, key, a.next.data, 0, a.next.stored)
 		return e, false, err
 	}
-	full := w.s.config.Cache.Key(k, key)
-	txn := w.claims
+	full := a.s.config.Cache.Key(k, key)
+	txn := a.claims
 	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
-	txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
-	e, r, err := w.commit(ctx, key, txn)
+	txn.Puts = append([]store.Put{{Key: full, Value: a.next.data, TTL: a.s.ttl(a.q.Served.Kind)}}, txn.Puts...)
+	e, r, err := a.commit(ctx, key, txn)
 	if e == nil && err == nil && r.Current[0] == nil {
 		e = &cache.Entry{}
 	}
@@ -60,9 +61,9 @@ func (w *write) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err 
 
 // commit writes the encoded object to the store under a key. If it returns neither an entry nor an error, a guard
 // failed.
-func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
-	writing := w.s.config.Cache.BeginWrite(w.q.StoredKind(), key, w.data, w.stored)
-	r, err := w.s.config.Store.Commit(ctx, txn)
+func (a *attempt) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
+	writing := a.s.config.Cache.BeginWrite(a.q.StoredKind(), key, a.next.data, a.next.stored)
+	r, err := a.s.config.Store.Commit(ctx, txn)
 	if err != nil {
 		writing.Failed()
 		return nil, r, &uncertainError{request.UnavailableError(err)}
@@ -83,59 +84,60 @@ func (u *uncertainError) Error() string { return u.err.Error() }
 func (u *uncertainError) Unwrap() error { return u.err }
 
 // put writes the encoded object over the live one. It deletes the object if its last finalizer is gone.
-func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
-	k := w.q.StoredKind()
-	full := w.s.config.Cache.Key(k, w.live.Key)
-	txn := w.claims
-	txn.Guards = append([]store.Guard{{Key: full, Revision: w.live.Revision}}, txn.Guards...)
+func (a *attempt) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
+	k := a.q.StoredKind()
+	full := a.s.config.Cache.Key(k, a.live.entry.Key)
+	txn := a.claims
+	txn.Guards = append([]store.Guard{{Key: full, Revision: a.live.entry.Revision}}, txn.Guards...)
 	switch {
-	case w.canRemove():
-		w.releaseAddresses(&txn)
+	case canRemove(a.next.obj):
+		a.releaseAddresses(&txn)
 		txn.Deletes = append(txn.Deletes, full)
-	case !w.live.Stale && (bytes.Equal(w.data, w.live.JSON()) || w.changesOnlyTimes()):
-		return w.live, false, nil
+	case !a.live.entry.Stale && (bytes.Equal(a.next.data, a.live.entry.JSON()) ||
+		changesOnlyTimes(a.q.Served.Kind, a.live, a.next)):
+		return a.live.entry, false, nil
 	default:
-		txn.Puts = append([]store.Put{{Key: full, Value: w.data, TTL: w.ttl()}}, txn.Puts...)
+		txn.Puts = append([]store.Put{{Key: full, Value: a.next.data, TTL: a.s.ttl(a.q.Served.Kind)}}, txn.Puts...)
 	}
-	if w.dryRun {
-		e, err = cache.NewEntry(k, w.live.Key, w.data, w.live.Revision, w.stored)
+	if a.w.dryRun {
+		e, err = cache.NewEntry(k, a.live.entry.Key, a.next.data, a.live.entry.Revision, a.next.stored)
 		return e, false, err
 	}
 	if len(txn.Puts) == 0 || txn.Puts[0].Key != full {
-		return w.commitDeletion(ctx, txn)
+		return a.commitDeletion(ctx, txn)
 	}
-	e, r, err := w.commit(ctx, w.live.Key, txn)
+	e, r, err := a.commit(ctx, a.live.entry.Key, txn)
 	return e, err == nil && !r.Done, err
 }
 
 // commitDeletion commits the deletion of the live object, and returns the object's last state.
-func (w *write) commitDeletion(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
-	r, err := w.s.config.Store.Commit(ctx, txn)
+func (a *attempt) commitDeletion(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
+	r, err := a.s.config.Store.Commit(ctx, txn)
 	if err != nil {
 		return nil, false, &uncertainError{request.UnavailableError(err)}
 	}
 	if !r.Done {
 		return nil, true, nil
 	}
-	e, err = cache.NewEntry(w.q.StoredKind(), w.live.Key, w.data, r.Revision, w.stored)
+	e, err = cache.NewEntry(a.q.StoredKind(), a.live.entry.Key, a.next.data, r.Revision, a.next.stored)
 	return e, false, err
 }
 
 // changesOnlyTimes reports whether only the timestamps of managed fields changed. Such a write is skipped.
-func (w *write) changesOnlyTimes() bool {
+func changesOnlyTimes(k *kinds.Kind, live liveState, next nextState) bool {
 	// This cheap check rules out most writes. Timestamps all have the same length, so a different size means a real
 	// change, and so does a byte that differs outside a timestamp.
-	if len(w.data) != w.live.Size() || w.obj == nil || w.old == nil {
+	if len(next.data) != live.entry.Size() || next.obj == nil || live.obj == nil {
 		return false
 	}
 	const name, most = `"time":"`, len(`"time":"2006-01-02T15:04:05Z`)
-	stored := w.live.JSON()
-	for i := range w.data {
-		if w.data[i] != stored[i] && !bytes.Contains(w.data[max(0, i-most):i], []byte(name)) {
+	stored := live.entry.JSON()
+	for i := range next.data {
+		if next.data[i] != stored[i] && !bytes.Contains(next.data[max(0, i-most):i], []byte(name)) {
 			return false
 		}
 	}
-	is, was := w.obj.DeepCopyObject(), w.old.DeepCopyObject()
+	is, was := next.obj.DeepCopyObject(), live.obj.DeepCopyObject()
 	for _, o := range []runtime.Object{is, was} {
 		m, err := meta.Accessor(o)
 		if err != nil {
@@ -143,7 +145,7 @@ func (w *write) changesOnlyTimes() bool {
 		}
 		m.SetManagedFields(nil)
 		m.SetResourceVersion("")
-		o.GetObjectKind().SetGroupVersionKind(w.q.Served.GVK)
+		o.GetObjectKind().SetGroupVersionKind(k.GVK)
 	}
 	return value.Same(is, was)
 }

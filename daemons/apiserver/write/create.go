@@ -21,7 +21,7 @@ func (s *Writes) Create(q *request.Request) error {
 	if err != nil {
 		return err
 	}
-	obj, err := s.decodeSent(q)
+	obj, err := decodeSent(q)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Writes) Create(q *request.Request) error {
 
 // decodeSent decodes the object in the request body, converts it to the stored version, and checks its name and
 // namespace against the URL.
-func (s *Writes) decodeSent(q *request.Request) (runtime.Object, error) {
+func decodeSent(q *request.Request) (runtime.Object, error) {
 	obj := q.Served.NewObject()
 	if err := body.Decode(q, q.Served.Version(), obj); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Writes) Update(q *request.Request) error {
 	if err != nil {
 		return err
 	}
-	obj, err := s.decodeSent(q)
+	obj, err := decodeSent(q)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *Writes) Update(q *request.Request) error {
 // Review answers the creation of a kind that is not stored.
 func (s *Writes) Review(q *request.Request) error {
 	if q.Served.Resource == "bindings" {
-		return s.createBinding(q)
+		return s.Subresources().createBinding(q)
 	}
 	handle := s.config.Reviews[q.Served.GR()]
 	if handle == nil {
@@ -137,7 +137,7 @@ func (s *Writes) Review(q *request.Request) error {
 			return request.InvalidError(q.Served.GVK.GroupKind(), "", errs)
 		}
 	}
-	if err := s.AdmitSubresource(q, "CREATE", q.Served.Version(), obj, false); err != nil {
+	if err := s.admitter.AdmitSubresource(q, "CREATE", q.Served.Version(), obj, false); err != nil {
 		return err
 	}
 	answer, err := handle(q.HTTP.Context(), q.User, obj)

@@ -30,7 +30,7 @@ import (
 )
 
 // deleteOptions reads the options of a deletion from the body, or from the query if the body is empty.
-func (s *Writes) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
+func deleteOptions(q *request.Request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	data, protobuf, _, err := body.ReadObject(q)
 	switch {
@@ -64,7 +64,7 @@ func (s *Writes) deleteOptions(q *request.Request) (*metav1.DeleteOptions, error
 
 // Delete removes an object, or begins its deletion.
 func (s *Writes) Delete(q *request.Request) error {
-	o, err := s.deleteOptions(q)
+	o, err := deleteOptions(q)
 	if err != nil {
 		return err
 	}
@@ -156,40 +156,37 @@ func (s *Writes) deleteEntry(
 		}
 		return nil, false, false, apierrors.NewNotFound(q.GroupResource(), name)
 	}
-	w := &write{s: s, q: q, operation: "DELETE", dryRun: len(o.DryRun) > 0, deletion: o}
-	w.live = live
-	if w.liveConverted, err = live.ConvertTo(ctx, q.Served.Kind); err != nil {
+	w := &write{s: s, q: q, dryRun: len(o.DryRun) > 0, deletion: o}
+	a := w.begin("DELETE")
+	if err := a.load(ctx, live); err != nil {
 		return nil, false, false, err
 	}
-	if w.old, err = w.liveConverted.Object(); err != nil {
-		return nil, false, false, apierrors.NewInternalError(err)
-	}
-	if err := checkPreconditions(q, w.old, o.Preconditions); err != nil {
+	if err := checkPreconditions(q, a.live.obj, o.Preconditions); err != nil {
 		return nil, false, false, err
 	}
-	if err := w.admitDeletion(ctx, live.Name); err != nil {
+	if err := a.admitDeletion(ctx, live.Name); err != nil {
 		return nil, false, false, err
 	}
-	w.obj = w.old.DeepCopyObject()
-	if err := w.markDeleting(o); err != nil {
+	a.next.obj = a.live.obj.DeepCopyObject()
+	if err := markDeleting(q, a.next.obj, o, s.config.Now()); err != nil {
 		return nil, false, false, err
 	}
-	if err := w.encode(ctx); err != nil {
+	if err := a.encode(ctx); err != nil {
 		return nil, false, false, err
 	}
-	gone = w.canRemove()
-	e, lost, err = w.put(ctx)
+	gone = canRemove(a.next.obj)
+	e, lost, err = a.put(ctx)
 	return e, gone, lost, err
 }
 
 // admitDeletion calls all admission plugins for a deletion, which has no new object.
-func (w *write) admitDeletion(ctx context.Context, name string) error {
-	a := w.admission()
-	a.Name, a.Subresource = name, ""
-	if err := w.s.runMutators(ctx, w.s.plugins.mutators, a); err != nil {
+func (a *attempt) admitDeletion(ctx context.Context, name string) error {
+	admission := a.admission()
+	admission.Name, admission.Subresource = name, ""
+	if err := a.s.admitter.runMutators(ctx, a.s.admitter.all, admission); err != nil {
 		return err
 	}
-	return w.s.runValidators(ctx, w.s.plugins.validators, a)
+	return a.s.admitter.runValidators(ctx, a.s.admitter.all, admission)
 }
 
 func checkPreconditions(q *request.Request, obj runtime.Object, p *metav1.Preconditions) error {
@@ -214,24 +211,24 @@ func checkPreconditions(q *request.Request, obj runtime.Object, p *metav1.Precon
 	return nil
 }
 
-// markDeleting sets the deletion timestamp, the grace period and the finalizers of the object.
-func (w *write) markDeleting(o *metav1.DeleteOptions) error {
-	m, err := meta.Accessor(w.obj)
+// markDeleting sets the deletion timestamp, the grace period and the finalizers of the object that a request deletes.
+func markDeleting(q *request.Request, obj runtime.Object, o *metav1.DeleteOptions, now time.Time) error {
+	m, err := meta.Accessor(obj)
 	if err != nil {
 		return err
 	}
-	m.SetFinalizers(deletionFinalizers(m.GetFinalizers(), o, w.q.Served.Dependents))
+	m.SetFinalizers(deletionFinalizers(m.GetFinalizers(), o, q.Served.Dependents))
 	if m.GetDeletionTimestamp() == nil {
-		for _, f := range w.q.Served.Finalizers {
+		for _, f := range q.Served.Finalizers {
 			if !slices.Contains(m.GetFinalizers(), f) {
 				m.SetFinalizers(append(m.GetFinalizers(), f))
 			}
 		}
 	}
-	now := w.s.config.Now().UTC().Truncate(time.Second)
+	now = now.UTC().Truncate(time.Second)
 	grace := int64(0)
-	if period := w.q.Served.GracePeriod; period != nil {
-		grace = max(0, period(w.obj, o.GracePeriodSeconds))
+	if period := q.Served.GracePeriod; period != nil {
+		grace = max(0, period(obj, o.GracePeriodSeconds))
 	}
 	if began := m.GetDeletionTimestamp(); began != nil {
 		// The grace period of a deletion under way can be shortened, not extended.
@@ -240,7 +237,7 @@ func (w *write) markDeleting(o *metav1.DeleteOptions) error {
 			return nil
 		}
 		now = began.Add(-api.Seconds(*was))
-	} else if w.q.Served.HasGeneration || w.q.Served.GracePeriod != nil {
+	} else if q.Served.HasGeneration || q.Served.GracePeriod != nil {
 		if m.GetGeneration() > 0 {
 			m.SetGeneration(m.GetGeneration() + 1)
 		}
@@ -248,7 +245,7 @@ func (w *write) markDeleting(o *metav1.DeleteOptions) error {
 	at := metav1.Time{Time: now.Add(api.Seconds(grace))}
 	m.SetDeletionTimestamp(&at)
 	m.SetDeletionGracePeriodSeconds(&grace)
-	if ns, ok := w.obj.(*corev1.Namespace); ok {
+	if ns, ok := obj.(*corev1.Namespace); ok {
 		ns.Status.Phase = corev1.NamespaceTerminating
 	}
 	return nil
@@ -288,7 +285,7 @@ func (s *Writes) DeleteCollection(q *request.Request) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.deleteOptions(q)
+	o, err := deleteOptions(q)
 	if err != nil {
 		return err
 	}
@@ -311,9 +308,9 @@ func (s *Writes) DeleteCollection(q *request.Request) error {
 }
 
 // releaseAddresses gives back the addresses that a deleted service had claimed.
-func (w *write) releaseAddresses(txn *store.Txn) {
-	if svc, ok := w.old.(*corev1.Service); ok && w.s.config.Services != nil {
-		w.s.config.Services.Release(svc, txn)
+func (a *attempt) releaseAddresses(txn *store.Txn) {
+	if svc, ok := a.live.obj.(*corev1.Service); ok && a.s.config.Services != nil {
+		a.s.config.Services.Release(svc, txn)
 	}
 }
 

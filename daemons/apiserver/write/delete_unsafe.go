@@ -82,16 +82,17 @@ func (s *Writes) deleteUnreadable(q *request.Request) error {
 // admitUnreadableDeletion calls the validating plugins with an object that has only its name and namespace. Checks that
 // depend on unreadable objects are skipped, because this request is the way to delete those objects.
 func (s *Writes) admitUnreadableDeletion(ctx context.Context, q *request.Request) error {
-	w := &write{s: s, q: q, operation: "DELETE"}
-	w.old = q.Served.New()
-	m, err := meta.Accessor(w.old)
+	w := &write{s: s, q: q}
+	a := w.begin("DELETE")
+	a.live.obj = q.Served.New()
+	m, err := meta.Accessor(a.live.obj)
 	if err != nil {
 		return err
 	}
 	m.SetName(q.Name)
 	m.SetNamespace(q.Namespace)
-	w.old.GetObjectKind().SetGroupVersionKind(q.Served.GVK)
-	a := w.admission()
-	a.Name, a.Subresource = q.Name, ""
-	return s.runValidators(ctx, s.plugins.validators, a)
+	a.live.obj.GetObjectKind().SetGroupVersionKind(q.Served.GVK)
+	admission := a.admission()
+	admission.Name, admission.Subresource = q.Name, ""
+	return s.admitter.runValidators(ctx, s.admitter.all, admission)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"clusterctl/daemons/apiserver/body"
+	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -28,7 +29,7 @@ var (
 )
 
 // Evict deletes a pod, unless a disruption budget does not allow it.
-func (s *Writes) Evict(q *request.Request) error {
+func (s Subresources) Evict(q *request.Request) error {
 	if q.Verb != "create" {
 		return request.MethodNotAllowed(q)
 	}
@@ -55,14 +56,16 @@ func (s *Writes) Evict(q *request.Request) error {
 	if err := request.InvalidOptions("DeleteOptions", validation.ValidateDeleteOptions(o)); err != nil {
 		return err
 	}
-	pod, err := s.evictablePod(q, o)
+	v := &eviction{writes: s.writes, q: q, options: o}
+	pod, err := v.pod()
 	if err != nil {
 		return err
 	}
 	// All admission plugins run before the budget is spent, since a refusal does not give it back. Otherwise a node
 	// could use up the budgets of other nodes' pods.
-	if err := s.admitSubresourceWith(s.plugins.validators, q, "CREATE", evictionKind, e,
-		len(o.DryRun) > 0); err != nil {
+	admitter := s.writes.admitter
+	if err := admitter.admitSubresourceWith(admitter.all, q, "CREATE", evictionKind, e,
+		v.isDryRun()); err != nil {
 		return err
 	}
 	// The deletion must apply to the same pod that was checked.
@@ -70,16 +73,26 @@ func (s *Writes) Evict(q *request.Request) error {
 		o.Preconditions = &metav1.Preconditions{}
 	}
 	o.Preconditions.UID = &pod.UID
-	if err := s.evictPod(q, pod, o); err != nil {
+	if err := v.run(pod); err != nil {
 		return err
 	}
 	return q.Media.WriteObject(q.Answer, http.StatusCreated, request.StatusKind,
 		&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated})
 }
 
-// evictablePod returns the pod that is to be evicted.
-func (s *Writes) evictablePod(q *request.Request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
-	if _, err := s.config.Reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
+// eviction is a request to evict a pod.
+type eviction struct {
+	writes  *Writes
+	q       *request.Request
+	options *metav1.DeleteOptions
+}
+
+func (v *eviction) isDryRun() bool { return len(v.options.DryRun) > 0 }
+
+// pod returns the pod that is to be evicted.
+func (v *eviction) pod() (*corev1.Pod, error) {
+	q := v.q
+	if _, err := v.writes.config.Reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
 		return nil, err
 	}
 	entry, err := q.LiveEntry()
@@ -94,7 +107,7 @@ func (s *Writes) evictablePod(q *request.Request, o *metav1.DeleteOptions) (*cor
 	if !ok {
 		return nil, request.PageNotFound()
 	}
-	return pod, checkPreconditions(q, pod, o.Preconditions)
+	return pod, checkPreconditions(q, pod, v.options.Preconditions)
 }
 
 // evictionAttempts is how often an eviction is tried when it conflicts with other writes of its pod, as upstream does.
@@ -104,55 +117,56 @@ const (
 	evictionPause    = 500 * time.Millisecond
 )
 
-// evictPod charges a pod's eviction to its disruption budget, and deletes the pod. If the pod's state made the eviction
+// run charges a pod's eviction to its disruption budget, and deletes the pod. If the pod's state made the eviction
 // free, the deletion requires the pod version that was checked, because the pod may have become ready since.
-func (s *Writes) evictPod(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
-	ours := o.Preconditions.ResourceVersion == nil // false if the client asked for a certain version
+func (v *eviction) run(pod *corev1.Pod) error {
+	ours := v.options.Preconditions.ResourceVersion == nil // false if the client asked for a certain version
 	for try := 1; !needsBudget(pod); try++ {
-		err := s.removeEvicted(q, pod, o, !isFinishedOrDeleting(pod))
+		err := v.remove(pod, !isFinishedOrDeleting(pod))
 		if !ours || !apierrors.IsConflict(err) || try == evictionAttempts {
 			return err
 		}
 		select {
 		case <-time.After(evictionPause):
-		case <-q.HTTP.Context().Done():
+		case <-v.q.HTTP.Context().Done():
 			return err
 		}
-		if pod, err = s.evictablePod(q, o); err != nil {
+		if pod, err = v.pod(); err != nil {
 			return err
 		}
 	}
-	spares, err := s.takeDisruption(q, pod, len(o.DryRun) > 0)
+	spares, err := v.takeDisruption(pod)
 	if err != nil {
 		return err
 	}
-	err = s.removeEvicted(q, pod, o, spares != "")
+	err = v.remove(pod, spares != "")
 	if ours && spares != "" && apierrors.IsConflict(err) {
 		return budgetBusyError(spares)
 	}
 	return err
 }
 
-// removeEvicted records in the pod's status why it is evicted, and deletes it. With asSeen, it requires the pod version
+// remove records in the pod's status why it is evicted, and deletes it. With asSeen, it requires the pod version
 // that was checked.
-func (s *Writes) removeEvicted(q *request.Request, pod *corev1.Pod, o *metav1.DeleteOptions, asSeen bool) error {
-	o = o.DeepCopy()
+func (v *eviction) remove(pod *corev1.Pod, asSeen bool) error {
+	o := v.options.DeepCopy()
 	if asSeen && o.Preconditions.ResourceVersion == nil {
 		o.Preconditions.ResourceVersion = &pod.ResourceVersion
 	}
-	if len(o.DryRun) == 0 {
-		if err := s.markEvicted(q, o.Preconditions); err != nil {
+	if !v.isDryRun() {
+		if err := v.mark(o.Preconditions); err != nil {
 			return err
 		}
 	}
-	_, _, err := s.deleteObject(q.HTTP.Context(), q, q.Key(), o)
+	_, _, err := v.writes.deleteObject(v.q.HTTP.Context(), v.q, v.q.Key(), o)
 	return err
 }
 
-// markEvicted records in the pod's status why it is evicted. If must names a resource version, markEvicted replaces it
-// with the version that this write produces.
-func (s *Writes) markEvicted(q *request.Request, must *metav1.Preconditions) error {
-	w, one, err := s.newInnerWrite(q.HTTP.Context(), q, corev1.SchemeGroupVersion.WithResource("pods"), "status",
+// mark records in the pod's status why it is evicted. If must names a resource version, mark replaces it with the
+// version that this write produces.
+func (v *eviction) mark(must *metav1.Preconditions) error {
+	q := v.q
+	w, one, err := v.writes.newInnerWrite(q.HTTP.Context(), q, corev1.SchemeGroupVersion.WithResource("pods"), "status",
 		q.Namespace, q.Name)
 	if err != nil {
 		return err
@@ -205,8 +219,8 @@ func isFinishedOrDeleting(pod *corev1.Pod) bool {
 
 // takeDisruption takes one disruption from the budget that covers a pod. If it takes none because the pod is not ready,
 // it returns the budget's name.
-func (s *Writes) takeDisruption(q *request.Request, pod *corev1.Pod, dry bool) (spares string, err error) {
-	found, err := s.budgetsOf(pod)
+func (v *eviction) takeDisruption(pod *corev1.Pod) (spares string, err error) {
+	found, err := budgetsOf(v.writes.config.Cache, pod)
 	if err != nil || len(found) == 0 {
 		return "", err
 	}
@@ -223,17 +237,18 @@ func (s *Writes) takeDisruption(q *request.Request, pod *corev1.Pod, dry bool) (
 			budget.Status.DesiredHealthy > 0) {
 		return budget.Name, nil // the pod is not among the healthy pods that the budget counts
 	}
-	w, one, err := s.newInnerWrite(q.HTTP.Context(), q, budgetsGVR, "status", budget.Namespace, budget.Name)
+	ctx := v.q.HTTP.Context()
+	w, one, err := v.writes.newInnerWrite(ctx, v.q, budgetsGVR, "status", budget.Namespace, budget.Name)
 	if err != nil {
 		return "", err
 	}
-	w.dryRun = dry
-	_, err = w.modify(q.HTTP.Context(), func(live runtime.Object) (runtime.Object, error) {
+	w.dryRun = v.isDryRun()
+	_, err = w.modify(ctx, func(live runtime.Object) (runtime.Object, error) {
 		stored, ok := live.(*policyv1.PodDisruptionBudget)
 		if !ok {
 			return nil, apierrors.NewNotFound(one.GroupResource(), one.Name)
 		}
-		return recordDisruption(stored, pod, s.config.Now())
+		return recordDisruption(stored, pod, v.writes.config.Now())
 	})
 	return "", err
 }
@@ -283,10 +298,11 @@ func evictionRefusal(cause string, retry int) error {
 	return err
 }
 
-func (s *Writes) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+// budgetsOf returns the disruption budgets that cover a pod.
+func budgetsOf(c *cache.Cache, pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
 	// list before asking for unreadable objects, so that none is missed
-	list := s.config.Cache.Objects().List(budgetsGVR.GroupResource(), pod.Namespace)
-	if all := s.config.Cache.Resource(budgetsGVR.GroupResource()); all != nil {
+	list := c.Objects().List(budgetsGVR.GroupResource(), pod.Namespace)
+	if all := c.Resource(budgetsGVR.GroupResource()); all != nil {
 		if err := all.ReadError(pod.Namespace + "/"); err != nil {
 			return nil, apierrors.NewInternalError(fmt.Errorf(
 				"whether a disruption budget forbids the eviction is not known: %w", err))

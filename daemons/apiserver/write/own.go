@@ -18,8 +18,9 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// The server's own writes skip authentication and authorization, and pass all other stages of a write. All of them are
-// made by the functions of this file.
+// OwnWriter makes the server's own writes. They skip authentication and authorization, and pass all other stages of a
+// write.
+type OwnWriter struct{ writes *Writes }
 
 // serverFieldManager is the field manager of the server's own writes.
 const serverFieldManager = "kube-apiserver"
@@ -29,13 +30,13 @@ var serverUser = api.User{Name: api.Server, Groups: []string{api.GroupMasters, a
 
 // EnsureEach ensures independent objects, some of them concurrently, and returns the revision at which all of them
 // exist.
-func (s *Writes) EnsureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
+func (o OwnWriter) EnsureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	revisions := make([]int64, len(objs))
 	for i, obj := range objs {
 		g.Go(func() (err error) {
-			revisions[i], err = s.Ensure(ctx, obj.DeepCopyObject())
+			revisions[i], err = o.Ensure(ctx, obj.DeepCopyObject())
 			return err
 		})
 	}
@@ -46,8 +47,8 @@ func (s *Writes) EnsureEach(ctx context.Context, objs []runtime.Object) (int64, 
 }
 
 // Ensure creates an object, or completes the existing one. It returns the revision at which the object is complete.
-func (s *Writes) Ensure(ctx context.Context, obj runtime.Object) (int64, error) {
-	resource, err := s.ResourceOf(obj)
+func (o OwnWriter) Ensure(ctx context.Context, obj runtime.Object) (int64, error) {
+	resource, err := o.ResourceOf(obj)
 	if err != nil {
 		return 0, err
 	}
@@ -59,15 +60,15 @@ func (s *Writes) Ensure(ctx context.Context, obj runtime.Object) (int64, error) 
 		return 0, err
 	}
 	own := Own{Resource: resource, Namespace: m.GetNamespace(), Name: m.GetName(), IsRepeated: true}
-	e, err := s.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
+	e, err := o.Change(ctx, own, func(live runtime.Object) (runtime.Object, error) {
 		if live == nil {
 			return obj.DeepCopyObject(), nil
 		}
-		return s.config.Complete(live, obj), nil
+		return o.writes.config.Complete(live, obj), nil
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return s.config.Cache.WaitForCurrent(ctx) // another server wrote the same object
+		return o.writes.config.Cache.WaitForCurrent(ctx) // another server wrote the same object
 	case err != nil:
 		return 0, fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
 	}
@@ -84,39 +85,42 @@ type Own struct {
 
 // Change changes an object of the server. next returns the new object for the stored one, which it must not change. The
 // stored one is nil if the object does not exist.
-func (s *Writes) Change(
+func (o OwnWriter) Change(
 	ctx context.Context,
-	o Own,
+	object Own,
 	next func(live runtime.Object) (runtime.Object, error),
 ) (*cache.Entry, error) {
-	q := request.NewOwn(serverUser, s.server.Target(o.Resource), o.Subresource, o.Namespace, o.Name)
-	w := &write{s: s, q: q, manager: serverFieldManager, subresource: o.Subresource, isFrequent: o.IsRepeated}
+	q := request.NewOwn(serverUser, o.writes.server.Target(object.Resource), object.Subresource, object.Namespace,
+		object.Name)
+	w := &write{
+		s: o.writes, q: q, manager: serverFieldManager, subresource: object.Subresource, isFrequent: object.IsRepeated,
+	}
 	return w.modify(ctx, next)
 }
 
 // Remove deletes an object of the server, of a kind that clients may not see. gone reports whether nothing delays
 // its removal.
-func (s *Writes) Remove(
+func (o OwnWriter) Remove(
 	ctx context.Context,
 	served wire.Served,
 	namespace, name string,
-	o *metav1.DeleteOptions,
+	options *metav1.DeleteOptions,
 ) (gone bool, err error) {
-	target := request.Target{Served: served, IsServed: true, Cache: s.config.Cache.Resource(served.GR())}
+	target := request.Target{Served: served, IsServed: true, Cache: o.writes.config.Cache.Resource(served.GR())}
 	q := request.NewOwn(serverUser, target, "", namespace, name)
-	_, gone, err = s.deleteObject(ctx, q, q.Key(), o)
+	_, gone, err = o.writes.deleteObject(ctx, q, q.Key(), options)
 	return gone, err
 }
 
 // ResourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
-func (s *Writes) ResourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
-	gvks, _, err := s.config.Scheme.ObjectKinds(obj)
+func (o OwnWriter) ResourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
+	gvks, _, err := o.writes.config.Scheme.ObjectKinds(obj)
 	if runtime.IsNotRegisteredError(err) {
 		return schema.GroupVersionResource{}, nil
 	} else if err != nil {
 		return schema.GroupVersionResource{}, fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
-	for gvr, served := range s.server.Resources() {
+	for gvr, served := range o.writes.server.Resources() {
 		if served.Alias == nil && served.GVK == gvks[0] {
 			return gvr, nil
 		}

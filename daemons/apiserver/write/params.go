@@ -12,14 +12,18 @@ import (
 
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/cache"
+	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/wire"
 )
 
 // policyParams finds the objects from which policies take parameters.
-type policyParams struct{ s *Writes }
+type policyParams struct {
+	server Server
+	cache  *cache.Cache
+}
 
 func (p policyParams) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
-	for _, served := range p.s.server.Resources() {
+	for _, served := range p.server.Resources() {
 		if served.Version() == gvk && !served.Virtual {
 			return served, true
 		}
@@ -93,7 +97,7 @@ func (p policyParams) find(
 	if !known {
 		return nil, fmt.Errorf("%s is not served", gvk)
 	}
-	r := p.s.config.Cache.Resource(served.GR())
+	r := p.cache.Resource(served.GR())
 	if r == nil {
 		return nil, nil
 	}
@@ -117,9 +121,9 @@ func (p policyParams) find(
 }
 
 // typeConverterOf returns the type converter for the object of a write, which defines how its fields merge.
-func (s *Writes) typeConverterOf(a *api.Admission) (managedfields.TypeConverter, error) {
-	if w, ok := a.Versions.(*write); ok {
-		return s.config.Owners.TypeConverter(w.q.Served.Kind)
+func typeConverterOf(owners *ownership.Managers, a *api.Admission) (managedfields.TypeConverter, error) {
+	if v, ok := a.Versions.(*servedVersions); ok {
+		return owners.TypeConverter(v.requested.Kind)
 	}
-	return s.config.Owners.Converter(), nil
+	return owners.Converter(), nil
 }

@@ -97,16 +97,16 @@ func (s *Writes) Patch(q *request.Request) error {
 		if live == nil {
 			return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 		}
-		return w.patchObject(live, patchType, data)
+		return patchObject(q, w.attempt.live, patchType, data)
 	}
-	if patchType == types.ApplyPatchType {
+	if w.isApply = patchType == types.ApplyPatchType; w.isApply {
 		declared, err := decodeDeclared(data)
 		if err != nil {
 			return err
 		}
 		next = func(live runtime.Object) (runtime.Object, error) {
 			created = live == nil
-			return w.mergeDeclared(live, declared, doubts)
+			return s.mergeDeclared(q, live, declared, doubts)
 		}
 	}
 	e, err := w.modify(q.HTTP.Context(), next)
@@ -124,9 +124,13 @@ func (s *Writes) Patch(q *request.Request) error {
 }
 
 // patchObject returns the live object after a JSON, merge or strategic merge patch.
-func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
-	q := w.q
-	before, err := q.Served.AppendJSON(nil, w.liveConverted)
+func patchObject(
+	q *request.Request,
+	live liveState,
+	patchType types.PatchType,
+	patch []byte,
+) (runtime.Object, error) {
+	before, err := q.Served.AppendJSON(nil, live.converted)
 	if err != nil {
 		return nil, fmt.Errorf("encode the %s to patch: %w", q.Served.GVK.Kind, err)
 	}
@@ -139,7 +143,7 @@ func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patc
 		return nil, err
 	}
 	obj := q.Served.NewObject()
-	if err := w.s.decodePatched(q, patchType, patch, after, q.Served.Version(), obj, doubts); err != nil {
+	if err := decodePatched(q, patchType, patch, after, q.Served.Version(), obj, doubts); err != nil {
 		return nil, err
 	}
 	hub, err := q.Served.ToStored(obj)
@@ -150,7 +154,7 @@ func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patc
 	if err != nil {
 		return nil, err
 	}
-	stored, err := meta.Accessor(live)
+	stored, err := meta.Accessor(live.obj)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +166,7 @@ func (w *write) patchObject(live runtime.Object, patchType types.PatchType, patc
 
 // decodePatched decodes an object after a patch. A strategic merge works on typed values, so the kind in its result is
 // not checked.
-func (s *Writes) decodePatched(
+func decodePatched(
 	q *request.Request,
 	patchType types.PatchType,
 	patch, after []byte,

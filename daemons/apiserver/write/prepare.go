@@ -37,9 +37,9 @@ const (
 )
 
 // prepareCreate sets the metadata that clients cannot choose for a new object, such as UID, timestamps and generation.
-func (w *write) prepareCreate(context.Context) error {
-	k := w.q.Served.Kind
-	m, err := meta.Accessor(w.obj)
+func (a *attempt) prepareCreate(context.Context) error {
+	k := a.q.Served.Kind
+	m, err := meta.Accessor(a.next.obj)
 	if err != nil {
 		return err
 	}
@@ -47,10 +47,8 @@ func (w *write) prepareCreate(context.Context) error {
 		base := m.GetGenerateName()
 		m.SetName(base[:min(len(base), maxGeneratedName-randomLength)] + rand.String(randomLength))
 	}
-	if m.GetUID() == "" || !w.hasFieldOwners || w.live == nil {
-		m.SetUID(uuid.NewUUID())
-	}
-	m.SetCreationTimestamp(metav1.Time{Time: w.s.config.Now().UTC().Truncate(time.Second)})
+	m.SetUID(uuid.NewUUID())
+	m.SetCreationTimestamp(metav1.Time{Time: a.s.config.Now().UTC().Truncate(time.Second)})
 	m.SetDeletionTimestamp(nil)
 	m.SetDeletionGracePeriodSeconds(nil)
 	m.SetSelfLink("")
@@ -60,25 +58,25 @@ func (w *write) prepareCreate(context.Context) error {
 		m.SetGeneration(1)
 	}
 	if k.PrepareCreate != nil {
-		k.PrepareCreate(w.obj)
+		k.PrepareCreate(a.next.obj)
 	}
-	kinds.ClearDisabled(w.obj, nil)
+	kinds.ClearDisabled(a.next.obj, nil)
 	return nil
 }
 
 // prepareUpdate keeps the parts of the stored object that an update cannot change, such as UID, timestamps and status.
-func (w *write) prepareUpdate(context.Context) error {
-	k := w.q.Served.Kind
-	m, err := meta.Accessor(w.obj)
+func (a *attempt) prepareUpdate(context.Context) error {
+	k := a.q.Served.Kind
+	m, err := meta.Accessor(a.next.obj)
 	if err != nil {
 		return err
 	}
-	old, err := meta.Accessor(w.old)
+	old, err := meta.Accessor(a.live.obj)
 	if err != nil {
 		return err
 	}
-	if uid := m.GetUID(); uid != "" && uid != old.GetUID() && w.q.Verb != "patch" {
-		return w.s.uidMismatch(w.q, uid, old.GetUID())
+	if uid := m.GetUID(); uid != "" && uid != old.GetUID() && a.q.Verb != "patch" {
+		return a.s.uidMismatch(a.q, uid, old.GetUID())
 	} else if uid == "" {
 		m.SetUID(old.GetUID()) // validation refuses a patch that changes the UID
 	}
@@ -92,26 +90,26 @@ func (w *write) prepareUpdate(context.Context) error {
 	}
 	m.SetGeneration(old.GetGeneration())
 	m.SetSelfLink("")
-	switch w.subresource {
+	switch a.w.subresource {
 	case "status":
-		w.obj = statusOnly(k, w.obj, w.old)
-		kinds.ClearDisabled(w.obj, w.old)
+		a.next.obj = statusOnly(k, a.next.obj, a.live.obj)
+		kinds.ClearDisabled(a.next.obj, a.live.obj)
 		return nil
 	case partSubresource:
-		if k.HasGeneration && w.q.Subresource != "binding" && specChanged(k, w.obj, w.old) {
+		if k.HasGeneration && a.q.Subresource != "binding" && specChanged(k, a.next.obj, a.live.obj) {
 			m.SetGeneration(old.GetGeneration() + 1)
 		}
 		return nil
 	}
 	if k.Status != nil {
-		k.Status.Copy(w.obj, w.old)
+		k.Status.Copy(a.next.obj, a.live.obj)
 	}
 	if k.PrepareUpdate != nil {
-		k.PrepareUpdate(w.obj, w.old)
+		k.PrepareUpdate(a.next.obj, a.live.obj)
 	}
-	kinds.ClearDisabled(w.obj, w.old)
-	if k.HasGeneration && (specChanged(k, w.obj, w.old) || k.RaisesGeneration != nil &&
-		k.RaisesGeneration(w.obj, w.old)) {
+	kinds.ClearDisabled(a.next.obj, a.live.obj)
+	if k.HasGeneration && (specChanged(k, a.next.obj, a.live.obj) || k.RaisesGeneration != nil &&
+		k.RaisesGeneration(a.next.obj, a.live.obj)) {
 		m.SetGeneration(old.GetGeneration() + 1)
 	}
 	return nil
@@ -166,9 +164,9 @@ func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 }
 
 // validate returns all errors of the write together.
-func (w *write) validate(context.Context) error {
-	k := w.q.Served.Kind
-	m, err := meta.Accessor(w.obj)
+func (a *attempt) validate(context.Context) error {
+	k := a.q.Served.Kind
+	m, err := meta.Accessor(a.next.obj)
 	if err != nil {
 		return err
 	}
@@ -179,19 +177,19 @@ func (w *write) validate(context.Context) error {
 	path := field.NewPath("metadata")
 	var errs field.ErrorList
 	var otherwise func(obj, old runtime.Object) field.ErrorList
-	if w.q.Served.Alias != nil {
-		otherwise = w.q.Served.Alias.Checks
+	if a.q.Served.Alias != nil {
+		otherwise = a.q.Served.Alias.Checks
 	}
-	if w.old == nil {
+	if a.live.obj == nil {
 		errs = validation.ValidateObjectMetaAccessor(m, k.Namespaced, names, path)
 		switch {
 		case otherwise != nil:
-			errs = append(errs, otherwise(w.obj, nil)...)
+			errs = append(errs, otherwise(a.next.obj, nil)...)
 		case k.Validate != nil:
-			errs = append(errs, k.Validate(w.obj)...)
+			errs = append(errs, k.Validate(a.next.obj)...)
 		}
 	} else {
-		old, err := meta.Accessor(w.old)
+		old, err := meta.Accessor(a.live.obj)
 		if err != nil {
 			return err
 		}
@@ -201,56 +199,56 @@ func (w *write) validate(context.Context) error {
 		}
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(m, old, path)...)
 		switch {
-		case w.subresource == "status":
+		case a.w.subresource == "status":
 			if k.Status != nil && k.Status.Validate != nil {
-				errs = append(errs, k.Status.Validate(w.obj, w.old)...)
+				errs = append(errs, k.Status.Validate(a.next.obj, a.live.obj)...)
 			}
-		case w.subresource == partSubresource:
+		case a.w.subresource == partSubresource:
 			// The handler of the subresource changed only its part of the object.
-			if w.q.Subresource == "ephemeralcontainers" {
-				errs = append(errs, podspec.ValidateEphemeralContainers(w.obj, w.old)...)
+			if a.q.Subresource == "ephemeralcontainers" {
+				errs = append(errs, podspec.ValidateEphemeralContainers(a.next.obj, a.live.obj)...)
 			}
-			if w.q.Subresource == "resize" {
-				errs = append(errs, core.ValidateResize(w.obj, w.old)...)
+			if a.q.Subresource == "resize" {
+				errs = append(errs, core.ValidateResize(a.next.obj, a.live.obj)...)
 			}
 		case otherwise != nil:
-			errs = append(errs, otherwise(w.obj, w.old)...)
+			errs = append(errs, otherwise(a.next.obj, a.live.obj)...)
 		case k.ValidateUpdate != nil:
-			errs = append(errs, k.ValidateUpdate(w.obj, w.old)...)
+			errs = append(errs, k.ValidateUpdate(a.next.obj, a.live.obj)...)
 		case k.Validate != nil:
-			errs = append(errs, k.Validate(w.obj)...)
+			errs = append(errs, k.Validate(a.next.obj)...)
 		}
-		errs = kinds.RemoveOldAliasErrors(errs, w.old)
+		errs = kinds.RemoveOldAliasErrors(errs, a.live.obj)
 	}
 	if len(errs) > 0 {
 		return request.InvalidError(k.GVK.GroupKind(), m.GetName(), errs)
 	}
-	if k.Warnings != nil && w.subresource == "" {
-		for _, text := range k.Warnings(w.obj, w.old) {
-			w.q.Answer.Warn(text)
+	if k.Warnings != nil && a.w.subresource == "" {
+		for _, text := range k.Warnings(a.next.obj, a.live.obj) {
+			a.q.Answer.Warn(text)
 		}
 	}
 	return nil
 }
 
-// ttl returns the time to live of the object. Only events expire.
-func (w *write) ttl() time.Duration {
-	if k := w.q.Served.Kind; k.Resource == "events" {
-		return w.s.config.EventTTL
+// ttl returns the time to live of objects of a kind. Only events expire.
+func (s *Writes) ttl(k *kinds.Kind) time.Duration {
+	if k.Resource == "events" {
+		return s.config.EventTTL
 	}
 	return 0
 }
 
 // canRemove reports whether an object under deletion can be removed, because nothing delays it any more.
-func (w *write) canRemove() bool {
-	m, err := meta.Accessor(w.obj)
+func canRemove(obj runtime.Object) bool {
+	m, err := meta.Accessor(obj)
 	if err != nil || m.GetDeletionTimestamp() == nil || len(m.GetFinalizers()) > 0 {
 		return false
 	}
 	if grace := m.GetDeletionGracePeriodSeconds(); grace != nil && *grace != 0 {
 		return false
 	}
-	if ns, ok := w.obj.(*corev1.Namespace); ok && len(ns.Spec.Finalizers) > 0 {
+	if ns, ok := obj.(*corev1.Namespace); ok && len(ns.Spec.Finalizers) > 0 {
 		return false
 	}
 	return true
@@ -258,24 +256,24 @@ func (w *write) canRemove() bool {
 
 // setFieldOwners sets the owners of the changed fields, unless apply has done so. Like upstream, a binding leaves them
 // unchanged, because the server itself assigns the pod to its node.
-func (w *write) setFieldOwners(context.Context) error {
-	if w.hasFieldOwners || w.q.Subresource == "binding" {
+func (a *attempt) setFieldOwners(context.Context) error {
+	if a.w.isApply || a.q.Subresource == "binding" {
 		return nil
 	}
-	live := w.old
+	live := a.live.obj
 	if live == nil {
-		live = w.q.Served.New()
-		if m, err := meta.Accessor(w.obj); err == nil {
+		live = a.q.Served.New()
+		if m, err := meta.Accessor(a.next.obj); err == nil {
 			// Nothing owns fields that a new object cannot have.
 			m.SetDeletionTimestamp(nil)
 			m.SetDeletionGracePeriodSeconds(nil)
 		}
 	}
-	obj, err := w.s.config.Owners.Update(w.q.Served, w.q.Subresource, w.liveConverted, live, w.obj, w.manager)
+	obj, err := a.s.config.Owners.Update(a.q.Served, a.q.Subresource, a.live.converted, live, a.next.obj, a.w.manager)
 	if err != nil {
 		return err
 	}
-	w.obj = obj
+	a.next.obj = obj
 	return nil
 }
 

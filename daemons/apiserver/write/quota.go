@@ -27,51 +27,52 @@ const ledgerTTL = time.Hour
 
 // enforceQuota is the last stage of a write that a quota bounds. It waits until the cache has all earlier writes, and
 // checks the quota again. The write then fails if another bounded write of the namespace was faster.
-func (w *write) enforceQuota(ctx context.Context) error {
-	quota := w.s.config.Quota
-	if quota == nil || w.dryRun || w.q.Namespace == "" {
+func (a *attempt) enforceQuota(ctx context.Context) error {
+	quota := a.s.config.Quota
+	if quota == nil || a.w.dryRun || a.q.Namespace == "" {
 		return nil
 	}
-	a := w.admission()
-	if !quota.AffectsQuota(a) {
+	admission := a.admission()
+	if !quota.AffectsQuota(admission) {
 		return nil
 	}
-	end, err := w.s.quotaLocks.lock(ctx, w.q.Namespace)
+	end, err := a.s.quotaLocks.lock(ctx, a.q.Namespace)
 	if err != nil {
 		return request.UnavailableError(err)
 	}
-	w.unlockQuota = end
-	key := w.s.config.Cache.Key(ledgerKind, w.q.Namespace)
-	kv, err := w.s.config.Store.Get(ctx, key)
+	a.unlockQuota = end
+	key := a.s.config.Cache.Key(ledgerKind, a.q.Namespace)
+	kv, err := a.s.config.Store.Get(ctx, key)
 	if err != nil {
 		return request.UnavailableError(err)
 	}
 	guard := store.Guard{Key: key}
 	if kv != nil {
 		guard.Revision = kv.Revision
-		err = w.s.config.Cache.WaitFor(ctx, kv.Revision)
+		err = a.s.config.Cache.WaitFor(ctx, kv.Revision)
 	} else {
-		_, err = w.s.config.Cache.WaitForCurrent(ctx)
+		_, err = a.s.config.Cache.WaitForCurrent(ctx)
 	}
 	if err != nil {
 		return request.UnavailableError(err)
 	}
-	if err := quota.Validate(ctx, a); err != nil {
+	if err := quota.Validate(ctx, admission); err != nil {
 		return err
 	}
-	if err := w.s.rejectIfUncountable(a); err != nil { // counting may have found unreadable objects
+	// Counting may have found unreadable objects.
+	if err := rejectIfUncountable(a.s.config.Cache, admission); err != nil {
 		return err
 	}
-	w.claims.Guards = append(w.claims.Guards, guard)
-	w.claims.Puts = append(w.claims.Puts, store.Put{Key: key, Value: []byte(w.q.Served.Resource), TTL: ledgerTTL})
+	a.claims.Guards = append(a.claims.Guards, guard)
+	a.claims.Puts = append(a.claims.Puts, store.Put{Key: key, Value: []byte(a.q.Served.Resource), TTL: ledgerTTL})
 	return nil
 }
 
 // releaseQuota lets the next write of the namespace check its quota.
-func (w *write) releaseQuota() {
-	if w.unlockQuota != nil {
-		w.unlockQuota()
-		w.unlockQuota = nil
+func (a *attempt) releaseQuota() {
+	if a.unlockQuota != nil {
+		a.unlockQuota()
+		a.unlockQuota = nil
 	}
 }
 

@@ -23,9 +23,10 @@ import (
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
 // ServeScale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
-func (s *Writes) ServeScale(q *request.Request) error {
+func (s Subresources) ServeScale(q *request.Request) error {
 	if q.Verb == "get" {
-		if _, err := s.config.Reads.WaitForVersion(q.HTTP.Context(), q.Query.Get("resourceVersion")); err != nil {
+		version := q.Query.Get("resourceVersion")
+		if _, err := s.writes.config.Reads.WaitForVersion(q.HTTP.Context(), version); err != nil {
 			return err
 		}
 		e, err := q.LiveEntry()
@@ -37,15 +38,15 @@ func (s *Writes) ServeScale(q *request.Request) error {
 	if q.Verb != "update" && q.Verb != "patch" {
 		return request.MethodNotAllowed(q)
 	}
-	w, err := s.newWrite(q)
+	w, err := s.writes.newWrite(q)
 	if err != nil {
 		return err
 	}
-	next := w.patchedScale
+	next := patchedScale
 	if q.Verb == "update" {
-		next = w.sentScale
+		next = sentScale
 	}
-	change, err := next()
+	change, err := next(w)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func scaleOf(q *request.Request, obj runtime.Object) (*autoscalingv1.Scale, erro
 }
 
 // sentScale returns a function that applies the Scale in the request to an object.
-func (w *write) sentScale() (func(live runtime.Object) (runtime.Object, error), error) {
+func sentScale(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
 	sent := &autoscalingv1.Scale{}
 	if err := body.Decode(w.q, scaleKind, sent); err != nil {
 		return nil, err
@@ -153,18 +154,20 @@ func (w *write) sentScale() (func(live runtime.Object) (runtime.Object, error), 
 
 // patchedScale returns a function that applies the patch in the request to an object's Scale. It supports all patch
 // types.
-func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error), error) {
+func patchedScale(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
 	q := w.q
 	patchType, data, doubts, err := readPatch(q)
 	if err != nil {
 		return nil, err
 	}
-	if patchType == types.ApplyPatchType {
+	if w.isApply = patchType == types.ApplyPatchType; w.isApply {
 		declared, err := decodeDeclared(data)
 		if err != nil {
 			return nil, err
 		}
-		return func(live runtime.Object) (runtime.Object, error) { return w.mergedScale(live, declared, doubts) }, nil
+		return func(live runtime.Object) (runtime.Object, error) {
+			return w.s.mergedScale(q, live, declared, doubts)
+		}, nil
 	}
 	next := func(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 		before, err := json.Marshal(live)
@@ -176,7 +179,7 @@ func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error
 			return nil, err
 		}
 		scale := &autoscalingv1.Scale{}
-		return scale, w.s.decodePatched(q, patchType, data, after, scaleKind, scale, nil)
+		return scale, decodePatched(q, patchType, data, after, scaleKind, scale, nil)
 	}
 	return func(live runtime.Object) (runtime.Object, error) { return applyScale(q, live, next) }, nil
 }

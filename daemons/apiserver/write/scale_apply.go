@@ -11,17 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 )
 
 // mergedScale applies replicas that a manager declares. Owning a Scale's replicas means owning the object's. So the
 // managed fields are translated to those of a Scale, and back.
-func (w *write) mergedScale(
+func (s *Writes) mergedScale(
+	q *request.Request,
 	live runtime.Object,
 	declared *unstructured.Unstructured,
 	doubts []error,
 ) (runtime.Object, error) {
-	q := w.q
 	if live == nil {
 		return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 	}
@@ -38,7 +39,7 @@ func (w *write) mergedScale(
 	if was.ManagedFields, err = account.ToSubresource(); err != nil {
 		return nil, fmt.Errorf("read who manages the replicas: %w", err)
 	}
-	fields, err := w.s.config.Owners.Scale()
+	fields, err := s.config.Owners.Scale()
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,6 @@ func (w *write) mergedScale(
 		return nil, err
 	}
 	m.SetManagedFields(entries)
-	w.hasFieldOwners = true
 	return obj, nil
 }
 

@@ -7,11 +7,11 @@ import (
 )
 
 // allocate assigns addresses and ports to Services. It does nothing for other kinds.
-func (w *write) allocate(context.Context) error {
-	svc, ok := w.obj.(*corev1.Service)
-	if !ok || w.s.config.Services == nil || w.subresource != "" {
+func (a *attempt) allocate(context.Context) error {
+	svc, ok := a.next.obj.(*corev1.Service)
+	if !ok || a.s.config.Services == nil || a.w.subresource != "" {
 		return nil
 	}
-	old, _ := w.old.(*corev1.Service)
-	return w.s.config.Services.Allocate(svc, old, &w.claims)
+	old, _ := a.live.obj.(*corev1.Service)
+	return a.s.config.Services.Allocate(svc, old, &a.claims)
 }

@@ -11,34 +11,37 @@ import (
 	"clusterctl/daemons/apiserver/request"
 )
 
+// Subresources answers requests for subresources that write.
+type Subresources struct{ writes *Writes }
+
 // ServeObject serves a subresource that reads and writes the whole object, under rules of its own.
-func (s *Writes) ServeObject(q *request.Request) error {
+func (s Subresources) ServeObject(q *request.Request) error {
 	switch q.Verb {
 	case "get":
-		return s.config.Reads.Get(q)
+		return s.writes.config.Reads.Get(q)
 	case "update":
-		return s.Update(q)
+		return s.writes.Update(q)
 	case "patch":
-		return s.Patch(q)
+		return s.writes.Patch(q)
 	}
 	return request.MethodNotAllowed(q)
 }
 
 // servePartSubresource serves a subresource that changes a part of the object. take copies that part to the stored
 // object.
-func (s *Writes) servePartSubresource(take func(to, from runtime.Object)) func(*request.Request) error {
+func (s Subresources) servePartSubresource(take func(to, from runtime.Object)) func(*request.Request) error {
 	return func(q *request.Request) error {
 		if q.Verb == "get" {
-			return s.config.Reads.Get(q)
+			return s.writes.config.Reads.Get(q)
 		}
 		if q.Verb != "update" && q.Verb != "patch" {
 			return request.MethodNotAllowed(q)
 		}
-		w, err := s.newWrite(q)
+		w, err := s.writes.newWrite(q)
 		if err != nil {
 			return err
 		}
-		next, err := s.changeFromRequest(w)
+		next, err := changeFromRequest(w)
 		if err != nil {
 			return err
 		}
@@ -62,16 +65,18 @@ func (s *Writes) servePartSubresource(take func(to, from runtime.Object)) func(*
 }
 
 // changeFromRequest returns a function that returns the live object as a PUT or PATCH changes it.
-func (s *Writes) changeFromRequest(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
+func changeFromRequest(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
 	q := w.q
 	if q.Verb == "patch" {
 		patchType, data, _, err := readPatch(q)
 		if err != nil {
 			return nil, err
 		}
-		return func(live runtime.Object) (runtime.Object, error) { return w.patchObject(live, patchType, data) }, nil
+		return func(runtime.Object) (runtime.Object, error) {
+			return patchObject(q, w.attempt.live, patchType, data)
+		}, nil
 	}
-	obj, err := s.decodeSent(q)
+	obj, err := decodeSent(q)
 	if err != nil {
 		return nil, err
 	}
@@ -106,15 +111,15 @@ func copyResize(to, from runtime.Object) {
 }
 
 // CreateToken issues a token for a service account.
-func (s *Writes) CreateToken(q *request.Request) error {
-	if q.Verb != "create" || s.config.Token == nil {
+func (s Subresources) CreateToken(q *request.Request) error {
+	if q.Verb != "create" || s.writes.config.Token == nil {
 		return request.MethodNotAllowed(q)
 	}
 	return s.issueToken(q)
 }
 
 // Finalize updates a namespace's spec.finalizers, which keep it until it is empty.
-func (s *Writes) Finalize(q *request.Request) error {
+func (s Subresources) Finalize(q *request.Request) error {
 	if q.Verb != "update" {
 		return request.MethodNotAllowed(q)
 	}
@@ -128,9 +133,11 @@ func (s *Writes) Finalize(q *request.Request) error {
 }
 
 // ServeEphemeralContainers reads and writes a pod's ephemeral containers.
-func (s *Writes) ServeEphemeralContainers(q *request.Request) error {
+func (s Subresources) ServeEphemeralContainers(q *request.Request) error {
 	return s.servePartSubresource(copyEphemeralContainers)(q)
 }
 
 // ServeResize reads a pod, and writes the sizes of its containers.
-func (s *Writes) ServeResize(q *request.Request) error { return s.servePartSubresource(copyResize)(q) }
+func (s Subresources) ServeResize(q *request.Request) error {
+	return s.servePartSubresource(copyResize)(q)
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // issueToken answers serviceaccounts/token with a token of the service account.
-func (s *Writes) issueToken(q *request.Request) error {
+func (s Subresources) issueToken(q *request.Request) error {
 	if err := q.WriteOptions(); err != nil {
 		return err
 	}
@@ -22,13 +22,13 @@ func (s *Writes) issueToken(q *request.Request) error {
 	if err := setNamespace(q, t); err != nil {
 		return err
 	}
-	if _, err := s.config.Reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
+	if _, err := s.writes.config.Reads.WaitForVersion(q.HTTP.Context(), ""); err != nil {
 		return err
 	}
-	if err := s.AdmitSubresource(q, "CREATE", kind, t, false); err != nil {
+	if err := s.writes.admitter.AdmitSubresource(q, "CREATE", kind, t, false); err != nil {
 		return err
 	}
-	answer, err := s.config.Token(q.HTTP.Context(), q.User, q.Namespace, q.Name, t)
+	answer, err := s.writes.config.Token(q.HTTP.Context(), q.User, q.Namespace, q.Name, t)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/apiserver/cache"
 	"clusterctl/daemons/apiserver/match"
 )
 
@@ -89,13 +90,13 @@ var readRequirements = func() []readRequirement {
 }()
 
 // rejectIfUnreadable refuses a write whose admission depends on objects that cannot be read.
-func (s *Writes) rejectIfUnreadable(a *api.Admission) error {
+func rejectIfUnreadable(c *cache.Cache, a *api.Admission) error {
 	if a.Internal {
 		return nil // the server's own writes, which skip webhooks as well
 	}
 	for i := range readRequirements {
 		r := &readRequirements[i]
-		resource := s.config.Cache.Resource(r.resource)
+		resource := c.Resource(r.resource)
 		if resource == nil || resource.ReadError("") == nil || !r.applies(a) {
 			continue
 		}
@@ -107,20 +108,20 @@ func (s *Writes) rejectIfUnreadable(a *api.Admission) error {
 			return apierrors.NewInternalError(fmt.Errorf("the write depends on what cannot be read: %w", err))
 		}
 	}
-	return s.rejectIfUncountable(a)
+	return rejectIfUncountable(c, a)
 }
 
 // rejectIfUncountable refuses a write in a namespace with quotas if the number of its objects is unknown.
-func (s *Writes) rejectIfUncountable(a *api.Admission) error {
+func rejectIfUncountable(c *cache.Cache, a *api.Admission) error {
 	if a.Operation == "DELETE" || a.Operation == "CONNECT" || a.Namespace == "" {
 		return nil
 	}
-	resource := s.config.Cache.Resource(a.Resource.GroupResource())
+	resource := c.Resource(a.Resource.GroupResource())
 	if resource == nil {
 		return nil
 	}
 	err := resource.ReadError(a.Namespace + "/")
-	if quotas := s.config.Cache.Resource(schema.GroupResource{Resource: "resourcequotas"}); err != nil &&
+	if quotas := c.Resource(schema.GroupResource{Resource: "resourcequotas"}); err != nil &&
 		quotas != nil &&
 		quotas.Snapshot().Count(a.Namespace) > 0 {
 		return apierrors.NewInternalError(fmt.Errorf("what the namespace's quotas count cannot be read: %w", err))

@@ -11,9 +11,12 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// versions returns the versions in which the object of a write is served, the kind's own first.
-func (w *write) versions() []wire.Served {
-	k := w.q.Served.Kind
+// servedVersions converts between the versions of the object of a write. It has the version of the request.
+type servedVersions struct{ requested wire.Served }
+
+// all returns the versions in which the object is served, the kind's own first.
+func (v *servedVersions) all() []wire.Served {
+	k := v.requested.Kind
 	list := []wire.Served{{Kind: k}}
 	for i := range k.Aliases {
 		list = append(list, wire.Served{Kind: k, Alias: &k.Aliases[i]})
@@ -29,28 +32,28 @@ func (w *write) versions() []wire.Served {
 }
 
 // Served implements api.Versions.
-func (w *write) Served() []api.Version {
-	list := []api.Version{{Kind: w.q.Served.Version(), Resource: w.q.Served.Name()}}
-	for _, s := range w.versions() {
-		if v := (api.Version{Kind: s.Version(), Resource: s.Name()}); v != list[0] {
-			list = append(list, v)
+func (v *servedVersions) Served() []api.Version {
+	list := []api.Version{{Kind: v.requested.Version(), Resource: v.requested.Name()}}
+	for _, s := range v.all() {
+		if other := (api.Version{Kind: s.Version(), Resource: s.Name()}); other != list[0] {
+			list = append(list, other)
 		}
 	}
 	return list
 }
 
-func (w *write) version(v api.Version) (wire.Served, error) {
-	for _, s := range w.versions() {
-		if s.Version() == v.Kind {
+func (v *servedVersions) version(of api.Version) (wire.Served, error) {
+	for _, s := range v.all() {
+		if s.Version() == of.Kind {
 			return s, nil
 		}
 	}
-	return wire.Served{}, fmt.Errorf("%s is not served as %s", w.q.Served.GVK, v.Kind)
+	return wire.Served{}, fmt.Errorf("%s is not served as %s", v.requested.GVK, of.Kind)
 }
 
 // To implements api.Versions.
-func (w *write) To(ctx context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
-	s, err := w.version(v)
+func (v *servedVersions) To(ctx context.Context, obj runtime.Object, to api.Version) (runtime.Object, error) {
+	s, err := v.version(to)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +68,8 @@ func (w *write) To(ctx context.Context, obj runtime.Object, v api.Version) (runt
 }
 
 // From implements api.Versions. The converted object gets its defaults, so that later readers see a complete object.
-func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
-	s, err := w.version(v)
+func (v *servedVersions) From(ctx context.Context, obj runtime.Object, from api.Version) (runtime.Object, error) {
+	s, err := v.version(from)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (ru
 			return nil, err
 		}
 		s.Default(u)
-		made, err := s.Untyped.Family.Convert(ctx, []*unstructured.Unstructured{u}, w.q.Served.Kind)
+		made, err := s.Untyped.Family.Convert(ctx, []*unstructured.Unstructured{u}, v.requested.Kind)
 		if err != nil {
 			return nil, err
 		}

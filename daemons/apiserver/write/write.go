@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -83,25 +82,22 @@ type External struct {
 type Writes struct {
 	config     Config
 	server     Server
-	plugins    plugins
+	admitter   *Admitter
 	quotaLocks namedLocks // locks for quota checks, by namespace
-	admissions admissionMetrics
 }
 
 // New returns Writes that ask the server s.
 func New(c Config, s Server) *Writes {
 	w := &Writes{config: c, server: s}
-	w.admissions.init()
-	w.plugins = w.newPlugins()
+	w.admitter = newAdmitter(&w.config, s)
 	return w
 }
 
-// Metrics returns the metrics of admission.
-func (s *Writes) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{s.admissions.steps, s.admissions.plugins}
-}
+// Admitter returns the admission plugins that see all writes.
+func (s *Writes) Admitter() *Admitter { return s.admitter }
 
-// HasExternalPlugins reports whether policies or webhooks may see a request.
-func (s *Writes) HasExternalPlugins() bool {
-	return len(s.plugins.external.validators) > 0 || len(s.plugins.external.mutators) > 0
-}
+// Own returns the writer of the server's own objects.
+func (s *Writes) Own() OwnWriter { return OwnWriter{s} }
+
+// Subresources returns the handlers of subresources.
+func (s *Writes) Subresources() Subresources { return Subresources{s} }
