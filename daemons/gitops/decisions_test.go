@@ -102,8 +102,9 @@ func TestPausesDoubleUpToALimit(t *testing.T) {
 
 func TestTheSelectedRevisionIsThatOfTheSpec(t *testing.T) {
 	commit := func(n int) string { return fmt.Sprintf("%040d", n) }
-	refs := []Ref{{"refs/heads/main", commit(1)}, {"refs/heads/next", commit(2)}, {"refs/tags/v1.0.0", commit(3)},
-		{"refs/tags/v1.1.0", commit(4)}, {"refs/tags/next", commit(5)}}
+	refs := []Ref{{Name: "refs/heads/main", Hash: commit(1)}, {Name: "refs/heads/next", Hash: commit(2)},
+		{Name: "refs/tags/v1.0.0", Hash: commit(3)}, {Name: "refs/tags/v1.1.0", Hash: commit(4), Tag: commit(6)},
+		{Name: "refs/tags/next", Hash: commit(5)}}
 	for _, row := range []struct {
 		spec       gitsource.Spec
 		head, want string

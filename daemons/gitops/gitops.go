@@ -46,11 +46,34 @@ type Snapshot struct {
 
 // Fetcher gets snapshots.
 type Fetcher interface {
-	// Fetch returns the snapshot that the source selects at present. credentials are the data of the source's Secret.
-	// An error that implements interface{ Permanent() bool } may report that a retry cannot succeed before the source
-	// changes. Fetch bounds the size of what it downloads, and ends when ctx ends.
-	Fetch(ctx context.Context, s *Source, credentials map[string][]byte) (Snapshot, error)
+	// Fetch returns the snapshot that the source selects at present. An error that implements interface{ Permanent()
+	// bool } may report that a retry cannot succeed before the source changes. A revision without the signature that
+	// the source requires is a ReasonError with ReasonVerification. Fetch bounds the size of what it downloads, and
+	// ends when ctx ends.
+	Fetch(ctx context.Context, s *Source, secrets Secrets) (Snapshot, error)
 }
+
+// Secrets are the data of the Secrets that fetching a source needs. They are nil if the source names none.
+type Secrets struct {
+	Credentials map[string][]byte // of spec.secret
+	Signers     map[string][]byte // of spec.verify.secret: public keys
+}
+
+// ReasonError is an error with a reason of its own for the Ready condition.
+type ReasonError struct {
+	Reason string
+	Err    error
+}
+
+func (e *ReasonError) Error() string { return e.Err.Error() }
+
+func (e *ReasonError) Unwrap() error { return e.Err }
+
+// Reasons of ReasonError.
+const (
+	// ReasonVerification means that a revision has no valid signature.
+	ReasonVerification = "VerificationFailed"
+)
 
 // Renderer turns files into objects.
 type Renderer interface {

@@ -40,7 +40,12 @@ const (
 	reasonAccount = "AccountNotUsable"
 )
 
+// fail returns a failure. The reason of a ReasonError takes precedence over reason.
 func fail(reason, attempt string, err error) *failure {
+	var named *ReasonError
+	if errors.As(err, &named) {
+		reason = named.Reason
+	}
 	return &failure{reason: reason, err: fmt.Errorf("%s: %w", attempt, err)}
 }
 
@@ -94,13 +99,11 @@ func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, ob
 	if e != nil {
 		return snapshot, nil, nil, fail(reasonAccount, "act as service account "+s.Namespace+"/"+s.Account(), e)
 	}
-	var credentials map[string][]byte
-	if s.Spec.Secret != "" {
-		if credentials, e = readSecret(ctx, a, s.Namespace, s.Spec.Secret); e != nil {
-			return snapshot, nil, nil, fail(reasonSecret, "read secret "+s.Namespace+"/"+s.Spec.Secret, e)
-		}
+	secrets, err := readSecrets(ctx, a, s)
+	if err != nil {
+		return snapshot, nil, nil, err
 	}
-	if snapshot, e = c.Fetcher.Fetch(ctx, s, credentials); e != nil {
+	if snapshot, e = c.Fetcher.Fetch(ctx, s, secrets); e != nil {
 		f := fail(reasonFetch, "fetch "+s.Spec.URL, e)
 		var permanent interface{ Permanent() bool }
 		f.stalled = errors.As(e, &permanent) && permanent.Permanent()
@@ -242,6 +245,24 @@ func recreates(s *Source, o Object, err error) bool {
 		return false
 	}
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "immutable")
+}
+
+// readSecrets returns the data of the Secrets that the source names.
+func readSecrets(ctx context.Context, from Reader, s *Source) (secrets Secrets, f *failure) {
+	read := func(name string, into *map[string][]byte) {
+		if name == "" || f != nil {
+			return
+		}
+		var err error
+		if *into, err = readSecret(ctx, from, s.Namespace, name); err != nil {
+			f = fail(reasonSecret, "read secret "+s.Namespace+"/"+name, err)
+		}
+	}
+	read(s.Spec.Secret, &secrets.Credentials)
+	if s.Spec.Verify != nil {
+		read(s.Spec.Verify.Secret, &secrets.Signers)
+	}
+	return secrets, f
 }
 
 // readSecret returns the data of a Secret.

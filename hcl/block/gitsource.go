@@ -40,8 +40,14 @@ type gitSourceBlock struct {
 	TargetNamespace string            `hcl:"target_namespace,optional" doc:"Namespace of objects that name none." default:"default for sources in kube-system; otherwise the namespace of the source"`
 	Labels          map[string]string `hcl:"labels,optional" doc:"Labels of the GitSource."`
 	Annotations     map[string]string `hcl:"annotations,optional" doc:"Annotations of the GitSource."`
+	Verify          *gitVerifyBlock   `hcl:"verify,block" doc:"Signature that a revision needs. Nothing of a revision without a valid one is applied."`
 	Helm            *gitHelmBlock     `hcl:"helm,block" doc:"Settings of the Helm renderer."`
 	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
+}
+
+type gitVerifyBlock struct {
+	Mode   string `hcl:"mode,optional" doc:"What is signed: head, the commit, or tag, the annotated tag that tag or semver selects." default:"\"head\""`
+	Secret string `hcl:"secret" doc:"Secret of the namespace with the public keys of people who may sign: *.asc and *.pgp for OpenPGP, *.pub and allowed_signers for ssh."`
 }
 
 type gitHelmBlock struct {
@@ -60,7 +66,8 @@ type gitValuesFromBlock struct {
 
 // gitSourceFields maps fields of a GitSource to the attributes and blocks that set them.
 var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serviceAccount": "service_account",
-	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.valuesFrom": "helm"}
+	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.valuesFrom": "helm",
+	"verify.mode": "verify", "verify.secret": "verify"}
 
 // decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -99,6 +106,9 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 			continue
 		}
 		*d.into = &metav1.Duration{Duration: value}
+	}
+	if v := raw.Verify; v != nil {
+		spec.Verify = &gitsource.Verify{Mode: v.Mode, Secret: v.Secret}
 	}
 	more := raw.Helm.decode(x, b, &spec)
 	diags = append(diags, more...)

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -87,7 +88,8 @@ type session interface {
 }
 
 // Fetch implements gitops.Fetcher.
-func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, credentials map[string][]byte) (gitops.Snapshot, error) {
+func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, secrets gitops.Secrets) (gitops.Snapshot, error) {
+	credentials := secrets.Credentials
 	for k := range credentials {
 		if !slices.Contains(knownKeys, k) {
 			return gitops.Snapshot{}, fmt.Errorf("the Secret has the key %q, which is none of %q", k, knownKeys)
@@ -114,13 +116,32 @@ func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, credentials map[s
 	if err != nil {
 		return gitops.Snapshot{}, err
 	}
+	var keys *signers
+	if s.Spec.Verify != nil {
+		if keys, err = parseSigners(secrets.Signers); err != nil {
+			return gitops.Snapshot{}, unverified(fmt.Errorf("secret %s: %w", s.Spec.Verify.Secret, err))
+		}
+	}
+	wanted := selected.Hash
+	if s.Spec.VerifiesTag() {
+		if wanted = selected.Tag; wanted == "" {
+			return gitops.Snapshot{}, unverified(fmt.Errorf("tag %s is not annotated, so that it has no signature",
+				selected.Label))
+		}
+	}
 	// The server has just accepted these credentials, so that another source's pack of the same commit may be used.
-	repository, release, err := f.cache.get(ctx, cacheKey(s.Spec.URL, credentials, selected.Hash),
+	repository, release, err := f.cache.get(ctx, cacheKey(s.Spec.URL, credentials, wanted),
 		func(dir string) error {
-			return download(ctx, conn, adv, plumbing.NewHash(selected.Hash), dir)
+			return download(ctx, conn, adv, plumbing.NewHash(wanted), dir)
 		})
 	if err != nil {
 		return gitops.Snapshot{}, fmt.Errorf("download %s: %w", selected.Revision(), err)
+	}
+	if keys != nil {
+		if err := keys.verify(repository, selected, s.Spec.VerifiesTag(), time.Now()); err != nil {
+			release()
+			return gitops.Snapshot{}, unverified(fmt.Errorf("verify %s: %w", selected.Revision(), err))
+		}
 	}
 	files, err := openTree(repository, plumbing.NewHash(selected.Hash))
 	if err != nil {
@@ -164,10 +185,11 @@ func indexByte(text string, b byte) int { return slices.Index([]byte(text), b) }
 // references returns the references of a repository, with the commits of annotated tags, and its default branch.
 func references(adv *packp.AdvRefs) (refs []gitops.Ref, head string) {
 	for name, hash := range adv.References {
+		ref := gitops.Ref{Name: name, Hash: hash.String()}
 		if peeled, ok := adv.Peeled[name]; ok {
-			hash = peeled
+			ref.Hash, ref.Tag = peeled.String(), hash.String()
 		}
-		refs = append(refs, gitops.Ref{Name: name, Hash: hash.String()})
+		refs = append(refs, ref)
 	}
 	slices.SortFunc(refs, func(a, b gitops.Ref) int {
 		switch {
@@ -211,10 +233,10 @@ func cacheKey(url string, credentials map[string][]byte, commit string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// download requests a commit without its history, and writes its pack into a repository in dir.
-func download(ctx context.Context, conn session, adv *packp.AdvRefs, commit plumbing.Hash, dir string) error {
+// download requests a commit, or a tag and its commit, without the history, and writes its pack into a repository in dir.
+func download(ctx context.Context, conn session, adv *packp.AdvRefs, wanted plumbing.Hash, dir string) error {
 	request := packp.NewUploadPackRequestFromCapabilities(adv.Capabilities)
-	request.Wants = []plumbing.Hash{commit}
+	request.Wants = []plumbing.Hash{wanted}
 	if adv.Capabilities.Supports(capability.Shallow) {
 		request.Depth = packp.DepthCommits(1)
 		if err := request.Capabilities.Set(capability.Shallow); err != nil {

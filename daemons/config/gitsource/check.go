@@ -110,7 +110,30 @@ func (s *Spec) Problems() (list []Problem) {
 			add(f.field, "it has more than %d characters", f.max)
 		}
 	}
-	return append(list, s.nameProblems()...)
+	list = append(list, s.nameProblems()...)
+	return append(list, s.secretProblems()...)
+}
+
+// secretProblems returns the mistakes in the settings of signatures.
+func (s *Spec) secretProblems() (list []Problem) {
+	add := func(field, format string, args ...any) {
+		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	isName := func(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
+	if v := s.Verify; v != nil {
+		switch {
+		case v.Mode != "" && !slices.Contains(VerifyModes, v.Mode):
+			add("verify.mode", "%q is neither %q nor %q", v.Mode, VerifyHead, VerifyTag)
+		case s.IsFolder():
+			add("verify", "a folder of the machine has no signatures")
+		case v.Mode == VerifyTag && s.Tag == "" && s.Semver == "":
+			add("verify.mode", "signed tags need tag or semver; to verify a commit, use %q", VerifyHead)
+		}
+		if !isName(v.Secret) {
+			add("verify.secret", "%q is not the name of an object", v.Secret)
+		}
+	}
+	return list
 }
 
 // nameProblems returns the mistakes in names of other objects and in the renderer's settings.
@@ -209,6 +232,9 @@ func (s *Spec) Prunes() bool { return s.Prune == nil || *s.Prune }
 
 // DriftPolicy returns the drift policy.
 func (s *Spec) DriftPolicy() string { return cmp.Or(s.Drift, DriftRevert) }
+
+// VerifiesTag reports whether the selected tag must be signed.
+func (s *Spec) VerifiesTag() bool { return s.Verify != nil && s.Verify.Mode == VerifyTag }
 
 // Every returns the interval of reconciliations.
 func (s *Spec) Every() time.Duration { return durationOr(s.Interval, DefaultInterval) }

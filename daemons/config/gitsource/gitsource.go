@@ -109,13 +109,30 @@ type Spec struct {
 	DependsOn      []Reference `json:"dependsOn,omitempty"`
 	ServiceAccount string      `json:"serviceAccount,omitempty"`
 	// name of the Secret with credentials, in the source's namespace
-	Secret string `json:"secret,omitempty"`
-	Proxy  string `json:"proxy,omitempty"`
+	Secret string  `json:"secret,omitempty"`
+	Proxy  string  `json:"proxy,omitempty"`
+	Verify *Verify `json:"verify,omitempty"`
 
 	Renderer        string `json:"renderer,omitempty"`        // default RendererAuto
 	TargetNamespace string `json:"targetNamespace,omitempty"` // namespace of objects that name none
 	Helm            *Helm  `json:"helm,omitempty"`
 }
+
+// Verify requires a signature. Nothing of a revision without a valid one is applied.
+type Verify struct {
+	Mode string `json:"mode,omitempty"` // default VerifyHead
+	// Secret is the name of a Secret in the source's namespace with the keys of people who may sign.
+	Secret string `json:"secret"`
+}
+
+// Modes of Verify.
+const (
+	VerifyHead = "head" // the selected commit is signed
+	VerifyTag  = "tag"  // the selected tag is annotated and signed
+)
+
+// VerifyModes are the modes of Verify, in the order of the documentation.
+var VerifyModes = []string{VerifyHead, VerifyTag}
 
 // Reference names another source.
 type Reference struct {

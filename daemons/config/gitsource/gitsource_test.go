@@ -119,6 +119,12 @@ func TestProblemsNameTheField(t *testing.T) {
 		{good + `,"renderer":"yaml","helm":{}}`, "helm"},
 		{good + `,"helm":{"release":"A"}}`, "helm.release"},
 		{good + `,"helm":{"valuesFrom":[{"kind":"Pod","name":"a"}]}}`, "helm.valuesFrom"},
+		{good + `,"verify":{"secret":"signers"}}`, ""},
+		{good + `,"semver":"1.x","verify":{"mode":"tag","secret":"signers"}}`, ""},
+		{good + `,"verify":{"mode":"tag","secret":"signers"}}`, "verify.mode"},
+		{good + `,"verify":{"mode":"all","secret":"signers"}}`, "verify.mode"},
+		{good + `,"verify":{"mode":"head"}}`, "verify.secret"},
+		{`{"url":"file:///srv/a","verify":{"secret":"signers"}}`, "verify"},
 	} {
 		var s Spec
 		if err := json.Unmarshal([]byte(row.spec), &s); err != nil {
@@ -207,6 +213,13 @@ func TestProblemsIncludeTheBoundsOfTheDefinition(t *testing.T) {
 	bounds := map[string]int{"helm.valuesFrom": helm.Properties["valuesFrom"].MaxItems}
 	for field := range rows {
 		bounds[field] = schema.Properties[field].MaxLength
+	}
+	for _, path := range []string{"verify.secret"} {
+		group, field, _ := strings.Cut(path, ".")
+		bounds[path] = schema.Properties[group].Properties[field].MaxLength
+		rows[path] = func(n int) map[string]any {
+			return map[string]any{group: map[string]any{field: long(n)}}
+		}
 	}
 	rows["helm.valuesFrom"] = func(n int) map[string]any { return values(n, "a") }
 	rows["key"] = func(n int) map[string]any { return values(1, long(n)) }
