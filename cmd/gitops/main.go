@@ -25,6 +25,7 @@ import (
 	"clusterctl/cmd/gitops/apply"
 	"clusterctl/cmd/gitops/fetch"
 	"clusterctl/cmd/gitops/render"
+	"clusterctl/cmd/gitops/sops"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
@@ -127,7 +128,7 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	broadcaster := events.NewBroadcaster(ctx, typed)
 	defer broadcaster.Shutdown()
 	controller := gitops.New(gitops.Config{
-		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
+		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Decrypter: sops.Decrypter{}, Workers: cfg.Workers, Log: env.Log,
 		Observe:  measures,
 		Renderer: render.Renderer{KubeVersion: version.Kubernetes},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),

@@ -40,6 +40,8 @@ type Snapshot struct {
 	// Files are the files of the whole repository, since an overlay may refer to folders beside its own. Symbolic links
 	// appear as such and are never followed.
 	Files fs.FS
+	// Redact removes decrypted values from messages. It is nil if nothing is decrypted.
+	Redact func(text string) string
 	// Release, if not nil, is called when Files is no longer read.
 	Release func()
 }
@@ -57,6 +59,7 @@ type Fetcher interface {
 type Secrets struct {
 	Credentials map[string][]byte // of spec.secret
 	Signers     map[string][]byte // of spec.verify.secret: public keys
+	Decryption  map[string][]byte // of spec.decryption.secret: private keys, which Fetch does not read
 }
 
 // ReasonError is an error with a reason of its own for the Ready condition.
@@ -73,7 +76,17 @@ func (e *ReasonError) Unwrap() error { return e.Err }
 const (
 	// ReasonVerification means that a revision has no valid signature.
 	ReasonVerification = "VerificationFailed"
+	// ReasonDecryption means that an encrypted file cannot be decrypted, or was changed.
+	ReasonDecryption = "DecryptionFailed"
 )
+
+// Decrypter decrypts the files of snapshots.
+type Decrypter interface {
+	// Decrypt returns files that are decrypted when they are opened. keys are the data of the source's Secret with
+	// private keys. redact removes the values that were decrypted so far from a message. Errors, also those of the
+	// files, are ReasonErrors with ReasonDecryption, and contain no decrypted values.
+	Decrypt(files fs.FS, keys map[string][]byte) (decrypted fs.FS, redact func(text string) string, err error)
+}
 
 // Renderer turns files into objects.
 type Renderer interface {

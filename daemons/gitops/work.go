@@ -27,6 +27,17 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// redact removes decrypted values from a failure. f and by may be nil.
+func (f *failure) redact(by func(text string) string) {
+	if f == nil || by == nil {
+		return
+	}
+	f.err = errors.New(by(f.err.Error()))
+	for i := range f.objects {
+		f.objects[i] = by(f.objects[i])
+	}
+}
+
 // Reasons of failures.
 const (
 	reasonSecret  = "SecretNotReadable"
@@ -55,7 +66,8 @@ type work struct {
 	sync       string // value of SyncAnnotation
 	revision   string
 	digest     string
-	declared   bool // the rendered objects differ from those that were applied last
+	redact     func(string) string // removes decrypted values from messages; nil if there are none
+	declared   bool                // the rendered objects differ from those that were applied last
 	applier    Applier
 	stages     []stage
 	obsolete   inventory // entries of the inventory that are no longer rendered
@@ -112,6 +124,12 @@ func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, ob
 	if snapshot.Release != nil {
 		defer snapshot.Release()
 	}
+	if s.Spec.Decryption != nil {
+		if e = c.decrypt(&snapshot, secrets.Decryption); e != nil {
+			return snapshot, nil, nil, fail(ReasonDecryption, "decrypt "+snapshot.Revision, e)
+		}
+	}
+	defer func() { err.redact(snapshot.Redact) }()
 	rendered, e := c.Renderer.Render(ctx, s, snapshot, a)
 	if e != nil {
 		return snapshot, nil, nil, fail(reasonRender, "render "+snapshot.Revision, e)
@@ -123,14 +141,24 @@ func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, ob
 	return snapshot, objects, a, nil
 }
 
+// decrypt replaces the files of a snapshot by decrypted ones.
+func (c *Controller) decrypt(snapshot *Snapshot, keys map[string][]byte) (err error) {
+	if c.Decrypter == nil {
+		return errors.New("this program decrypts no files")
+	}
+	snapshot.Files, snapshot.Redact, err = c.Decrypter.Decrypt(snapshot.Files, keys)
+	return err
+}
+
 // begin fetches and renders a source, checks that all objects can be applied, and records in the inventory what will be
 // applied. It applies nothing.
-func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (*work, *failure) {
+func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (w *work, f *failure) {
 	snapshot, objects, a, f := c.load(ctx, s)
 	if f != nil {
 		return nil, f
 	}
-	w := &work{generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation], revision: snapshot.Revision,
+	defer func() { f.redact(snapshot.Redact) }()
+	w = &work{redact: snapshot.Redact, generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation], revision: snapshot.Revision,
 		applier: a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
 	var err error
 	if w.stages, err = stagesOf(objects); err != nil {
@@ -261,6 +289,9 @@ func readSecrets(ctx context.Context, from Reader, s *Source) (secrets Secrets, 
 	read(s.Spec.Secret, &secrets.Credentials)
 	if s.Spec.Verify != nil {
 		read(s.Spec.Verify.Secret, &secrets.Signers)
+	}
+	if s.Spec.Decryption != nil {
+		read(s.Spec.Decryption.Secret, &secrets.Decryption)
 	}
 	return secrets, f
 }

@@ -41,6 +41,7 @@ type gitSourceBlock struct {
 	Labels          map[string]string `hcl:"labels,optional" doc:"Labels of the GitSource."`
 	Annotations     map[string]string `hcl:"annotations,optional" doc:"Annotations of the GitSource."`
 	Verify          *gitVerifyBlock   `hcl:"verify,block" doc:"Signature that a revision needs. Nothing of a revision without a valid one is applied."`
+	Decryption      *gitDecryptBlock  `hcl:"decryption,block" doc:"Decryption of files that SOPS has encrypted for age recipients."`
 	Helm            *gitHelmBlock     `hcl:"helm,block" doc:"Settings of the Helm renderer."`
 	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
@@ -48,6 +49,10 @@ type gitSourceBlock struct {
 type gitVerifyBlock struct {
 	Mode   string `hcl:"mode,optional" doc:"What is signed: head, the commit, or tag, the annotated tag that tag or semver selects." default:"\"head\""`
 	Secret string `hcl:"secret" doc:"Secret of the namespace with the public keys of people who may sign: *.asc and *.pgp for OpenPGP, *.pub and allowed_signers for ssh."`
+}
+
+type gitDecryptBlock struct {
+	Secret string `hcl:"secret" doc:"Secret of the namespace with private keys of age. Its keys end with .agekey."`
 }
 
 type gitHelmBlock struct {
@@ -67,7 +72,7 @@ type gitValuesFromBlock struct {
 // gitSourceFields maps fields of a GitSource to the attributes and blocks that set them.
 var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serviceAccount": "service_account",
 	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.valuesFrom": "helm",
-	"verify.mode": "verify", "verify.secret": "verify"}
+	"verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption"}
 
 // decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -109,6 +114,9 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	}
 	if v := raw.Verify; v != nil {
 		spec.Verify = &gitsource.Verify{Mode: v.Mode, Secret: v.Secret}
+	}
+	if d := raw.Decryption; d != nil {
+		spec.Decryption = &gitsource.Decryption{Secret: d.Secret}
 	}
 	more := raw.Helm.decode(x, b, &spec)
 	diags = append(diags, more...)

@@ -114,7 +114,7 @@ func (s *Spec) Problems() (list []Problem) {
 	return append(list, s.secretProblems()...)
 }
 
-// secretProblems returns the mistakes in the settings of signatures.
+// secretProblems returns the mistakes in the settings of signatures and encrypted files.
 func (s *Spec) secretProblems() (list []Problem) {
 	add := func(field, format string, args ...any) {
 		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
@@ -132,6 +132,9 @@ func (s *Spec) secretProblems() (list []Problem) {
 		if !isName(v.Secret) {
 			add("verify.secret", "%q is not the name of an object", v.Secret)
 		}
+	}
+	if d := s.Decryption; d != nil && !isName(d.Secret) {
+		add("decryption.secret", "%q is not the name of an object", d.Secret)
 	}
 	return list
 }

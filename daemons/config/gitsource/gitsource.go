@@ -109,9 +109,10 @@ type Spec struct {
 	DependsOn      []Reference `json:"dependsOn,omitempty"`
 	ServiceAccount string      `json:"serviceAccount,omitempty"`
 	// name of the Secret with credentials, in the source's namespace
-	Secret string  `json:"secret,omitempty"`
-	Proxy  string  `json:"proxy,omitempty"`
-	Verify *Verify `json:"verify,omitempty"`
+	Secret     string      `json:"secret,omitempty"`
+	Proxy      string      `json:"proxy,omitempty"`
+	Verify     *Verify     `json:"verify,omitempty"`
+	Decryption *Decryption `json:"decryption,omitempty"`
 
 	Renderer        string `json:"renderer,omitempty"`        // default RendererAuto
 	TargetNamespace string `json:"targetNamespace,omitempty"` // namespace of objects that name none
@@ -133,6 +134,12 @@ const (
 
 // VerifyModes are the modes of Verify, in the order of the documentation.
 var VerifyModes = []string{VerifyHead, VerifyTag}
+
+// Decryption decrypts files that SOPS has encrypted for age recipients.
+type Decryption struct {
+	// Secret is the name of a Secret in the source's namespace with private keys of age.
+	Secret string `json:"secret"`
+}
 
 // Reference names another source.
 type Reference struct {

@@ -124,6 +124,8 @@ func TestProblemsNameTheField(t *testing.T) {
 		{good + `,"verify":{"mode":"tag","secret":"signers"}}`, "verify.mode"},
 		{good + `,"verify":{"mode":"all","secret":"signers"}}`, "verify.mode"},
 		{good + `,"verify":{"mode":"head"}}`, "verify.secret"},
+		{good + `,"decryption":{"secret":"age"}}`, ""},
+		{good + `,"decryption":{}}`, "decryption.secret"},
 		{`{"url":"file:///srv/a","verify":{"secret":"signers"}}`, "verify"},
 	} {
 		var s Spec
@@ -214,7 +216,7 @@ func TestProblemsIncludeTheBoundsOfTheDefinition(t *testing.T) {
 	for field := range rows {
 		bounds[field] = schema.Properties[field].MaxLength
 	}
-	for _, path := range []string{"verify.secret"} {
+	for _, path := range []string{"verify.secret", "decryption.secret"} {
 		group, field, _ := strings.Cut(path, ".")
 		bounds[path] = schema.Properties[group].Properties[field].MaxLength
 		rows[path] = func(n int) map[string]any {
