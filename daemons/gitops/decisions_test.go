@@ -126,6 +126,35 @@ func TestTheSelectedRevisionIsThatOfTheSpec(t *testing.T) {
 	}
 }
 
+// A source waits for others that follow the same revisions before it deletes objects. Charts of one Helm repository
+// have revisions of their own.
+func TestSourcesOfOneHelmRepositoryDoNotFollowEachOther(t *testing.T) {
+	const url = "https://charts.example"
+	chart := func(name, version string) gitsource.Spec {
+		return gitsource.Spec{URL: url, Helm: &gitsource.Helm{Chart: name, Version: version}}
+	}
+	values := chart("web", "1.x")
+	values.Helm.Release = "other"
+	for name, row := range map[string]struct {
+		a, b gitsource.Spec
+		want bool
+	}{
+		"one chart":      {chart("web", "1.x"), values, true},
+		"two charts":     {chart("web", ""), chart("db", ""), false},
+		"two versions":   {chart("web", "1.x"), chart("web", "2.x"), false},
+		"a Git source":   {chart("web", ""), gitsource.Spec{URL: url}, false},
+		"Git and values": {gitsource.Spec{URL: url, Helm: &gitsource.Helm{}}, gitsource.Spec{URL: url}, true},
+		"two digests":    {gitsource.Spec{URL: "oci://r/a", Digest: "x"}, gitsource.Spec{URL: "oci://r/a"}, false},
+		"the same digest": {gitsource.Spec{URL: "oci://r/a", Digest: "x"},
+			gitsource.Spec{URL: "oci://r/a", Digest: "x"}, true},
+	} {
+		a, b := &Source{Spec: row.a}, &Source{Spec: row.b}
+		if a.follows(b) != row.want || b.follows(a) != row.want {
+			t.Errorf("%s: %v", name, !row.want)
+		}
+	}
+}
+
 func source(name string, inventory ...string) *Source {
 	s := &Source{}
 	s.Namespace, s.Name = gitsource.Namespace, name

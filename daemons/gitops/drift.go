@@ -45,8 +45,8 @@ func split(s *Source, objects []Object, declared bool, exists func(ObjectID) boo
 	return apply, compare
 }
 
-// visibleDiff returns the lines of a difference. Of a source with encrypted files only the paths of the fields are shown,
-// since any object may contain a decrypted value, or one that was decrypted earlier.
+// visibleDiff returns the lines of a difference. Of a source with encrypted files only the paths of the fields are
+// shown, since any object may contain a decrypted value, or one that was decrypted earlier.
 func visibleDiff(s *Source, lines []string) []string {
 	if s.Spec.Decryption == nil {
 		return lines

@@ -102,7 +102,8 @@ func TestDecryptedValuesAreAppliedAndNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(p)
-	if err != nil || strings.Contains(string(text), unsealedValue) || !strings.Contains(string(text), "data.value: (hidden)") {
+	if err != nil || strings.Contains(string(text), unsealedValue) ||
+		!strings.Contains(string(text), "data.value: (hidden)") {
 		t.Errorf("the preview is %s, %v", text, err)
 	}
 	// A file that cannot be parsed, which the error quotes.

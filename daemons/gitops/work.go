@@ -158,8 +158,9 @@ func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsour
 		return nil, f
 	}
 	defer func() { f.redact(snapshot.Redact) }()
-	w = &work{redact: snapshot.Redact, generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation], revision: snapshot.Revision,
-		applier: a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
+	w = &work{redact: snapshot.Redact, generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation],
+		revision: snapshot.Revision,
+		applier:  a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
 	var err error
 	if w.stages, err = stagesOf(objects); err != nil {
 		return nil, fail(reasonRender, "order the objects", err)

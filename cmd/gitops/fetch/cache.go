@@ -59,9 +59,9 @@ func newCache(dir string) (*commitCache, error) {
 
 func (c *commitCache) close() error { return os.RemoveAll(c.dir) }
 
-// get returns the storage of a commit. If it is not in the cache, download writes it into a directory. Concurrent calls
-// for one commit share the download. The caller calls release when it no longer reads.
-func (c *commitCache) get(ctx context.Context, key string, download func(dir string) error) (s *filesystem.Storage,
+// get returns the directory of a commit or an artifact. If it is not in the cache, download writes it into a directory.
+// Concurrent calls for one commit share the download. The caller calls release when it no longer reads.
+func (c *commitCache) get(ctx context.Context, key string, download func(dir string) error) (dir string,
 	release func(), err error) {
 	for {
 		c.mu.Lock()
@@ -80,17 +80,17 @@ func (c *commitCache) get(ctx context.Context, key string, download func(dir str
 		case <-item.ready:
 		case <-ctx.Done():
 			c.release(item)
-			return nil, nil, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 		if item.err == nil {
-			return openStorage(item.dir), sync.OnceFunc(func() { c.release(item) }), nil
+			return item.dir, sync.OnceFunc(func() { c.release(item) }), nil
 		}
 		c.release(item)
 		// The download of another caller may have ended with that caller's context.
 		if ctx.Err() == nil && isContextError(item.err) {
 			continue
 		}
-		return nil, nil, item.err
+		return "", nil, item.err
 	}
 }
 

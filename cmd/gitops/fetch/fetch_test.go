@@ -92,7 +92,8 @@ func TestAPackIsDownloadedOncePerCommit(t *testing.T) {
 	f := newFetcher(t)
 	fetch := func() gitops.Snapshot {
 		t.Helper()
-		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
+		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+			gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +212,8 @@ func TestRepositoriesAreFetchedOverSSH(t *testing.T) {
 		"a path with a quote":  {credentials, url + "'; touch " + r.dir + "/pwned; '", "no such repository", false},
 		"a broken known_hosts": {with(keyKnownHosts, []byte("x\n")), url, "known_hosts", false},
 	} {
-		_, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: row.url}), gitops.Secrets{Credentials: row.credentials})
+		_, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: row.url}),
+			gitops.Secrets{Credentials: row.credentials})
 		var permanent interface{ Permanent() bool }
 		if err == nil || !strings.Contains(err.Error(), row.want) || errors.As(err, &permanent) != row.isPermanent {
 			t.Errorf("%s: %v, want %q", name, err, row.want)
@@ -235,7 +237,8 @@ func TestLinksAndPathsThatClimbOutAreRefused(t *testing.T) {
 	r.git(r.work, "commit", "--quiet", "--message", "links")
 	r.push("main")
 	f := newFetcher(t)
-	s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
+	s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+		gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +274,8 @@ func TestLinksAndPathsThatClimbOutAreRefused(t *testing.T) {
 		r.git(r.work, "update-ref", "refs/heads/"+branch, commit)
 		r.git(r.bare, "config", "receive.fsckObjects", "false")
 		r.push(branch)
-		_, err = f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url, Branch: branch}), gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
+		_, err = f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url, Branch: branch}),
+			gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 		if err == nil || !strings.Contains(err.Error(), "which is no name of a file") {
 			t.Errorf("an entry %q: %v", entry, err)
 		}
@@ -283,7 +287,8 @@ func TestObjectsThatInflateTooMuchAreRefused(t *testing.T) {
 	r := newRepository(t)
 	url, ca := r.serveHTTP(anybody)
 	r.commit(map[string]string{"a": strings.Repeat("\x00", maxObjectSize+1)})
-	_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
+	_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+		gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 	if err == nil || !strings.Contains(err.Error(), "at most") ||
 		!strings.Contains(err.Error(), "the pack is refused") {
 		t.Errorf("%v", err)
@@ -378,7 +383,8 @@ func TestServersThatAreNoneAreErrors(t *testing.T) {
 	for url, want := range map[string]string{endless.URL + "/a.git": "more than", page.URL +
 		"/a.git": "smart protocol"} {
 		credentials := map[string][]byte{keyCA: certificateOf(endless)}
-		_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), gitops.Secrets{Credentials: credentials})
+		_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+			gitops.Secrets{Credentials: credentials})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
@@ -454,7 +460,8 @@ func TestFoldersOfTheMachineAreRead(t *testing.T) {
 	if changed := fetch(); changed.Revision == first.Revision {
 		t.Error("a change does not change the revision")
 	}
-	if _, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: "file://" + dir + "/none"}), gitops.Secrets{}); err == nil {
+	if _, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: "file://" + dir + "/none"}),
+		gitops.Secrets{}); err == nil {
 		t.Error("a folder that does not exist is read")
 	}
 }

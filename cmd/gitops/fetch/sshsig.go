@@ -214,7 +214,8 @@ func (s *signers) isValid(key []byte, now time.Time) error {
 		if !bytes.Equal(one.key.Marshal(), key) {
 			continue
 		}
-		if id = ssh.FingerprintSHA256(one.key); !now.Before(one.after) && (one.before.IsZero() || now.Before(one.before)) {
+		if id = ssh.FingerprintSHA256(one.key); !now.Before(one.after) &&
+			(one.before.IsZero() || now.Before(one.before)) {
 			return nil
 		}
 	}

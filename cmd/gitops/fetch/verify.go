@@ -77,7 +77,8 @@ func parseSigners(secret map[string][]byte) (*signers, error) {
 
 // verify returns an error unless the selected commit, or the selected tag, has a signature of one of the keys. Keys
 // must be valid now, whatever time the commit states, since its author chooses that time.
-func (s *signers) verify(objects storer.EncodedObjectStorer, selected gitops.Selected, isTag bool, now time.Time) error {
+func (s *signers) verify(objects storer.EncodedObjectStorer, selected gitops.Selected, isTag bool,
+	now time.Time) error {
 	if isTag {
 		text, err := rawObject(objects, plumbing.TagObject, selected.Tag)
 		if err != nil {

@@ -259,8 +259,9 @@ func TestTagsNeedASignatureOfTheirOwn(t *testing.T) {
 // signSSH returns an ssh signature of a payload, with parts that a test chooses.
 func signSSH(t *testing.T, signer ssh.Signer, namespace, hash string, digest []byte, algorithm string) []byte {
 	t.Helper()
-	signed := append([]byte(sshMagic), ssh.Marshal(struct{ Namespace, Reserved, Hash, Digest string }{namespace, "", hash,
-		string(digest)})...)
+	signed := append([]byte(sshMagic),
+		ssh.Marshal(struct{ Namespace, Reserved, Hash, Digest string }{namespace, "", hash,
+			string(digest)})...)
 	sig, err := signer.Sign(rand.Reader, signed)
 	if algorithm != "" {
 		multi, ok := signer.(ssh.AlgorithmSigner)
@@ -324,7 +325,8 @@ func TestWeakSSHSignaturesAreRefused(t *testing.T) {
 }
 
 func FuzzSignedObjects(f *testing.F) {
-	f.Add([]byte("tree a\ngpgsig "+beginSSH+"\n AAAA\n -----END SSH SIGNATURE-----\n\nm\n"), []byte(beginPGP+"\n\nAAAA\n"))
+	f.Add([]byte("tree a\ngpgsig "+beginSSH+"\n AAAA\n -----END SSH "+
+		"SIGNATURE-----\n\nm\n"), []byte(beginPGP+"\n\nAAAA\n"))
 	f.Fuzz(func(t *testing.T, object, signature []byte) {
 		s := &signers{ssh: []sshSigner{}, pgp: openpgp.EntityList{&openpgp.Entity{PrimaryKey: &packet.PublicKey{}}}}
 		if payload, sig, err := splitCommit(object); err == nil && s.check(payload, sig, time.Now()) == nil {

@@ -146,10 +146,13 @@ func TestValuesOfEveryTypeAreDecrypted(t *testing.T) {
 	id := newIdentity(t)
 	f := newFile(t)
 	text := "# a comment\napiVersion: " + f.plain("v1") + "\nkind: " + f.plain("Secret") + "\nmetadata:\n  name: " +
-		f.plain("db") + "\n  generation: " + f.plain("16") + "\n  ratio: " + f.plain("1.5") + "\n  none: null\nstringData:\n" +
+		f.plain("db") + "\n  generation: " + f.plain("16") + "\n  ratio: " + f.plain("1.5") +
+		"\n  none: null\nstringData:\n" +
 		"  password: " + f.value("p\"ass\n: word", "stringData:password", "str") + " #ENC[AES256_GCM,data:x]\n" +
-		"  port: " + f.value("5432", "stringData:port", "int") + "\n  share: " + f.value("0.25", "stringData:share", "float") +
-		"\n  tls: " + f.value("True", "stringData:tls", "bool") + "\n  text: " + f.value("0x10", "stringData:text", "str") +
+		"  port: " + f.value("5432", "stringData:port", "int") + "\n  share: " +
+		f.value("0.25", "stringData:share", "float") +
+		"\n  tls: " + f.value("True", "stringData:tls", "bool") + "\n  text: " +
+		f.value("0x10", "stringData:text", "str") +
 		"\n  empty: \"\"\n  list:\n  - " + f.value("a-value", "stringData:list", "str") + "\n  - deep: " +
 		f.value("b-value", "stringData:list:deep", "str") + "\n" +
 		f.metadata("  encrypted_regex: ^(data|stringData)$\n", newIdentity(t), id)
@@ -229,7 +232,8 @@ func TestJSONAndSeveralDocumentsAreDecrypted(t *testing.T) {
 	value := f.value("one", "a", "str")
 	sum := sha512.Sum512(f.mac)
 	text = fmt.Sprintf(`{"a": %q, "sops": {"lastmodified": %q, "mac": %q, "age": [{"recipient": "x", "enc": %q}]}}`, value,
-		modified, f.seal(strings.ToUpper(hex.EncodeToString(sum[:])), modified, "str"), envelope(t, f.key, id.Recipient()))
+		modified, f.seal(strings.ToUpper(hex.EncodeToString(sum[:])), modified, "str"),
+		envelope(t, f.key, id.Recipient()))
 	if got, _, err := read(t, "a.json", text, secretOf(id)); err != nil || got != `{"a":"one"}` {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -252,15 +256,18 @@ func TestChangedFilesAreRefused(t *testing.T) {
 		"a changed plain value":    {strings.Replace(good, "kind: Secret", "kind: Other", 1), "MAC does not match"},
 		"a value that was added":   {strings.Replace(good, "kind:", "more: x\nkind:", 1), "MAC does not match"},
 		"a value that was removed": {strings.Replace(good, "  a: "+value+"\n", "  a: \"\"\n", 1), "MAC does not match"},
-		"a moved value":            {strings.Replace(good, "  a: ", "  b: ", 1), "field data.b: it was changed, or moved"},
-		"a plain value":            {strings.Replace(good, "  a: "+value, "  a: secret", 1), "field data.a: it does not have the format"},
-		"a number":                 {strings.Replace(good, "  a: "+value, "  a: 1", 1), "field data.a: it does not have the format"},
-		"a key twice":              {strings.Replace(good, "  a: ", "  a: "+value+"\n  a: ", 1), `key "a" twice`},
-		"an alias":                 {strings.Replace(good, "kind: Secret", "kind: &x Secret\nx: *x", 1), "alias"},
-		"a merge":                  {strings.Replace(good, "kind: Secret", "kind: Secret\n<<: {x: y}", 1), "not a string"},
+		"a moved value": {strings.Replace(good, "  a: ", "  b: ", 1), "field data.b: it was changed, or " +
+			"moved"},
+		"a plain value": {strings.Replace(good, "  a: "+value, "  a: secret", 1), "field data.a: it does not have " +
+			"the format"},
+		"a number":    {strings.Replace(good, "  a: "+value, "  a: 1", 1), "field data.a: it does not have the format"},
+		"a key twice": {strings.Replace(good, "  a: ", "  a: "+value+"\n  a: ", 1), `key "a" twice`},
+		"an alias":    {strings.Replace(good, "kind: Secret", "kind: &x Secret\nx: *x", 1), "alias"},
+		"a merge":     {strings.Replace(good, "kind: Secret", "kind: Secret\n<<: {x: y}", 1), "not a string"},
 		"another MAC": {body + "data:\n  a: " + value + "\n" + strings.Replace(meta, metaMAC(meta),
 			metaMAC(forged.metadata(more)), 1), "MAC cannot be decrypted"},
-		"an older MAC": {body + "data:\n  a: " + value + "\n" + strings.Replace(meta, modified, "2026-01-30T12:00:00Z", 1),
+		"an older MAC": {body + "data:\n  a: " + value + "\n" +
+			strings.Replace(meta, modified, "2026-01-30T12:00:00Z", 1),
 			"MAC cannot be decrypted"},
 		"a rule that hides a change": {strings.Replace(good, more, "  mac_only_encrypted: true\n"+more, 1),
 			"MAC does not match"},
@@ -270,13 +277,17 @@ func TestChangedFilesAreRefused(t *testing.T) {
 		"no recipient":       {body + "data:\n  a: " + value + "\n" + f.metadata(more), "no age recipient"},
 		"key groups":         {good + "  key_groups:\n  - age: []\n", "key groups"},
 		"a damaged data key": {strings.Replace(good, "BEGIN AGE", "BEGIN OLD", 1), "damaged"},
-		"a large data key": {strings.Replace(good, "    enc: |\n", "    enc: |\n      "+strings.Repeat("A", maxEnvelope)+"\n", 1),
+		"a large data key": {strings.Replace(good, "    enc: |\n", "    enc: |\n      "+
+			strings.Repeat("A", maxEnvelope)+"\n", 1),
 			"more than"},
-		"a large file":    {good + "# " + strings.Repeat("x", maxFile), "encrypted files may have at most"},
-		"damaged base64":  {strings.Replace(good, value, strings.Replace(value, "data:", "data:=", 1), 1), "base64"},
-		"a short tag":     {strings.Replace(good, value, value[:strings.Index(value, "tag:")]+"tag:AAAA,type:str]", 1), "lengths"},
-		"another type":    {strings.Replace(good, value, strings.Replace(value, "type:str", "type:int", 1), 1), "type int"},
-		"an unknown type": {strings.Replace(good, value, strings.Replace(value, "type:str", "type:x", 1), 1), "not known"},
+		"a large file":   {good + "# " + strings.Repeat("x", maxFile), "encrypted files may have at most"},
+		"damaged base64": {strings.Replace(good, value, strings.Replace(value, "data:", "data:=", 1), 1), "base64"},
+		"a short tag": {strings.Replace(good, value, value[:strings.Index(value, "tag:")]+"tag:AAAA,type:str]", 1),
+			"lengths"},
+		"another type": {strings.Replace(good, value, strings.Replace(value, "type:str", "type:int", 1), 1),
+			"type int"},
+		"an unknown type": {strings.Replace(good, value, strings.Replace(value, "type:str", "type:x", 1), 1),
+			"not known"},
 	} {
 		_, _, err := read(t, "a.yaml", row.text, secretOf(id))
 		wantRefused(t, name, err, row.want)
@@ -285,7 +296,8 @@ func TestChangedFilesAreRefused(t *testing.T) {
 		}
 	}
 	_, _, err := read(t, "a.yaml", good, secretOf(newIdentity(t)))
-	wantRefused(t, "another key", err, "none of the private keys matches; it is encrypted for \""+id.Recipient().String())
+	wantRefused(t, "another key", err, "none of the private keys matches; it is encrypted for "+
+		"\""+id.Recipient().String())
 	for name, secret := range map[string]map[string][]byte{
 		"no key":      {},
 		"another one": {"identity.asc": []byte("x")},
@@ -352,7 +364,8 @@ func FuzzDecrypt(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add([]byte("a: ENC[AES256_GCM,data:AA==,iv:AA==,tag:AA==,type:str]\nsops: {mac: 'ENC[AES256_GCM,', age: [{enc: x}]}\n"))
+	f.Add([]byte("a: ENC[AES256_GCM,data:AA==,iv:AA==,tag:AA==,type:str]\nsops: {mac: 'ENC[AES256_GCM,', age: [{enc: " +
+		"x}]}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if plain, _, err := decryptFile(text, false, []age.Identity{id}); err == nil && plain != nil {
 			t.Errorf("it is decrypted without a data key: %q", plain)

@@ -85,6 +85,8 @@ func FuzzConstraint(f *testing.F) {
 
 func TestProblemsNameTheField(t *testing.T) {
 	const good = `{"url":"https://git.example/a.git"`
+	const oci = `{"url":"oci://registry.example:5000/team/my-app"`
+	digest := "sha256:" + strings.Repeat("0", 64)
 	for _, row := range []struct{ spec, field string }{
 		{good + `}`, ""},
 		{good + `,"branch":"main","path":"clusters/home","interval":"1m"}`, ""},
@@ -125,6 +127,28 @@ func TestProblemsNameTheField(t *testing.T) {
 		{good + `,"verify":{"mode":"all","secret":"signers"}}`, "verify.mode"},
 		{good + `,"verify":{"mode":"head"}}`, "verify.secret"},
 		{good + `,"decryption":{"secret":"age"}}`, ""},
+		{good + `,"digest":"` + digest + `"}`, "digest"},
+		{oci + `}`, ""},
+		{oci + `,"digest":"` + digest + `"}`, ""},
+		{oci + `,"digest":"sha256:abc"}`, "digest"},
+		{oci + `,"tag":"v1","digest":"` + digest + `"}`, "digest"},
+		{oci + `,"semver":"1.x","path":"apps"}`, ""},
+		{oci + `,"branch":"main"}`, "branch"},
+		{oci + `,"tag":"a/b"}`, "tag"},
+		{oci + `,"verify":{"secret":"signers"}}`, "verify"},
+		{oci + `,"helm":{"chart":"web"}}`, "helm.chart"},
+		{`{"url":"oci://registry.example/Team/app"}`, "url"},
+		{`{"url":"oci://registry.example/app:v1"}`, "url"},
+		{`{"url":"oci://registry.example/../app"}`, "url"},
+		{`{"url":"oci://u:p@registry.example/app"}`, "url"},
+		{good + `,"helm":{"chart":"web","version":">=1.2 <2"}}`, ""},
+		{good + `,"helm":{"chart":"../web"}}`, "helm.chart"},
+		{good + `,"helm":{"chart":"web","version":"latest"}}`, "helm.version"},
+		{good + `,"helm":{"version":"1.x"}}`, "helm.version"},
+		{good + `,"path":"web","helm":{"chart":"web"}}`, "path"},
+		{good + `,"tag":"v1","helm":{"chart":"web"}}`, "tag"},
+		{good + `,"verify":{"secret":"a"},"helm":{"chart":"web"}}`, "verify"},
+		{`{"url":"git@git.example:a.git","helm":{"chart":"web"}}`, "helm.chart"},
 		{good + `,"decryption":{}}`, "decryption.secret"},
 		{`{"url":"file:///srv/a","verify":{"secret":"signers"}}`, "verify"},
 	} {
@@ -216,7 +240,7 @@ func TestProblemsIncludeTheBoundsOfTheDefinition(t *testing.T) {
 	for field := range rows {
 		bounds[field] = schema.Properties[field].MaxLength
 	}
-	for _, path := range []string{"verify.secret", "decryption.secret"} {
+	for _, path := range []string{"verify.secret", "decryption.secret", "helm.chart", "helm.version"} {
 		group, field, _ := strings.Cut(path, ".")
 		bounds[path] = schema.Properties[group].Properties[field].MaxLength
 		rows[path] = func(n int) map[string]any {
