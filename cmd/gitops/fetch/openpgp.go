@@ -5,7 +5,9 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -19,6 +21,29 @@ const pgpClockSkew = 24 * time.Hour
 
 // pgpHashes are the accepted hashes of OpenPGP signatures.
 var pgpHashes = []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}
+
+// beginPGPKeys is the first line of OpenPGP public keys.
+const beginPGPKeys = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+
+// addPGP adds the keys of a file with one or more blocks in armor, of which the library reads only the first.
+func (s *signers) addPGP(text []byte) error {
+	_, rest, ok := bytes.Cut(text, []byte(beginPGPKeys))
+	if !ok {
+		return errors.New("it contains no OpenPGP public keys in armor")
+	}
+	for ok {
+		var block []byte
+		block, rest, ok = bytes.Cut(rest, []byte(beginPGPKeys))
+		list, err := openpgp.ReadArmoredKeyRing(io.MultiReader(strings.NewReader(beginPGPKeys), bytes.NewReader(block)))
+		if err != nil {
+			return fmt.Errorf("read OpenPGP public keys: %w", err)
+		}
+		if s.pgp = append(s.pgp, list...); len(s.pgp) > maxSigners {
+			return fmt.Errorf("it contains more than %d keys", maxSigners)
+		}
+	}
+	return nil
+}
 
 // checkPGP verifies an OpenPGP signature.
 func (s *signers) checkPGP(payload, signature []byte, now time.Time) error {

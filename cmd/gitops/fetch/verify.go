@@ -52,9 +52,7 @@ func parseSigners(secret map[string][]byte) (*signers, error) {
 		var err error
 		switch {
 		case strings.HasSuffix(name, ".asc"), strings.HasSuffix(name, ".pgp"):
-			var list openpgp.EntityList
-			list, err = openpgp.ReadArmoredKeyRing(bytes.NewReader(text))
-			s.pgp = append(s.pgp, list...)
+			err = s.addPGP(text)
 		case strings.HasSuffix(name, ".pub"):
 			err = s.addPublicKeys(text)
 		case name == keyAllowedSigners:

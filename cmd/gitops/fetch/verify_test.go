@@ -203,6 +203,10 @@ func TestCommitsNeedASignatureOfAKnownKey(t *testing.T) {
 	wantVerified(t, "OpenPGP", verified, ca, keys("a.asc", pgpPublic), "")
 	wantVerified(t, "OpenPGP, two keys", verified, ca, map[string][]byte{"a.pgp": pgpPublic, "b.asc": pgpOther,
 		"c.pub": []byte(public)}, "")
+	wantVerified(t, "OpenPGP, two blocks", verified, ca,
+		keys("a.asc", append(append([]byte("A and B\n"), pgpOther...), pgpPublic...)), "")
+	wantVerified(t, "OpenPGP, a damaged second block", verified, ca,
+		keys("a.asc", append(bytes.Clone(pgpPublic), beginPGPKeys+"\n\nAAAA\n"...)), "read OpenPGP public keys")
 	wantVerified(t, "OpenPGP, another key", verified, ca, keys("a.asc", pgpOther), "not in the Secret")
 	wantVerified(t, "OpenPGP with ssh keys", verified, ca, ours, "no OpenPGP key")
 	r.commitRaw(insertSignature(strings.Replace(payload, "change", "other", 1), sign(pgp, now)))
