@@ -84,8 +84,8 @@ func diff(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(config), Fetcher: fetcher, Decrypter: sops.Decrypter{},
-		Renderer: render.Renderer{KubeVersion: version.Kubernetes}, Recorder: noEvents{},
+	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(config), Fetcher: fetcher,
+		Decrypter: sops.Decrypter{}, Renderer: render.Renderer{KubeVersion: version.Kubernetes}, Recorder: noEvents{},
 		Log: slog.New(slog.DiscardHandler)})
 	preview, err := c.Preview(ctx, selected, all)
 	if err != nil {

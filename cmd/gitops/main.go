@@ -128,8 +128,8 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	broadcaster := events.NewBroadcaster(ctx, typed)
 	defer broadcaster.Shutdown()
 	controller := gitops.New(gitops.Config{
-		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Decrypter: sops.Decrypter{}, Workers: cfg.Workers, Log: env.Log,
-		Observe:  measures,
+		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
+		Observe: measures, Decrypter: sops.Decrypter{},
 		Renderer: render.Renderer{KubeVersion: version.Kubernetes},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),
 	})

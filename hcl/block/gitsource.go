@@ -74,8 +74,8 @@ type gitValuesFromBlock struct {
 
 // gitSourceFields maps fields of a GitSource to the attributes and blocks that set them.
 var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serviceAccount": "service_account",
-	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.chart": "helm", "helm.version": "helm", "helm.valuesFrom": "helm",
-	"verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption"}
+	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.chart": "helm", "helm.version": "helm",
+	"helm.valuesFrom": "helm", "verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption"}
 
 // decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {

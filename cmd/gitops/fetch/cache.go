@@ -186,13 +186,21 @@ func (f endingFile) Read(p []byte) (int, error) {
 	return f.File.Read(p)
 }
 
-// sizeOf returns the size of all files in a directory.
+// minFileBytes is about what a file or a folder takes on a disk, whatever its size.
+const minFileBytes = 4 << 10
+
+// sizeOf returns about how much all files and folders in a directory take on the disk.
 func sizeOf(dir string) (total int64, err error) {
 	err = filepath.Walk(dir, func(_ string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() {
-			total += info.Size()
+		switch {
+		case err != nil:
+			return err
+		case info.Mode().IsRegular():
+			total += max(info.Size(), minFileBytes)
+		default:
+			total += minFileBytes
 		}
-		return err
+		return nil
 	})
 	return total, err
 }

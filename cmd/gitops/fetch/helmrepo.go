@@ -57,7 +57,7 @@ func (f *Fetcher) fetchChart(ctx context.Context, spec *gitsource.Spec,
 				return unpack(ctx, archive, dir, true, defaultLimits)
 			})
 	}
-	// Without a digest in the index, only the archive tells whether it has changed.
+	// Without a digest in the index, the archive must be downloaded to find out whether it has changed.
 	saved, err := downloadChart(ctx, from, archive, f.cache.dir)
 	if err != nil {
 		return gitops.Snapshot{}, fmt.Errorf("download %s: %w", label, err)

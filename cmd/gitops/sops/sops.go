@@ -21,7 +21,7 @@ import (
 
 // Bounds of what is decrypted.
 const (
-	maxFile       = 4 << 20  // bytes of an encrypted file
+	maxFile       = 2 << 20  // bytes of an encrypted file, whose nodes take up to a hundred times as much
 	maxIdentities = 100      // private keys of a Secret
 	maxRecipients = 100      // recipients of a file
 	maxEnvelope   = 16 << 10 // bytes of a data key, encrypted for one recipient

@@ -2,11 +2,7 @@ package sops
 
 import (
 	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"crypto/sha512"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,88 +12,10 @@ import (
 	"testing/fstest"
 
 	"filippo.io/age"
-	"filippo.io/age/armor"
 
+	"clusterctl/cmd/gitops/sops/sopstest"
 	"clusterctl/daemons/gitops"
 )
-
-const modified = "2026-01-31T12:00:00Z"
-
-// file is an encrypted file that a test builds.
-type file struct {
-	t   *testing.T
-	key []byte
-	mac []byte // input of the MAC
-}
-
-func newFile(t *testing.T) *file {
-	key := make([]byte, keySize)
-	_, _ = rand.Read(key) // never fails
-	return &file{t: t, key: key}
-}
-
-// seal returns an encrypted value.
-func (f *file) seal(text, about, kind string) string {
-	f.t.Helper()
-	block, err := aes.NewCipher(f.key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	gcm, err := cipher.NewGCMWithNonceSize(block, 32)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	iv := make([]byte, 32)
-	_, _ = rand.Read(iv) // never fails
-	out := gcm.Seal(nil, iv, []byte(text), []byte(about))
-	encode := base64.StdEncoding.EncodeToString
-	return fmt.Sprintf("ENC[AES256_GCM,data:%s,iv:%s,tag:%s,type:%s]", encode(out[:len(out)-16]), encode(iv),
-		encode(out[len(out)-16:]), kind)
-}
-
-// value adds a value to the MAC, and returns it encrypted.
-func (f *file) value(text, path, kind string) string {
-	f.mac = append(f.mac, text...)
-	return f.seal(text, path+":", kind)
-}
-
-// plain adds a value to the MAC.
-func (f *file) plain(text string) string {
-	f.mac = append(f.mac, text...)
-	return text
-}
-
-// envelope returns the data key, encrypted for a recipient.
-func envelope(t *testing.T, key []byte, to age.Recipient) string {
-	t.Helper()
-	var out bytes.Buffer
-	armored := armor.NewWriter(&out)
-	w, err := age.Encrypt(armored, to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = w.Write(key)
-	if err := errors.Join(err, w.Close(), armored.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
-}
-
-// metadata returns the field sops. more is added to it.
-func (f *file) metadata(more string, to ...*age.X25519Identity) string {
-	f.t.Helper()
-	sum := sha512.Sum512(f.mac)
-	text := "sops:\n  lastmodified: \"" + modified + "\"\n  mac: " +
-		f.seal(strings.ToUpper(hex.EncodeToString(sum[:])), modified, "str") + "\n  version: 3.10.2\n" + more
-	if len(to) > 0 {
-		text += "  age:\n"
-	}
-	for _, id := range to {
-		text += fmt.Sprintf("  - recipient: %s\n    enc: |\n      %s\n", id.Recipient(),
-			strings.ReplaceAll(strings.TrimSpace(envelope(f.t, f.key, id.Recipient())), "\n", "\n      "))
-	}
-	return text
-}
 
 func newIdentity(t *testing.T) *age.X25519Identity {
 	t.Helper()
@@ -144,18 +62,18 @@ func wantRefused(t *testing.T, name string, err error, want string) {
 // Proves P06.
 func TestValuesOfEveryTypeAreDecrypted(t *testing.T) {
 	id := newIdentity(t)
-	f := newFile(t)
-	text := "# a comment\napiVersion: " + f.plain("v1") + "\nkind: " + f.plain("Secret") + "\nmetadata:\n  name: " +
-		f.plain("db") + "\n  generation: " + f.plain("16") + "\n  ratio: " + f.plain("1.5") +
+	f := sopstest.NewFile(t)
+	text := "# a comment\napiVersion: " + f.Plain("v1") + "\nkind: " + f.Plain("Secret") + "\nmetadata:\n  name: " +
+		f.Plain("db") + "\n  generation: " + f.Plain("16") + "\n  ratio: " + f.Plain("1.5") +
 		"\n  none: null\nstringData:\n" +
-		"  password: " + f.value("p\"ass\n: word", "stringData:password", "str") + " #ENC[AES256_GCM,data:x]\n" +
-		"  port: " + f.value("5432", "stringData:port", "int") + "\n  share: " +
-		f.value("0.25", "stringData:share", "float") +
-		"\n  tls: " + f.value("True", "stringData:tls", "bool") + "\n  text: " +
-		f.value("0x10", "stringData:text", "str") +
-		"\n  empty: \"\"\n  list:\n  - " + f.value("a-value", "stringData:list", "str") + "\n  - deep: " +
-		f.value("b-value", "stringData:list:deep", "str") + "\n" +
-		f.metadata("  encrypted_regex: ^(data|stringData)$\n", newIdentity(t), id)
+		"  password: " + f.Value("p\"ass\n: word", "stringData:password", "str") + " #ENC[AES256_GCM,data:x]\n" +
+		"  port: " + f.Value("5432", "stringData:port", "int") + "\n  share: " +
+		f.Value("0.25", "stringData:share", "float") +
+		"\n  tls: " + f.Value("True", "stringData:tls", "bool") + "\n  text: " +
+		f.Value("0x10", "stringData:text", "str") +
+		"\n  empty: \"\"\n  list:\n  - " + f.Value("a-value", "stringData:list", "str") + "\n  - deep: " +
+		f.Value("b-value", "stringData:list:deep", "str") + "\n" +
+		f.Metadata("  encrypted_regex: ^(data|stringData)$\n", newIdentity(t), id)
 	got, redact, err := read(t, "db.yaml", text, secretOf(newIdentity(t), id))
 	if err != nil {
 		t.Fatal(err)
@@ -191,18 +109,18 @@ func TestRulesOfSOPSDecideWhatIsEncrypted(t *testing.T) {
 		"  unencrypted_regex: ^kind$\n":  {"data", "kind"},
 		"  encrypted_regex: ^(data|stringData)$\n": {"data", "kind"},
 	} {
-		f := newFile(t)
-		text := row.secret + ": {x: \"" + f.value("secret", row.secret+":x", "str") + "\"}\n" + row.public + ": " +
-			f.plain("ConfigMap") + "\n" + f.metadata(rule, id)
+		f := sopstest.NewFile(t)
+		text := row.secret + ": {x: \"" + f.Value("secret", row.secret+":x", "str") + "\"}\n" + row.public + ": " +
+			f.Plain("ConfigMap") + "\n" + f.Metadata(rule, id)
 		got, _, err := read(t, "a.yml", text, secretOf(id))
 		if want := row.secret + ": {x: \"secret\"}\n" + row.public + ": ConfigMap\n"; err != nil || got != want {
 			t.Errorf("%q: %v\n%s", rule, err, got)
 		}
 	}
-	f := newFile(t)
-	text := "kind: anything\ndata: " + f.value("secret", "data", "str") + "\n"
-	f.mac = append(bytes.Clone(macOnlyEncrypted), f.mac...)
-	text += f.metadata("  encrypted_regex: ^data$\n  mac_only_encrypted: true\n", id)
+	f := sopstest.NewFile(t)
+	text := "kind: anything\ndata: " + f.Value("secret", "data", "str") + "\n"
+	f.MAC = append(bytes.Clone(macOnlyEncrypted), f.MAC...)
+	text += f.Metadata("  encrypted_regex: ^data$\n  mac_only_encrypted: true\n", id)
 	if got, _, err := read(t, "a.yaml", text, secretOf(id)); err != nil || got != "kind: anything\ndata: \"secret\"\n" {
 		t.Errorf("a MAC over encrypted values: %v\n%s", err, got)
 	}
@@ -210,10 +128,10 @@ func TestRulesOfSOPSDecideWhatIsEncrypted(t *testing.T) {
 
 func TestJSONAndSeveralDocumentsAreDecrypted(t *testing.T) {
 	id := newIdentity(t)
-	f := newFile(t)
-	first := "a: " + f.value("one", "a", "str") + "\n"
-	second := "a: " + f.value("two", "a", "str") + "\n"
-	meta := f.metadata("", id)
+	f := sopstest.NewFile(t)
+	first := "a: " + f.Value("one", "a", "str") + "\n"
+	second := "a: " + f.Value("two", "a", "str") + "\n"
+	meta := f.Metadata("", id)
 	got, _, err := read(t, "a.yaml", first+meta+"---\n"+second+meta, secretOf(id))
 	if err != nil || got != "a: \"one\"\n---\na: \"two\"\n" {
 		t.Errorf("%v\n%s", err, got)
@@ -223,17 +141,17 @@ func TestJSONAndSeveralDocumentsAreDecrypted(t *testing.T) {
 	wantRefused(t, "exchanged documents", err, "MAC does not match")
 	_, _, err = read(t, "a.yaml", first+meta+"---\nb: c\n", secretOf(id))
 	wantRefused(t, "a document that is not encrypted", err, "others are not")
-	other := newFile(t)
-	text := "a: " + other.value("one", "a", "str") + "\n" + other.metadata("", id)
+	other := sopstest.NewFile(t)
+	text := "a: " + other.Value("one", "a", "str") + "\n" + other.Metadata("", id)
 	_, _, err = read(t, "a.yaml", first+meta+"---\n"+text, secretOf(id))
 	wantRefused(t, "documents of two files", err, "separately")
 
-	f = newFile(t)
-	value := f.value("one", "a", "str")
-	sum := sha512.Sum512(f.mac)
+	f = sopstest.NewFile(t)
+	value := f.Value("one", "a", "str")
+	sum := sha512.Sum512(f.MAC)
 	text = fmt.Sprintf(`{"a": %q, "sops": {"lastmodified": %q, "mac": %q, "age": [{"recipient": "x", "enc": %q}]}}`, value,
-		modified, f.seal(strings.ToUpper(hex.EncodeToString(sum[:])), modified, "str"),
-		envelope(t, f.key, id.Recipient()))
+		sopstest.Modified, f.Seal(strings.ToUpper(hex.EncodeToString(sum[:])), sopstest.Modified, "str"),
+		sopstest.Envelope(t, f.Key, id.Recipient()))
 	if got, _, err := read(t, "a.json", text, secretOf(id)); err != nil || got != `{"a":"one"}` {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -241,17 +159,17 @@ func TestJSONAndSeveralDocumentsAreDecrypted(t *testing.T) {
 
 func TestChangedFilesAreRefused(t *testing.T) {
 	id := newIdentity(t)
-	f := newFile(t)
-	body := "kind: " + f.plain("Secret") + "\n"
-	value := f.value("secret", "data:a", "str")
+	f := sopstest.NewFile(t)
+	body := "kind: " + f.Plain("Secret") + "\n"
+	value := f.Value("secret", "data:a", "str")
 	more := "  encrypted_regex: ^data$\n"
-	meta := f.metadata(more, id)
+	meta := f.Metadata(more, id)
 	good := body + "data:\n  a: " + value + "\n" + meta
 	if _, _, err := read(t, "a.yaml", good, secretOf(id)); err != nil {
 		t.Fatal(err)
 	}
-	forged := newFile(t)
-	forged.mac = f.mac
+	forged := sopstest.NewFile(t)
+	forged.MAC = f.MAC
 	for name, row := range map[string]struct{ text, want string }{
 		"a changed plain value":    {strings.Replace(good, "kind: Secret", "kind: Other", 1), "MAC does not match"},
 		"a value that was added":   {strings.Replace(good, "kind:", "more: x\nkind:", 1), "MAC does not match"},
@@ -265,16 +183,16 @@ func TestChangedFilesAreRefused(t *testing.T) {
 		"an alias":    {strings.Replace(good, "kind: Secret", "kind: &x Secret\nx: *x", 1), "alias"},
 		"a merge":     {strings.Replace(good, "kind: Secret", "kind: Secret\n<<: {x: y}", 1), "not a string"},
 		"another MAC": {body + "data:\n  a: " + value + "\n" + strings.Replace(meta, metaMAC(meta),
-			metaMAC(forged.metadata(more)), 1), "MAC cannot be decrypted"},
+			metaMAC(forged.Metadata(more)), 1), "MAC cannot be decrypted"},
 		"an older MAC": {body + "data:\n  a: " + value + "\n" +
-			strings.Replace(meta, modified, "2026-01-30T12:00:00Z", 1),
+			strings.Replace(meta, sopstest.Modified, "2026-01-30T12:00:00Z", 1),
 			"MAC cannot be decrypted"},
 		"a rule that hides a change": {strings.Replace(good, more, "  mac_only_encrypted: true\n"+more, 1),
 			"MAC does not match"},
 		"two rules":          {strings.Replace(good, more, more+"  unencrypted_suffix: x\n", 1), "more than one rule"},
 		"a rule on comments": {strings.Replace(good, more, "  encrypted_comment_regex: x\n", 1), "comments"},
 		"a broken pattern":   {strings.Replace(good, more, "  encrypted_regex: (\n", 1), "regular expression"},
-		"no recipient":       {body + "data:\n  a: " + value + "\n" + f.metadata(more), "no age recipient"},
+		"no recipient":       {body + "data:\n  a: " + value + "\n" + f.Metadata(more), "no age recipient"},
 		"key groups":         {good + "  key_groups:\n  - age: []\n", "key groups"},
 		"a damaged data key": {strings.Replace(good, "BEGIN AGE", "BEGIN OLD", 1), "damaged"},
 		"a large data key": {strings.Replace(good, "    enc: |\n", "    enc: |\n      "+
@@ -347,7 +265,7 @@ func TestManyDecryptedValuesHideTheWholeMessage(t *testing.T) {
 	if got := r.redact("message"); got != "message" {
 		t.Errorf("without values: %q", got)
 	}
-	r.add("abc") // too short to be told from other text
+	r.add("abc") // too short to differ from other text
 	if got := r.redact("abc"); got != "abc" {
 		t.Errorf("a short value: %q", got)
 	}

@@ -153,7 +153,8 @@ func (s *Spec) kindProblems() (list []Problem) {
 	case len(h.Chart) > maxChart || !chartPattern.MatchString(h.Chart):
 		add("helm.chart", "it is not the name of a chart of at most %d characters", maxChart)
 	case !s.IsHelmRepository():
-		add("helm.chart", "only Helm repositories have it, whose URL begins with https; with oci, the URL names the chart")
+		add("helm.chart", "only Helm repositories have it, whose URL begins with https; with oci, the URL names "+
+			"the chart")
 	}
 	if h.Version != "" {
 		if _, err := ParseConstraint(h.Version); err != nil {
@@ -165,7 +166,8 @@ func (s *Spec) kindProblems() (list []Problem) {
 	}
 	switch {
 	case s.IsHelmRepository():
-		refuse("a Helm repository has charts only; see helm.version", "branch", "tag", "semver", "commit", "digest", "path")
+		refuse("a Helm repository has charts only; see helm.version", "branch", "tag", "semver", "commit", "digest",
+			"path")
 	case s.IsOCI():
 		if s.Tag != "" && !ociTagPattern.MatchString(s.Tag) {
 			add("tag", "%q is not a tag of a registry", s.Tag)
@@ -281,7 +283,8 @@ func urlProblem(text string) string {
 	case u.RawQuery != "" || u.Fragment != "":
 		return "it has a query or a fragment"
 	case u.Scheme == "oci" && !ociPattern.MatchString(strings.TrimPrefix(u.Path, "/")):
-		return "a repository of a registry is written as oci://registry.example/team/app, in lower case and without a tag"
+		return "a repository of a registry is written as oci://registry.example/team/app, in lower case and without " +
+			"a tag"
 	}
 	if _, hasPassword := u.User.Password(); hasPassword || u.User != nil && u.Scheme != "ssh" {
 		return "it contains credentials, which everybody can read who can read the source; write them into a Secret"
