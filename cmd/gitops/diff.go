@@ -20,6 +20,7 @@ import (
 	"clusterctl/cmd/gitops/apply"
 	"clusterctl/cmd/gitops/fetch"
 	"clusterctl/cmd/gitops/render"
+	"clusterctl/cmd/gitops/sops"
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
 	"clusterctl/daemons/version"
@@ -84,7 +85,7 @@ func diff(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(config), Fetcher: fetcher,
-		Renderer: render.Renderer{KubeVersion: version.Kubernetes}, Recorder: noEvents{},
+		Decrypter: sops.Decrypter{}, Renderer: render.Renderer{KubeVersion: version.Kubernetes}, Recorder: noEvents{},
 		Log: slog.New(slog.DiscardHandler)})
 	preview, err := c.Preview(ctx, selected, all)
 	if err != nil {

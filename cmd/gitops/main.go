@@ -25,6 +25,7 @@ import (
 	"clusterctl/cmd/gitops/apply"
 	"clusterctl/cmd/gitops/fetch"
 	"clusterctl/cmd/gitops/render"
+	"clusterctl/cmd/gitops/sops"
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/client/events"
 	"clusterctl/daemons/config"
@@ -128,7 +129,7 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	defer broadcaster.Shutdown()
 	controller := gitops.New(gitops.Config{
 		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
-		Observe:  measures,
+		Observe: measures, Decrypter: sops.Decrypter{},
 		Renderer: render.Renderer{KubeVersion: version.Kubernetes},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),
 	})

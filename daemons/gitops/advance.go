@@ -145,7 +145,7 @@ func (c *Controller) applyStage(ctx context.Context, s *Source, w *work, st stag
 		case r.Action != ActionNone && w.declared:
 			w.changed = append(w.changed, string(r.Action)+" "+o.ID().String())
 		case r.Action != ActionNone:
-			w.revert = append(w.revert, describeDrift(o, r))
+			w.revert = append(w.revert, describeDrift(s, o, r))
 		}
 		delete(w.live, o.ID().identity())
 		if r.Live != nil {
@@ -158,11 +158,11 @@ func (c *Controller) applyStage(ctx context.Context, s *Source, w *work, st stag
 	if len(recreated) > 0 { // the deletion may take time; the stage is applied again
 		return &progress{message: "recreates " + strings.Join(limitList(recreated), ", "), after: time.Second}, nil
 	}
-	return nil, c.compareStage(ctx, w, compare)
+	return nil, c.compareStage(ctx, s, w, compare)
 }
 
 // compareStage lists the objects that differ and that are not reverted.
-func (c *Controller) compareStage(ctx context.Context, w *work, objects []Object) *failure {
+func (c *Controller) compareStage(ctx context.Context, s *Source, w *work, objects []Object) *failure {
 	if len(objects) == 0 {
 		return nil
 	}
@@ -173,9 +173,13 @@ func (c *Controller) compareStage(ctx context.Context, w *work, objects []Object
 	for i, r := range results {
 		switch {
 		case r.Err != nil:
-			w.drifted = append(w.drifted, objects[i].ID().String()+": "+r.Err.Error())
+			text := objects[i].ID().String() + ": " + r.Err.Error()
+			if w.redact != nil {
+				text = w.redact(text)
+			}
+			w.drifted = append(w.drifted, text)
 		case r.Action != ActionNone:
-			w.drifted = append(w.drifted, describeDrift(objects[i], r))
+			w.drifted = append(w.drifted, describeDrift(s, objects[i], r))
 		}
 	}
 	return nil

@@ -37,15 +37,17 @@ type Recorder interface {
 // Config holds what a controller needs.
 type Config struct {
 	// Client reads GitSources and their namespaces, and writes their status, as the controller itself.
-	Client   dynamic.Interface
-	Cluster  Cluster
-	Fetcher  Fetcher
-	Renderer Renderer
-	Recorder Recorder
-	Log      *slog.Logger
-	Clock    clock.WithTicker // nil means the real clock
-	Workers  int              // sources that are reconciled at the same time; 0 means DefaultWorkers
-	Observe  Observer         // nil means none
+	Client  dynamic.Interface
+	Cluster Cluster
+	Fetcher Fetcher
+	// Decrypter may be nil, if no source has encrypted files.
+	Decrypter Decrypter
+	Renderer  Renderer
+	Recorder  Recorder
+	Log       *slog.Logger
+	Clock     clock.WithTicker // nil means the real clock
+	Workers   int              // sources that are reconciled at the same time; 0 means DefaultWorkers
+	Observe   Observer         // nil means none
 }
 
 // DefaultWorkers is the number of sources that are reconciled at the same time.

@@ -102,8 +102,9 @@ func TestPausesDoubleUpToALimit(t *testing.T) {
 
 func TestTheSelectedRevisionIsThatOfTheSpec(t *testing.T) {
 	commit := func(n int) string { return fmt.Sprintf("%040d", n) }
-	refs := []Ref{{"refs/heads/main", commit(1)}, {"refs/heads/next", commit(2)}, {"refs/tags/v1.0.0", commit(3)},
-		{"refs/tags/v1.1.0", commit(4)}, {"refs/tags/next", commit(5)}}
+	refs := []Ref{{Name: "refs/heads/main", Hash: commit(1)}, {Name: "refs/heads/next", Hash: commit(2)},
+		{Name: "refs/tags/v1.0.0", Hash: commit(3)}, {Name: "refs/tags/v1.1.0", Hash: commit(4), Tag: commit(6)},
+		{Name: "refs/tags/next", Hash: commit(5)}}
 	for _, row := range []struct {
 		spec       gitsource.Spec
 		head, want string
@@ -121,6 +122,35 @@ func TestTheSelectedRevisionIsThatOfTheSpec(t *testing.T) {
 		got, err := SelectRevision(&row.spec, refs, row.head)
 		if (err != nil) != (row.want == "") || err == nil && got.Revision() != row.want {
 			t.Errorf("%+v selects %+v, %v, want %q", row.spec, got, err, row.want)
+		}
+	}
+}
+
+// A source waits for others that follow the same revisions before it deletes objects. Charts of one Helm repository
+// have revisions of their own.
+func TestSourcesOfOneHelmRepositoryDoNotFollowEachOther(t *testing.T) {
+	const url = "https://charts.example"
+	chart := func(name, version string) gitsource.Spec {
+		return gitsource.Spec{URL: url, Helm: &gitsource.Helm{Chart: name, Version: version}}
+	}
+	values := chart("web", "1.x")
+	values.Helm.Release = "other"
+	for name, row := range map[string]struct {
+		a, b gitsource.Spec
+		want bool
+	}{
+		"one chart":      {chart("web", "1.x"), values, true},
+		"two charts":     {chart("web", ""), chart("db", ""), false},
+		"two versions":   {chart("web", "1.x"), chart("web", "2.x"), false},
+		"a Git source":   {chart("web", ""), gitsource.Spec{URL: url}, false},
+		"Git and values": {gitsource.Spec{URL: url, Helm: &gitsource.Helm{}}, gitsource.Spec{URL: url}, true},
+		"two digests":    {gitsource.Spec{URL: "oci://r/a", Digest: "x"}, gitsource.Spec{URL: "oci://r/a"}, false},
+		"the same digest": {gitsource.Spec{URL: "oci://r/a", Digest: "x"},
+			gitsource.Spec{URL: "oci://r/a", Digest: "x"}, true},
+	} {
+		a, b := &Source{Spec: row.a}, &Source{Spec: row.b}
+		if a.follows(b) != row.want || b.follows(a) != row.want {
+			t.Errorf("%s: %v", name, !row.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package gitops
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"clusterctl/daemons/config/gitsource"
 )
@@ -44,9 +45,24 @@ func split(s *Source, objects []Object, declared bool, exists func(ObjectID) boo
 	return apply, compare
 }
 
+// visibleDiff returns the lines of a difference. Of a source with encrypted files only the paths of the fields are
+// shown, since any object may contain a decrypted value, or one that was decrypted earlier.
+func visibleDiff(s *Source, lines []string) []string {
+	if s.Spec.Decryption == nil {
+		return lines
+	}
+	paths := make([]string, len(lines))
+	for i, line := range lines {
+		path, _, _ := strings.Cut(line, ": ")
+		paths[i] = path + ": (hidden)"
+	}
+	return paths
+}
+
 // describeDrift returns the entry of a drifted object in a status.
-func describeDrift(o Object, r Result) string {
+func describeDrift(s *Source, o Object, r Result) string {
 	text := o.ID().String()
+	r.Diff = visibleDiff(s, r.Diff)
 	switch {
 	case r.Action == ActionCreate:
 		return text + ": it does not exist"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"clusterctl/daemons/config/gitsource"
+	"clusterctl/daemons/gitops"
 )
 
 // A round without changes writes neither objects nor a status.
@@ -116,6 +117,17 @@ func TestASourceThatRendersNothingDeletesNothing(t *testing.T) {
 	}
 	w.repo.Fail(errors.New("connection refused"))
 	w.ready("platform", "False", "FetchFailed", "")
+	w.repo.Fail(&gitops.ReasonError{Reason: gitops.ReasonVerification, Err: errors.New("the commit is not signed")})
+	s = w.ready("platform", "False", "VerificationFailed", "")
+	if !strings.Contains(message(s), "not signed") {
+		t.Errorf("the message is %q", message(s))
+	}
+	w.declare("platform", "path: app\nverify: {secret: signers}")
+	s = w.ready("platform", "False", "SecretNotReadable", "")
+	if !strings.Contains(message(s), "kube-system/signers") {
+		t.Errorf("the message is %q", message(s))
+	}
+	w.declare("platform", "path: app")
 	w.repo.Fail(nil)
 	w.wantWrites()
 	last := w.repo.Commit(map[string]string{"app/README.md": "x"})

@@ -40,16 +40,52 @@ type Snapshot struct {
 	// Files are the files of the whole repository, since an overlay may refer to folders beside its own. Symbolic links
 	// appear as such and are never followed.
 	Files fs.FS
+	// Redact removes decrypted values from messages. It is nil if nothing is decrypted.
+	Redact func(text string) string
 	// Release, if not nil, is called when Files is no longer read.
 	Release func()
 }
 
 // Fetcher gets snapshots.
 type Fetcher interface {
-	// Fetch returns the snapshot that the source selects at present. credentials are the data of the source's Secret.
-	// An error that implements interface{ Permanent() bool } may report that a retry cannot succeed before the source
-	// changes. Fetch bounds the size of what it downloads, and ends when ctx ends.
-	Fetch(ctx context.Context, s *Source, credentials map[string][]byte) (Snapshot, error)
+	// Fetch returns the snapshot that the source selects at present. An error that implements interface{ Permanent()
+	// bool } may report that a retry cannot succeed before the source changes. A revision without the signature that
+	// the source requires is a ReasonError with ReasonVerification. Fetch bounds the size of what it downloads, and
+	// ends when ctx ends.
+	Fetch(ctx context.Context, s *Source, secrets Secrets) (Snapshot, error)
+}
+
+// Secrets are the data of the Secrets that fetching a source needs. They are nil if the source names none.
+type Secrets struct {
+	Credentials map[string][]byte // of spec.secret
+	Signers     map[string][]byte // of spec.verify.secret: public keys
+	Decryption  map[string][]byte // of spec.decryption.secret: private keys, which Fetch does not read
+}
+
+// ReasonError is an error with a reason of its own for the Ready condition.
+type ReasonError struct {
+	Reason string
+	Err    error
+}
+
+func (e *ReasonError) Error() string { return e.Err.Error() }
+
+func (e *ReasonError) Unwrap() error { return e.Err }
+
+// Reasons of ReasonError.
+const (
+	// ReasonVerification means that a revision has no valid signature.
+	ReasonVerification = "VerificationFailed"
+	// ReasonDecryption means that an encrypted file cannot be decrypted, or was changed.
+	ReasonDecryption = "DecryptionFailed"
+)
+
+// Decrypter decrypts the files of snapshots.
+type Decrypter interface {
+	// Decrypt returns files that are decrypted when they are opened. keys are the data of the source's Secret with
+	// private keys. redact removes the values that were decrypted so far from a message. Errors, also those of the
+	// files, are ReasonErrors with ReasonDecryption, and contain no decrypted values.
+	Decrypt(files fs.FS, keys map[string][]byte) (decrypted fs.FS, redact func(text string) string, err error)
 }
 
 // Renderer turns files into objects.

@@ -76,6 +76,10 @@ func checkObject(o Object) error {
 			return fmt.Errorf("%s: metadata.%s is set by the API server; remove it", o.position(), field)
 		}
 	}
+	if mac, _, err := unstructured.NestedString(o.Object, "sops", "mac"); err == nil && mac != "" {
+		return &ReasonError{ReasonDecryption, fmt.Errorf("%s: the file is encrypted with SOPS; set spec.decryption",
+			o.position())}
+	}
 	delete(metadata, "creationTimestamp") // generators write null
 	delete(o.Object, "status")
 	if o.GetName() == "" {

@@ -34,6 +34,10 @@ func (c *Controller) Preview(ctx context.Context, s *Source, all []*Source) (*Pr
 	if f != nil {
 		return nil, f
 	}
+	redact := snapshot.Redact
+	if redact == nil {
+		redact = func(text string) string { return text }
+	}
 	previous, err := parseInventory(s.Status.Inventory)
 	if err != nil {
 		return nil, err
@@ -48,11 +52,11 @@ func (c *Controller) Preview(ctx context.Context, s *Source, all []*Source) (*Pr
 	}
 	results, err := a.Compare(ctx, objects)
 	if err != nil {
-		return nil, fmt.Errorf("compare the objects: %w", err)
+		return nil, fmt.Errorf("compare the objects: %s", redact(err.Error()))
 	}
 	for i, r := range results {
 		o := objects[i]
-		change := Change{Object: o.ID().String(), Action: string(r.Action), File: o.File, Diff: r.Diff}
+		change := Change{Object: o.ID().String(), Action: string(r.Action), File: o.File, Diff: visibleDiff(s, r.Diff)}
 		policy, err := driftPolicy(s, o)
 		if err != nil {
 			return nil, err
@@ -64,7 +68,7 @@ func (c *Controller) Preview(ctx context.Context, s *Source, all []*Source) (*Pr
 		case r.Err != nil && recreates(s, o, r.Err):
 			change.Action, change.Reason = "recreate", "an immutable field has changed"
 		case r.Err != nil:
-			change.Action, change.Reason, change.Diff = "refused", r.Err.Error(), nil
+			change.Action, change.Reason, change.Diff = "refused", redact(r.Err.Error()), nil
 		case r.Action == ActionNone:
 			continue
 		case r.Action == ActionChange && policy == gitsource.DriftIgnore:

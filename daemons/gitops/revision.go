@@ -12,12 +12,14 @@ import (
 type Ref struct {
 	Name string // full name, such as refs/heads/main
 	Hash string // commit ID; for an annotated tag, that of the commit
+	Tag  string // ID of the annotated tag; empty for other references
 }
 
 // Selected is a selected commit.
 type Selected struct {
 	Ref   string // full name of the reference to fetch; empty means that only the commit is known
 	Hash  string
+	Tag   string // ID of the annotated tag, if Ref is one
 	Label string // short name for people
 }
 
@@ -33,7 +35,7 @@ func SelectRevision(spec *gitsource.Spec, refs []Ref, head string) (Selected, er
 			return Selected{}, false
 		}
 		label := strings.TrimPrefix(strings.TrimPrefix(name, "refs/heads/"), "refs/tags/")
-		return Selected{Ref: name, Hash: refs[i].Hash, Label: label}, true
+		return Selected{Ref: name, Hash: refs[i].Hash, Tag: refs[i].Tag, Label: label}, true
 	}
 	switch {
 	case spec.Commit != "":

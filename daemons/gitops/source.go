@@ -65,13 +65,15 @@ func (s *Source) dependencies() (keys []Key) {
 // follows reports whether two sources follow the same revisions of one repository.
 func (s *Source) follows(other *Source) bool {
 	a, b := &s.Spec, &other.Spec
-	return a.URL == b.URL && a.Branch == b.Branch && a.Tag == b.Tag && a.Semver == b.Semver && a.Commit == b.Commit
+	return a.URL == b.URL && a.Branch == b.Branch && a.Tag == b.Tag && a.Semver == b.Semver && a.Commit == b.Commit &&
+		a.Digest == b.Digest && a.IsHelmRepository() == b.IsHelmRepository() &&
+		(!a.IsHelmRepository() || a.Helm.Chart == b.Helm.Chart && a.Helm.Version == b.Helm.Version)
 }
 
 // specDigest returns a digest of the fields of a spec that determine the objects.
 func specDigest(spec *gitsource.Spec) string {
 	text, err := json.Marshal([]any{spec.URL, spec.Branch, spec.Tag, spec.Semver, spec.Commit, spec.Path, spec.Renderer,
-		spec.TargetNamespace, spec.Helm})
+		spec.TargetNamespace, spec.Helm, spec.Digest})
 	if err != nil { // values from JSON can be encoded
 		return ""
 	}

@@ -108,6 +108,10 @@ func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time
 	var p *progress
 	if f == nil {
 		p, f = c.advance(ctx, s, e, st, e.work)
+		f.redact(e.work.redact)
+		if p != nil && e.work.redact != nil {
+			p.message = e.work.redact(p.message)
+		}
 	}
 	if ctx.Err() != nil {
 		return 0, "stopped" // an error that is due to the stop is not reported

@@ -27,6 +27,17 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// redact removes decrypted values from a failure. f and by may be nil.
+func (f *failure) redact(by func(text string) string) {
+	if f == nil || by == nil {
+		return
+	}
+	f.err = errors.New(by(f.err.Error()))
+	for i := range f.objects {
+		f.objects[i] = by(f.objects[i])
+	}
+}
+
 // Reasons of failures.
 const (
 	reasonSecret  = "SecretNotReadable"
@@ -40,7 +51,12 @@ const (
 	reasonAccount = "AccountNotUsable"
 )
 
+// fail returns a failure. The reason of a ReasonError takes precedence over reason.
 func fail(reason, attempt string, err error) *failure {
+	var named *ReasonError
+	if errors.As(err, &named) {
+		reason = named.Reason
+	}
 	return &failure{reason: reason, err: fmt.Errorf("%s: %w", attempt, err)}
 }
 
@@ -50,7 +66,8 @@ type work struct {
 	sync       string // value of SyncAnnotation
 	revision   string
 	digest     string
-	declared   bool // the rendered objects differ from those that were applied last
+	redact     func(string) string // removes decrypted values from messages; nil if there are none
+	declared   bool                // the rendered objects differ from those that were applied last
 	applier    Applier
 	stages     []stage
 	obsolete   inventory // entries of the inventory that are no longer rendered
@@ -94,13 +111,11 @@ func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, ob
 	if e != nil {
 		return snapshot, nil, nil, fail(reasonAccount, "act as service account "+s.Namespace+"/"+s.Account(), e)
 	}
-	var credentials map[string][]byte
-	if s.Spec.Secret != "" {
-		if credentials, e = readSecret(ctx, a, s.Namespace, s.Spec.Secret); e != nil {
-			return snapshot, nil, nil, fail(reasonSecret, "read secret "+s.Namespace+"/"+s.Spec.Secret, e)
-		}
+	secrets, err := readSecrets(ctx, a, s)
+	if err != nil {
+		return snapshot, nil, nil, err
 	}
-	if snapshot, e = c.Fetcher.Fetch(ctx, s, credentials); e != nil {
+	if snapshot, e = c.Fetcher.Fetch(ctx, s, secrets); e != nil {
 		f := fail(reasonFetch, "fetch "+s.Spec.URL, e)
 		var permanent interface{ Permanent() bool }
 		f.stalled = errors.As(e, &permanent) && permanent.Permanent()
@@ -109,6 +124,12 @@ func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, ob
 	if snapshot.Release != nil {
 		defer snapshot.Release()
 	}
+	if s.Spec.Decryption != nil {
+		if e = c.decrypt(&snapshot, secrets.Decryption); e != nil {
+			return snapshot, nil, nil, fail(ReasonDecryption, "decrypt "+snapshot.Revision, e)
+		}
+	}
+	defer func() { err.redact(snapshot.Redact) }()
 	rendered, e := c.Renderer.Render(ctx, s, snapshot, a)
 	if e != nil {
 		return snapshot, nil, nil, fail(reasonRender, "render "+snapshot.Revision, e)
@@ -120,15 +141,26 @@ func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, ob
 	return snapshot, objects, a, nil
 }
 
+// decrypt replaces the files of a snapshot by decrypted ones.
+func (c *Controller) decrypt(snapshot *Snapshot, keys map[string][]byte) (err error) {
+	if c.Decrypter == nil {
+		return errors.New("this program decrypts no files")
+	}
+	snapshot.Files, snapshot.Redact, err = c.Decrypter.Decrypt(snapshot.Files, keys)
+	return err
+}
+
 // begin fetches and renders a source, checks that all objects can be applied, and records in the inventory what will be
 // applied. It applies nothing.
-func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (*work, *failure) {
+func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (w *work, f *failure) {
 	snapshot, objects, a, f := c.load(ctx, s)
 	if f != nil {
 		return nil, f
 	}
-	w := &work{generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation], revision: snapshot.Revision,
-		applier: a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
+	defer func() { f.redact(snapshot.Redact) }()
+	w = &work{redact: snapshot.Redact, generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation],
+		revision: snapshot.Revision,
+		applier:  a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
 	var err error
 	if w.stages, err = stagesOf(objects); err != nil {
 		return nil, fail(reasonRender, "order the objects", err)
@@ -242,6 +274,27 @@ func recreates(s *Source, o Object, err error) bool {
 		return false
 	}
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "immutable")
+}
+
+// readSecrets returns the data of the Secrets that the source names.
+func readSecrets(ctx context.Context, from Reader, s *Source) (secrets Secrets, f *failure) {
+	read := func(name string, into *map[string][]byte) {
+		if name == "" || f != nil {
+			return
+		}
+		var err error
+		if *into, err = readSecret(ctx, from, s.Namespace, name); err != nil {
+			f = fail(reasonSecret, "read secret "+s.Namespace+"/"+name, err)
+		}
+	}
+	read(s.Spec.Secret, &secrets.Credentials)
+	if s.Spec.Verify != nil {
+		read(s.Spec.Verify.Secret, &secrets.Signers)
+	}
+	if s.Spec.Decryption != nil {
+		read(s.Spec.Decryption.Secret, &secrets.Decryption)
+	}
+	return secrets, f
 }
 
 // readSecret returns the data of a Secret.

@@ -107,7 +107,7 @@ func (w *world) start() {
 		w.stop()
 	}
 	c := gitops.New(gitops.Config{Client: w.client, Cluster: w.cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
-		Recorder: w, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Clock: w.clock})
+		Decrypter: unsealer{}, Recorder: w, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Clock: w.clock})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()

@@ -88,8 +88,9 @@ var Types = []Type{
 		"git_source",
 		[]string{"name"},
 		decodeGitSource,
-		"A folder of a Git repository that the cluster follows by itself: a GitSource, which the GitOps controller " +
-			"reconciles. While a configuration has any, the control-plane machines run the controller.",
+		"A folder of a Git repository that the cluster follows by itself, or an artifact of a registry, or a chart " +
+			"of a Helm repository: a GitSource, which the GitOps controller reconciles. While a configuration has " +
+			"any, the control-plane machines run the controller.",
 		gitSourceBlock{},
 		"`git_source.NAME.name`, `.namespace`",
 	},

@@ -19,11 +19,12 @@ import (
 type gitSourceBlock struct {
 	Name            string            `hcl:"name,optional" doc:"Name of the GitSource." default:"the block's label"`
 	Namespace       string            `hcl:"namespace,optional" doc:"Namespace of the GitSource. Objects are applied with the rights of a service account of this namespace." default:"\"kube-system\""`
-	URL             string            `hcl:"url" doc:"The repository: an https, http or ssh URL, or USER@HOST:PATH. A URL such as file:///srv/platform is a folder on the control-plane machines, which is read as it is."`
-	Branch          string            `hcl:"branch,optional" doc:"Branch to follow." default:"the repository's default branch"`
+	URL             string            `hcl:"url" doc:"The Git repository: an https, http or ssh URL, or USER@HOST:PATH. A URL such as oci://registry.example/team/app is a repository of a registry. With chart in the helm block, an https URL is a Helm repository. A URL such as file:///srv/platform is a folder on the control-plane machines, which is read as it is."`
+	Branch          string            `hcl:"branch,optional" doc:"Branch to follow." default:"the repository's default branch; the tag latest of a registry"`
 	Tag             string            `hcl:"tag,optional" doc:"Tag to use instead of a branch."`
 	Semver          string            `hcl:"semver,optional" doc:"Constraint on the versions that tags name, such as \"1.x\" or \">=1.2.0 <2.0.0\". The latest version that satisfies it is used."`
 	Commit          string            `hcl:"commit,optional" doc:"Full ID of a commit to use instead of a branch."`
+	Digest          string            `hcl:"digest,optional" doc:"Digest of a manifest in a registry, as sha256:…, to use instead of a tag."`
 	Path            string            `hcl:"path,optional" doc:"Folder in the repository." default:"its root"`
 	Interval        string            `hcl:"interval,optional" doc:"Interval of reconciliations, 10s to 24h." default:"\"5m\""`
 	RetryInterval   string            `hcl:"retry_interval,optional" doc:"Pause after a first failure, from 1s. It doubles with each further failure." default:"\"15s\""`
@@ -34,17 +35,30 @@ type gitSourceBlock struct {
 	Recreate        bool              `hcl:"recreate,optional" doc:"Whether an object with a changed immutable field is deleted and created again." default:"false"`
 	Suspend         bool              `hcl:"suspend,optional" doc:"Whether the source is left as it is." default:"false"`
 	ServiceAccount  string            `hcl:"service_account,optional" doc:"Service account of the namespace that the controller acts as." default:"gitops in kube-system, which may do everything; default in other namespaces"`
-	Secret          string            `hcl:"secret,optional" doc:"Secret of the namespace with credentials: username and password, or bearerToken, or identity and known_hosts for ssh; and ca.crt." default:"none"`
+	Secret          string            `hcl:"secret,optional" doc:"Secret of the namespace with credentials: username and password, or bearerToken, or identity and known_hosts for ssh; and ca.crt. For a registry it may be of type kubernetes.io/dockerconfigjson." default:"none"`
 	Proxy           string            `hcl:"proxy,optional" doc:"URL of a proxy for the repository's server." default:"that of the system block"`
 	Renderer        string            `hcl:"renderer,optional" doc:"How files become objects: yaml, kustomize, helm, or auto, which decides by the files of the folder." default:"\"auto\""`
 	TargetNamespace string            `hcl:"target_namespace,optional" doc:"Namespace of objects that name none." default:"default for sources in kube-system; otherwise the namespace of the source"`
 	Labels          map[string]string `hcl:"labels,optional" doc:"Labels of the GitSource."`
 	Annotations     map[string]string `hcl:"annotations,optional" doc:"Annotations of the GitSource."`
+	Verify          *gitVerifyBlock   `hcl:"verify,block" doc:"Signature that a revision needs. Nothing of a revision without a valid one is applied."`
+	Decryption      *gitDecryptBlock  `hcl:"decryption,block" doc:"Decryption of files that SOPS has encrypted for age recipients."`
 	Helm            *gitHelmBlock     `hcl:"helm,block" doc:"Settings of the Helm renderer."`
 	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
 
+type gitVerifyBlock struct {
+	Mode   string `hcl:"mode,optional" doc:"What is signed: head, the commit, or tag, the annotated tag that tag or semver selects." default:"\"head\""`
+	Secret string `hcl:"secret" doc:"Secret of the namespace with the public keys of people who may sign: *.asc and *.pgp for OpenPGP, *.pub and allowed_signers for ssh."`
+}
+
+type gitDecryptBlock struct {
+	Secret string `hcl:"secret" doc:"Secret of the namespace with private keys of age. Its keys end with .agekey."`
+}
+
 type gitHelmBlock struct {
+	Chart      string               `hcl:"chart,optional" doc:"Name of a chart in the Helm repository at url."`
+	Version    string               `hcl:"version,optional" doc:"Constraint on the versions of the chart, such as \"1.x\"." default:"the latest release"`
 	Release    string               `hcl:"release,optional" doc:"Name of the release." default:"the name of the GitSource"`
 	Values     hcl.Expression       `hcl:"values,optional" doc:"Values, as { replicas = 2 }. They take precedence over those of values_from. Everybody who can read the GitSource can read them."`
 	SkipCRDs   bool                 `hcl:"skip_crds,optional" doc:"Whether the definitions in the chart's folder crds are left out." default:"false"`
@@ -60,7 +74,8 @@ type gitValuesFromBlock struct {
 
 // gitSourceFields maps fields of a GitSource to the attributes and blocks that set them.
 var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serviceAccount": "service_account",
-	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.valuesFrom": "helm"}
+	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.chart": "helm", "helm.version": "helm",
+	"helm.valuesFrom": "helm", "verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption"}
 
 // decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -82,7 +97,8 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 			"%q is not the name of a namespace: it has lower-case letters, digits and dashes.", namespace)
 	}
 	spec := gitsource.Spec{URL: raw.URL, Branch: raw.Branch, Tag: raw.Tag, Semver: raw.Semver, Commit: raw.Commit,
-		Path: raw.Path, Prune: raw.Prune, AllowEmpty: raw.AllowEmpty, Drift: raw.Drift, Recreate: raw.Recreate,
+		Digest: raw.Digest,
+		Path:   raw.Path, Prune: raw.Prune, AllowEmpty: raw.AllowEmpty, Drift: raw.Drift, Recreate: raw.Recreate,
 		Suspend: raw.Suspend, ServiceAccount: raw.ServiceAccount, Secret: raw.Secret, Proxy: raw.Proxy,
 		Renderer: raw.Renderer, TargetNamespace: raw.TargetNamespace}
 	for _, d := range []struct {
@@ -99,6 +115,12 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 			continue
 		}
 		*d.into = &metav1.Duration{Duration: value}
+	}
+	if v := raw.Verify; v != nil {
+		spec.Verify = &gitsource.Verify{Mode: v.Mode, Secret: v.Secret}
+	}
+	if d := raw.Decryption; d != nil {
+		spec.Decryption = &gitsource.Decryption{Secret: d.Secret}
 	}
 	more := raw.Helm.decode(x, b, &spec)
 	diags = append(diags, more...)
@@ -131,7 +153,7 @@ func (h *gitHelmBlock) decode(x *Context, b *hcl.Block, spec *gitsource.Spec) (d
 	if h == nil {
 		return nil
 	}
-	spec.Helm = &gitsource.Helm{Release: h.Release, SkipCRDs: h.SkipCRDs}
+	spec.Helm = &gitsource.Helm{Chart: h.Chart, Version: h.Version, Release: h.Release, SkipCRDs: h.SkipCRDs}
 	for _, v := range h.ValuesFrom {
 		spec.Helm.ValuesFrom = append(spec.Helm.ValuesFrom,
 			gitsource.ValuesFrom{Kind: v.Kind, Name: v.Name, Key: v.Key, Optional: v.Optional})

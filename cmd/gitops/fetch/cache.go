@@ -59,9 +59,9 @@ func newCache(dir string) (*commitCache, error) {
 
 func (c *commitCache) close() error { return os.RemoveAll(c.dir) }
 
-// get returns the storage of a commit. If it is not in the cache, download writes it into a directory. Concurrent calls
-// for one commit share the download. The caller calls release when it no longer reads.
-func (c *commitCache) get(ctx context.Context, key string, download func(dir string) error) (s *filesystem.Storage,
+// get returns the directory of a commit or an artifact. If it is not in the cache, download writes it into a directory.
+// Concurrent calls for one commit share the download. The caller calls release when it no longer reads.
+func (c *commitCache) get(ctx context.Context, key string, download func(dir string) error) (dir string,
 	release func(), err error) {
 	for {
 		c.mu.Lock()
@@ -80,17 +80,17 @@ func (c *commitCache) get(ctx context.Context, key string, download func(dir str
 		case <-item.ready:
 		case <-ctx.Done():
 			c.release(item)
-			return nil, nil, ctx.Err()
+			return "", nil, ctx.Err()
 		}
 		if item.err == nil {
-			return openStorage(item.dir), sync.OnceFunc(func() { c.release(item) }), nil
+			return item.dir, sync.OnceFunc(func() { c.release(item) }), nil
 		}
 		c.release(item)
 		// The download of another caller may have ended with that caller's context.
 		if ctx.Err() == nil && isContextError(item.err) {
 			continue
 		}
-		return nil, nil, item.err
+		return "", nil, item.err
 	}
 }
 
@@ -186,13 +186,21 @@ func (f endingFile) Read(p []byte) (int, error) {
 	return f.File.Read(p)
 }
 
-// sizeOf returns the size of all files in a directory.
+// minFileBytes is about what a file or a folder takes on a disk, whatever its size.
+const minFileBytes = 4 << 10
+
+// sizeOf returns about how much all files and folders in a directory take on the disk.
 func sizeOf(dir string) (total int64, err error) {
 	err = filepath.Walk(dir, func(_ string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() {
-			total += info.Size()
+		switch {
+		case err != nil:
+			return err
+		case info.Mode().IsRegular():
+			total += max(info.Size(), minFileBytes)
+		default:
+			total += minFileBytes
 		}
-		return err
+		return nil
 	})
 	return total, err
 }

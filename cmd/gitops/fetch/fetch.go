@@ -1,7 +1,7 @@
-// Package fetch gets the files of GitSources: from Git repositories over https and ssh, and from folders of the
-// machine. It speaks the protocol of git-upload-pack itself, so that everything that a server sends is bounded, and
-// reads the pack with go-git. Nothing is checked out: files are read from the repository's objects, and symbolic links
-// are not followed.
+// Package fetch gets the files of GitSources: from Git repositories over https and ssh, from registries of OCI
+// artifacts, from Helm repositories, and from folders of the machine. Everything that a server sends is bounded, and
+// symbolic links are not followed. It speaks the protocol of git-upload-pack itself, and reads the pack with go-git.
+// Nothing is checked out: files are read from the repository's objects.
 package fetch
 
 import (
@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -48,7 +50,10 @@ const (
 	keyKnownHosts = "known_hosts"
 )
 
-// knownKeys are all keys that are read.
+// registryKeys are all keys that are read for a registry.
+var registryKeys = []string{keyUsername, keyPassword, keyBearer, keyCA, keyClientCert, keyClientKey, keyDockerConfig}
+
+// knownKeys are all keys that are read for other sources.
 var knownKeys = []string{keyUsername, keyPassword, keyBearer, keyCA, keyClientCert, keyClientKey, keyIdentity,
 	keyPassphrase, keyKnownHosts}
 
@@ -87,19 +92,35 @@ type session interface {
 }
 
 // Fetch implements gitops.Fetcher.
-func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, credentials map[string][]byte) (gitops.Snapshot, error) {
-	for k := range credentials {
-		if !slices.Contains(knownKeys, k) {
-			return gitops.Snapshot{}, fmt.Errorf("the Secret has the key %q, which is none of %q", k, knownKeys)
+func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, secrets gitops.Secrets) (gitops.Snapshot, error) {
+	credentials := secrets.Credentials
+	known := knownKeys
+	if s.Spec.IsOCI() {
+		known = registryKeys
+	}
+	for _, k := range slices.Sorted(maps.Keys(credentials)) {
+		if !slices.Contains(known, k) {
+			return gitops.Snapshot{}, fmt.Errorf("the Secret has the key %q, which is none of %q", k, known)
 		}
 	}
-	if s.Spec.IsFolder() {
+	switch {
+	case s.Spec.IsOCI():
+		return f.fetchOCI(ctx, &s.Spec, credentials)
+	case s.Spec.IsHelmRepository():
+		return f.fetchChart(ctx, &s.Spec, credentials)
+	case s.Spec.IsFolder():
 		u, err := url.Parse(s.Spec.URL)
 		if err != nil {
 			return gitops.Snapshot{}, permanentError{err}
 		}
 		return readFolder(ctx, u.Path)
 	}
+	return f.fetchGit(ctx, s, secrets)
+}
+
+// fetchGit returns the snapshot of a Git repository.
+func (f *Fetcher) fetchGit(ctx context.Context, s *gitops.Source, secrets gitops.Secrets) (gitops.Snapshot, error) {
+	credentials := secrets.Credentials
 	conn, err := connect(ctx, &s.Spec, credentials)
 	if err != nil {
 		return gitops.Snapshot{}, err
@@ -114,13 +135,33 @@ func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, credentials map[s
 	if err != nil {
 		return gitops.Snapshot{}, err
 	}
+	var keys *signers
+	if s.Spec.Verify != nil {
+		if keys, err = parseSigners(secrets.Signers); err != nil {
+			return gitops.Snapshot{}, unverified(fmt.Errorf("secret %s: %w", s.Spec.Verify.Secret, err))
+		}
+	}
+	wanted := selected.Hash
+	if s.Spec.VerifiesTag() {
+		if wanted = selected.Tag; wanted == "" {
+			return gitops.Snapshot{}, unverified(fmt.Errorf("tag %s is not annotated, so that it has no signature",
+				selected.Label))
+		}
+	}
 	// The server has just accepted these credentials, so that another source's pack of the same commit may be used.
-	repository, release, err := f.cache.get(ctx, cacheKey(s.Spec.URL, credentials, selected.Hash),
+	dir, release, err := f.cache.get(ctx, cacheKey(s.Spec.URL, credentials, wanted),
 		func(dir string) error {
-			return download(ctx, conn, adv, plumbing.NewHash(selected.Hash), dir)
+			return download(ctx, conn, adv, plumbing.NewHash(wanted), dir)
 		})
 	if err != nil {
 		return gitops.Snapshot{}, fmt.Errorf("download %s: %w", selected.Revision(), err)
+	}
+	repository := openStorage(dir)
+	if keys != nil {
+		if err := keys.verify(repository, selected, s.Spec.VerifiesTag(), time.Now()); err != nil {
+			release()
+			return gitops.Snapshot{}, unverified(fmt.Errorf("verify %s: %w", selected.Revision(), err))
+		}
 	}
 	files, err := openTree(repository, plumbing.NewHash(selected.Hash))
 	if err != nil {
@@ -164,10 +205,11 @@ func indexByte(text string, b byte) int { return slices.Index([]byte(text), b) }
 // references returns the references of a repository, with the commits of annotated tags, and its default branch.
 func references(adv *packp.AdvRefs) (refs []gitops.Ref, head string) {
 	for name, hash := range adv.References {
+		ref := gitops.Ref{Name: name, Hash: hash.String()}
 		if peeled, ok := adv.Peeled[name]; ok {
-			hash = peeled
+			ref.Hash, ref.Tag = peeled.String(), hash.String()
 		}
-		refs = append(refs, gitops.Ref{Name: name, Hash: hash.String()})
+		refs = append(refs, ref)
 	}
 	slices.SortFunc(refs, func(a, b gitops.Ref) int {
 		switch {
@@ -211,10 +253,11 @@ func cacheKey(url string, credentials map[string][]byte, commit string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// download requests a commit without its history, and writes its pack into a repository in dir.
-func download(ctx context.Context, conn session, adv *packp.AdvRefs, commit plumbing.Hash, dir string) error {
+// download requests a commit, or a tag and its commit, without the history, and writes its pack into a repository in
+// dir.
+func download(ctx context.Context, conn session, adv *packp.AdvRefs, wanted plumbing.Hash, dir string) error {
 	request := packp.NewUploadPackRequestFromCapabilities(adv.Capabilities)
-	request.Wants = []plumbing.Hash{commit}
+	request.Wants = []plumbing.Hash{wanted}
 	if adv.Capabilities.Supports(capability.Shallow) {
 		request.Depth = packp.DepthCommits(1)
 		if err := request.Capabilities.Set(capability.Shallow); err != nil {

@@ -57,7 +57,7 @@ func TestEverySelectionIsFetchedOverHTTPS(t *testing.T) {
 		{gitsource.Spec{Commit: second}, "commit", second, "two"},
 	} {
 		row.spec.URL = url
-		got, err := f.Fetch(t.Context(), sourceOf(row.spec), credentials)
+		got, err := f.Fetch(t.Context(), sourceOf(row.spec), gitops.Secrets{Credentials: credentials})
 		if err != nil {
 			t.Errorf("%+v: %v", row.spec, err)
 			continue
@@ -76,7 +76,7 @@ func TestEverySelectionIsFetchedOverHTTPS(t *testing.T) {
 	for _, spec := range []gitsource.Spec{{Branch: "none"}, {Tag: "none"}, {Semver: "2.x"},
 		{Commit: strings.Repeat("0", 40)}} {
 		spec.URL = url
-		if _, err := f.Fetch(t.Context(), sourceOf(spec), credentials); err == nil {
+		if _, err := f.Fetch(t.Context(), sourceOf(spec), gitops.Secrets{Credentials: credentials}); err == nil {
 			t.Errorf("%+v is fetched", spec)
 		}
 	}
@@ -92,7 +92,8 @@ func TestAPackIsDownloadedOncePerCommit(t *testing.T) {
 	f := newFetcher(t)
 	fetch := func() gitops.Snapshot {
 		t.Helper()
-		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), map[string][]byte{keyCA: ca})
+		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+			gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func TestCredentialsAreSentAndProtected(t *testing.T) {
 			// The certificate of the test server is also valid for example.com and 127.0.0.1.
 			row.url, row.want = elsewhere.URL+"/a.git", "must not receive the credentials"
 		}
-		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: row.url}), credentials)
+		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: row.url}), gitops.Secrets{Credentials: credentials})
 		switch {
 		case row.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -164,7 +165,7 @@ func TestCredentialsAreSentAndProtected(t *testing.T) {
 			s.Release()
 		}
 	}
-	if _, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), nil); err == nil ||
+	if _, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), gitops.Secrets{}); err == nil ||
 		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the CA: %v", err)
 	}
@@ -175,7 +176,7 @@ func TestRepositoriesAreFetchedOverSSH(t *testing.T) {
 	commit := r.commit(map[string]string{"a": "one"})
 	url, credentials := r.serveSSH()
 	f := newFetcher(t)
-	s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), credentials)
+	s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), gitops.Secrets{Credentials: credentials})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,8 @@ func TestRepositoriesAreFetchedOverSSH(t *testing.T) {
 		"a path with a quote":  {credentials, url + "'; touch " + r.dir + "/pwned; '", "no such repository", false},
 		"a broken known_hosts": {with(keyKnownHosts, []byte("x\n")), url, "known_hosts", false},
 	} {
-		_, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: row.url}), row.credentials)
+		_, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: row.url}),
+			gitops.Secrets{Credentials: row.credentials})
 		var permanent interface{ Permanent() bool }
 		if err == nil || !strings.Contains(err.Error(), row.want) || errors.As(err, &permanent) != row.isPermanent {
 			t.Errorf("%s: %v, want %q", name, err, row.want)
@@ -235,7 +237,8 @@ func TestLinksAndPathsThatClimbOutAreRefused(t *testing.T) {
 	r.git(r.work, "commit", "--quiet", "--message", "links")
 	r.push("main")
 	f := newFetcher(t)
-	s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), map[string][]byte{keyCA: ca})
+	s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+		gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +274,8 @@ func TestLinksAndPathsThatClimbOutAreRefused(t *testing.T) {
 		r.git(r.work, "update-ref", "refs/heads/"+branch, commit)
 		r.git(r.bare, "config", "receive.fsckObjects", "false")
 		r.push(branch)
-		_, err = f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url, Branch: branch}), map[string][]byte{keyCA: ca})
+		_, err = f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url, Branch: branch}),
+			gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 		if err == nil || !strings.Contains(err.Error(), "which is no name of a file") {
 			t.Errorf("an entry %q: %v", entry, err)
 		}
@@ -283,7 +287,8 @@ func TestObjectsThatInflateTooMuchAreRefused(t *testing.T) {
 	r := newRepository(t)
 	url, ca := r.serveHTTP(anybody)
 	r.commit(map[string]string{"a": strings.Repeat("\x00", maxObjectSize+1)})
-	_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), map[string][]byte{keyCA: ca})
+	_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+		gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
 	if err == nil || !strings.Contains(err.Error(), "at most") ||
 		!strings.Contains(err.Error(), "the pack is refused") {
 		t.Errorf("%v", err)
@@ -378,7 +383,8 @@ func TestServersThatAreNoneAreErrors(t *testing.T) {
 	for url, want := range map[string]string{endless.URL + "/a.git": "more than", page.URL +
 		"/a.git": "smart protocol"} {
 		credentials := map[string][]byte{keyCA: certificateOf(endless)}
-		_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}), credentials)
+		_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url}),
+			gitops.Secrets{Credentials: credentials})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}
@@ -403,7 +409,7 @@ func TestAnEndlessAnswerBeforeThePackIsRefused(t *testing.T) {
 	}))
 	defer server.Close()
 	_, err := newFetcher(t).Fetch(t.Context(), sourceOf(gitsource.Spec{URL: server.URL + "/a.git", Branch: "main"}),
-		map[string][]byte{keyCA: certificateOf(server)})
+		gitops.Secrets{Credentials: map[string][]byte{keyCA: certificateOf(server)}})
 	if err == nil || !strings.Contains(err.Error(), "the answer before the pack has more than") {
 		t.Error(err)
 	}
@@ -437,7 +443,7 @@ func TestFoldersOfTheMachineAreRead(t *testing.T) {
 	f := newFetcher(t)
 	fetch := func() gitops.Snapshot {
 		t.Helper()
-		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: "file://" + dir}), nil)
+		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: "file://" + dir}), gitops.Secrets{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -454,7 +460,8 @@ func TestFoldersOfTheMachineAreRead(t *testing.T) {
 	if changed := fetch(); changed.Revision == first.Revision {
 		t.Error("a change does not change the revision")
 	}
-	if _, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: "file://" + dir + "/none"}), nil); err == nil {
+	if _, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: "file://" + dir + "/none"}),
+		gitops.Secrets{}); err == nil {
 		t.Error("a folder that does not exist is read")
 	}
 }

@@ -51,6 +51,21 @@ func newHTTP(at *url.URL, proxy string, credentials map[string][]byte) (*httpSes
 		}
 		h.authorize = func(r *http.Request) { r.SetBasicAuth(username, strings.TrimRight(password, "\r\n")) }
 	}
+	var err error
+	h.client, err = newClient(proxy, credentials, func(r *http.Request, first *url.URL) error {
+		if hasCredentials && r.URL.Host != first.Host {
+			return fmt.Errorf("the server redirects to %s, which must not receive the credentials of %s; write the "+
+				"new "+
+				"address into the source", r.URL.Host, first.Host)
+		}
+		return nil
+	})
+	return h, err
+}
+
+// newClient returns a client. It follows redirects of GET requests that allow accepts, and none from https to http.
+func newClient(proxy string, credentials map[string][]byte,
+	allow func(r *http.Request, first *url.URL) error) (*http.Client, error) {
 	config, err := tlsConfig(credentials)
 	if err != nil {
 		return nil, err
@@ -67,7 +82,7 @@ func newHTTP(at *url.URL, proxy string, credentials map[string][]byte) (*httpSes
 		}
 		transport.Proxy = http.ProxyURL(u)
 	}
-	h.client = &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+	return &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		switch first := via[0].URL; {
 		case len(via) > maxRedirects:
 			return errors.New("the server redirects too often")
@@ -75,14 +90,10 @@ func newHTTP(at *url.URL, proxy string, credentials map[string][]byte) (*httpSes
 			return errors.New("the server redirects the request for the pack")
 		case first.Scheme == "https" && r.URL.Scheme != "https":
 			return fmt.Errorf("the server redirects from https to %s", r.URL.Scheme)
-		case hasCredentials && r.URL.Host != first.Host:
-			return fmt.Errorf("the server redirects to %s, which must not receive the credentials of %s; write the "+
-				"new "+
-				"address into the source", r.URL.Host, first.Host)
+		default:
+			return allow(r, first)
 		}
-		return nil
-	}}
-	return h, nil
+	}}, nil
 }
 
 // tlsConfig returns the settings of TLS. A CA of the Secret is trusted besides those of the machine.

@@ -47,6 +47,9 @@ func detect(s *gitops.Source, files fs.FS) (string, error) {
 	if s.Spec.Renderer != "" && s.Spec.Renderer != gitsource.RendererAuto {
 		return s.Spec.Renderer, nil
 	}
+	if s.Spec.IsHelmRepository() {
+		return gitsource.RendererHelm, nil
+	}
 	root := gitops.Folder(s.Spec.Path)
 	has := func(names ...string) (bool, error) {
 		for _, name := range names {

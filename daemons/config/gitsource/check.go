@@ -33,6 +33,7 @@ const (
 	maxPath       = 1024
 	maxKey        = 253
 	maxValuesFrom = 20
+	maxChart      = 253
 )
 
 // Problem is a mistake in a spec. Field is its JSON name.
@@ -41,15 +42,22 @@ type Problem struct{ Field, Text string }
 // Error returns the field and the text.
 func (p Problem) Error() string { return "spec." + p.Field + ": " + p.Text }
 
+// ociPart matches a part of the name of a repository in a registry.
+const ociPart = `[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*`
+
 var (
 	commitPattern  = regexp.MustCompile(`^[0-9a-f]{40}$`)
 	scpPattern     = regexp.MustCompile(`^(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9.-]+:[^/].*$`)
 	refPattern     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/+@-]*$`)
+	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	chartPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	ociTagPattern  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	ociPattern     = regexp.MustCompile(`^` + ociPart + `(?:/` + ociPart + `)*$`)
 	releasePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 )
 
 // Schemes are the schemes of URLs that can be fetched.
-var Schemes = []string{"https", "ssh", "file", "http"}
+var Schemes = []string{"https", "ssh", "oci", "file", "http"}
 
 // Problems returns the mistakes in a spec.
 func (s *Spec) Problems() (list []Problem) {
@@ -61,7 +69,7 @@ func (s *Spec) Problems() (list []Problem) {
 	}
 	chosen := []string{}
 	for _, r := range []struct{ field, value string }{
-		{"branch", s.Branch}, {"tag", s.Tag}, {"semver", s.Semver}, {"commit", s.Commit},
+		{"branch", s.Branch}, {"tag", s.Tag}, {"semver", s.Semver}, {"commit", s.Commit}, {"digest", s.Digest},
 	} {
 		if r.value == "" {
 			continue
@@ -110,7 +118,90 @@ func (s *Spec) Problems() (list []Problem) {
 			add(f.field, "it has more than %d characters", f.max)
 		}
 	}
-	return append(list, s.nameProblems()...)
+	list = append(list, s.nameProblems()...)
+	list = append(list, s.kindProblems()...)
+	return append(list, s.secretProblems()...)
+}
+
+// kindProblems returns the fields that the kind of the source does not read.
+func (s *Spec) kindProblems() (list []Problem) {
+	add := func(field, format string, args ...any) {
+		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	refuse := func(why string, fields ...string) {
+		for _, f := range fields {
+			if value, _ := map[string]string{"branch": s.Branch, "tag": s.Tag, "semver": s.Semver, "commit": s.Commit,
+				"path": s.Path, "digest": s.Digest}[f]; value != "" {
+				add(f, "%s", why)
+			}
+		}
+		if s.Verify != nil {
+			add("verify", "%s", why)
+		}
+	}
+	if s.Digest != "" && !digestPattern.MatchString(s.Digest) {
+		add("digest", "%q is not a digest: sha256: and 64 hexadecimal digits", s.Digest)
+	}
+	h := s.Helm
+	if h == nil {
+		h = &Helm{}
+	}
+	switch {
+	case h.Chart == "" && h.Version != "":
+		add("helm.version", "it needs helm.chart; to select a version of a repository, set semver")
+	case h.Chart == "":
+	case len(h.Chart) > maxChart || !chartPattern.MatchString(h.Chart):
+		add("helm.chart", "it is not the name of a chart of at most %d characters", maxChart)
+	case !s.IsHelmRepository():
+		add("helm.chart", "only Helm repositories have it, whose URL begins with https; with oci, the URL names "+
+			"the chart")
+	}
+	if h.Version != "" {
+		if _, err := ParseConstraint(h.Version); err != nil {
+			add("helm.version", "%v", err)
+		}
+		if utf8.RuneCountInString(h.Version) > maxRef {
+			add("helm.version", "it has more than %d characters", maxRef)
+		}
+	}
+	switch {
+	case s.IsHelmRepository():
+		refuse("a Helm repository has charts only; see helm.version", "branch", "tag", "semver", "commit", "digest",
+			"path")
+	case s.IsOCI():
+		if s.Tag != "" && !ociTagPattern.MatchString(s.Tag) {
+			add("tag", "%q is not a tag of a registry", s.Tag)
+		}
+		refuse("a registry has tags and digests only, and no signatures of Git", "branch", "commit")
+	case s.Digest != "":
+		add("digest", "only registries have it, whose URL begins with oci; set commit")
+	}
+	return list
+}
+
+// secretProblems returns the mistakes in the settings of signatures and encrypted files.
+func (s *Spec) secretProblems() (list []Problem) {
+	add := func(field, format string, args ...any) {
+		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	isName := func(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
+	if v := s.Verify; v != nil {
+		switch {
+		case v.Mode != "" && !slices.Contains(VerifyModes, v.Mode):
+			add("verify.mode", "%q is neither %q nor %q", v.Mode, VerifyHead, VerifyTag)
+		case s.IsFolder():
+			add("verify", "a folder of the machine has no signatures")
+		case v.Mode == VerifyTag && s.Tag == "" && s.Semver == "":
+			add("verify.mode", "signed tags need tag or semver; to verify a commit, use %q", VerifyHead)
+		}
+		if !isName(v.Secret) {
+			add("verify.secret", "%q is not the name of an object", v.Secret)
+		}
+	}
+	if d := s.Decryption; d != nil && !isName(d.Secret) {
+		add("decryption.secret", "%q is not the name of an object", d.Secret)
+	}
+	return list
 }
 
 // nameProblems returns the mistakes in names of other objects and in the renderer's settings.
@@ -191,6 +282,9 @@ func urlProblem(text string) string {
 		return "it names no host or no repository"
 	case u.RawQuery != "" || u.Fragment != "":
 		return "it has a query or a fragment"
+	case u.Scheme == "oci" && !ociPattern.MatchString(strings.TrimPrefix(u.Path, "/")):
+		return "a repository of a registry is written as oci://registry.example/team/app, in lower case and without " +
+			"a tag"
 	}
 	if _, hasPassword := u.User.Password(); hasPassword || u.User != nil && u.Scheme != "ssh" {
 		return "it contains credentials, which everybody can read who can read the source; write them into a Secret"
@@ -204,11 +298,23 @@ func IsSCP(text string) bool { return !strings.Contains(text, "://") && scpPatte
 // IsFolder reports whether the source is a folder on the machine. Its content is read as it is, without Git.
 func (s *Spec) IsFolder() bool { return strings.HasPrefix(s.URL, "file://") }
 
+// IsOCI reports whether the source is an artifact in a registry.
+func (s *Spec) IsOCI() bool { return strings.HasPrefix(s.URL, "oci://") }
+
+// IsHelmRepository reports whether the source is a chart in a Helm repository.
+func (s *Spec) IsHelmRepository() bool {
+	return s.Helm != nil && s.Helm.Chart != "" &&
+		(strings.HasPrefix(s.URL, "https://") || strings.HasPrefix(s.URL, "http://"))
+}
+
 // Prunes reports whether objects that are no longer rendered are deleted.
 func (s *Spec) Prunes() bool { return s.Prune == nil || *s.Prune }
 
 // DriftPolicy returns the drift policy.
 func (s *Spec) DriftPolicy() string { return cmp.Or(s.Drift, DriftRevert) }
+
+// VerifiesTag reports whether the selected tag must be signed.
+func (s *Spec) VerifiesTag() bool { return s.Verify != nil && s.Verify.Mode == VerifyTag }
 
 // Every returns the interval of reconciliations.
 func (s *Spec) Every() time.Duration { return durationOr(s.Interval, DefaultInterval) }

@@ -1,5 +1,6 @@
-// Package gitsource defines the custom resource GitSource: a folder of a Git repository whose objects the cluster
-// follows. The configuration language writes such resources, and the GitOps controller reconciles them.
+// Package gitsource defines the custom resource GitSource: a folder of a Git repository, or of an artifact in a
+// registry, or a chart of a Helm repository, whose objects the cluster follows. The configuration language writes such
+// resources, and the GitOps controller reconciles them.
 package gitsource
 
 import (
@@ -85,15 +86,16 @@ var (
 	Drifts    = []string{DriftRevert, DriftReport}
 )
 
-// Spec is what a source declares. At most one of Branch, Tag, Semver and Commit is set; without one, the server's
-// default branch is followed.
+// Spec is what a source declares. At most one of Branch, Tag, Semver, Commit and Digest is set; without one, the
+// server's default branch is followed, or the tag DefaultTag of a registry. A Helm repository has none of them.
 type Spec struct {
 	URL    string `json:"url"`
 	Branch string `json:"branch,omitempty"`
 	Tag    string `json:"tag,omitempty"`
 	Semver string `json:"semver,omitempty"` // constraint on the versions that tags name
 	Commit string `json:"commit,omitempty"`
-	Path   string `json:"path,omitempty"` // folder in the repository; empty means its root
+	Digest string `json:"digest,omitempty"` // of a manifest in a registry
+	Path   string `json:"path,omitempty"`   // folder in the repository; empty means its root
 
 	Interval      *metav1.Duration `json:"interval,omitempty"`      // default DefaultInterval
 	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"` // first pause after a failure; default DefaultRetry
@@ -109,12 +111,36 @@ type Spec struct {
 	DependsOn      []Reference `json:"dependsOn,omitempty"`
 	ServiceAccount string      `json:"serviceAccount,omitempty"`
 	// name of the Secret with credentials, in the source's namespace
-	Secret string `json:"secret,omitempty"`
-	Proxy  string `json:"proxy,omitempty"`
+	Secret     string      `json:"secret,omitempty"`
+	Proxy      string      `json:"proxy,omitempty"`
+	Verify     *Verify     `json:"verify,omitempty"`
+	Decryption *Decryption `json:"decryption,omitempty"`
 
 	Renderer        string `json:"renderer,omitempty"`        // default RendererAuto
 	TargetNamespace string `json:"targetNamespace,omitempty"` // namespace of objects that name none
 	Helm            *Helm  `json:"helm,omitempty"`
+}
+
+// Verify requires a signature. Nothing of a revision without a valid one is applied.
+type Verify struct {
+	Mode string `json:"mode,omitempty"` // default VerifyHead
+	// Secret is the name of a Secret in the source's namespace with the keys of people who may sign.
+	Secret string `json:"secret"`
+}
+
+// Modes of Verify.
+const (
+	VerifyHead = "head" // the selected commit is signed
+	VerifyTag  = "tag"  // the selected tag is annotated and signed
+)
+
+// VerifyModes are the modes of Verify, in the order of the documentation.
+var VerifyModes = []string{VerifyHead, VerifyTag}
+
+// Decryption decrypts files that SOPS has encrypted for age recipients.
+type Decryption struct {
+	// Secret is the name of a Secret in the source's namespace with private keys of age.
+	Secret string `json:"secret"`
 }
 
 // Reference names another source.
@@ -125,6 +151,9 @@ type Reference struct {
 
 // Helm holds what the Helm renderer reads besides the chart.
 type Helm struct {
+	Chart string `json:"chart,omitempty"` // name of a chart in the Helm repository at Spec.URL
+	// constraint on the versions of Chart; default: the latest release
+	Version    string         `json:"version,omitempty"`
 	Release    string         `json:"release,omitempty"` // default: the source's name
 	Values     map[string]any `json:"values,omitempty"`  // take precedence over ValuesFrom
 	ValuesFrom []ValuesFrom   `json:"valuesFrom,omitempty"`
@@ -138,6 +167,9 @@ type ValuesFrom struct {
 	Key      string `json:"key,omitempty"` // default DefaultValuesKey
 	Optional bool   `json:"optional,omitempty"`
 }
+
+// DefaultTag is the tag of a registry that is followed without Tag, Semver and Digest.
+const DefaultTag = "latest"
 
 // DefaultValuesKey is the key of values in a ConfigMap or Secret.
 const DefaultValuesKey = "values.yaml"

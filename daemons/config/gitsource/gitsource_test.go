@@ -14,7 +14,7 @@ import (
 
 func TestConstraintsSelectTheLatestVersion(t *testing.T) {
 	tags := []string{"v0.1.0", "v0.1.5", "v0.2.0", "v1.0.0", "1.0.0", "v1.2.3", "v1.2.10", "v1.3.0-rc.1", "v1.3.0-rc.2",
-		"v2.0.0", "v3.0.0-alpha", "nightly", "v1", "v1.2", "v1.2.3.4", "v99999999999999999999.0.0"}
+		"v2.0.0", "v3.0.0-alpha", "nightly", "v1", "v1.2", "v1.2.3.4", "v99999999999999999999.0.0", "v1.9.9+" + strings.Repeat("x", 256)}
 	for _, row := range []struct{ constraint, want string }{
 		{"1.x", "v1.2.10"},
 		{"1", "v1.2.10"},
@@ -85,6 +85,8 @@ func FuzzConstraint(f *testing.F) {
 
 func TestProblemsNameTheField(t *testing.T) {
 	const good = `{"url":"https://git.example/a.git"`
+	const oci = `{"url":"oci://registry.example:5000/team/my-app"`
+	digest := "sha256:" + strings.Repeat("0", 64)
 	for _, row := range []struct{ spec, field string }{
 		{good + `}`, ""},
 		{good + `,"branch":"main","path":"clusters/home","interval":"1m"}`, ""},
@@ -119,6 +121,36 @@ func TestProblemsNameTheField(t *testing.T) {
 		{good + `,"renderer":"yaml","helm":{}}`, "helm"},
 		{good + `,"helm":{"release":"A"}}`, "helm.release"},
 		{good + `,"helm":{"valuesFrom":[{"kind":"Pod","name":"a"}]}}`, "helm.valuesFrom"},
+		{good + `,"verify":{"secret":"signers"}}`, ""},
+		{good + `,"semver":"1.x","verify":{"mode":"tag","secret":"signers"}}`, ""},
+		{good + `,"verify":{"mode":"tag","secret":"signers"}}`, "verify.mode"},
+		{good + `,"verify":{"mode":"all","secret":"signers"}}`, "verify.mode"},
+		{good + `,"verify":{"mode":"head"}}`, "verify.secret"},
+		{good + `,"decryption":{"secret":"age"}}`, ""},
+		{good + `,"digest":"` + digest + `"}`, "digest"},
+		{oci + `}`, ""},
+		{oci + `,"digest":"` + digest + `"}`, ""},
+		{oci + `,"digest":"sha256:abc"}`, "digest"},
+		{oci + `,"tag":"v1","digest":"` + digest + `"}`, "digest"},
+		{oci + `,"semver":"1.x","path":"apps"}`, ""},
+		{oci + `,"branch":"main"}`, "branch"},
+		{oci + `,"tag":"a/b"}`, "tag"},
+		{oci + `,"verify":{"secret":"signers"}}`, "verify"},
+		{oci + `,"helm":{"chart":"web"}}`, "helm.chart"},
+		{`{"url":"oci://registry.example/Team/app"}`, "url"},
+		{`{"url":"oci://registry.example/app:v1"}`, "url"},
+		{`{"url":"oci://registry.example/../app"}`, "url"},
+		{`{"url":"oci://u:p@registry.example/app"}`, "url"},
+		{good + `,"helm":{"chart":"web","version":">=1.2 <2"}}`, ""},
+		{good + `,"helm":{"chart":"../web"}}`, "helm.chart"},
+		{good + `,"helm":{"chart":"web","version":"latest"}}`, "helm.version"},
+		{good + `,"helm":{"version":"1.x"}}`, "helm.version"},
+		{good + `,"path":"web","helm":{"chart":"web"}}`, "path"},
+		{good + `,"tag":"v1","helm":{"chart":"web"}}`, "tag"},
+		{good + `,"verify":{"secret":"a"},"helm":{"chart":"web"}}`, "verify"},
+		{`{"url":"git@git.example:a.git","helm":{"chart":"web"}}`, "helm.chart"},
+		{good + `,"decryption":{}}`, "decryption.secret"},
+		{`{"url":"file:///srv/a","verify":{"secret":"signers"}}`, "verify"},
 	} {
 		var s Spec
 		if err := json.Unmarshal([]byte(row.spec), &s); err != nil {
@@ -207,6 +239,13 @@ func TestProblemsIncludeTheBoundsOfTheDefinition(t *testing.T) {
 	bounds := map[string]int{"helm.valuesFrom": helm.Properties["valuesFrom"].MaxItems}
 	for field := range rows {
 		bounds[field] = schema.Properties[field].MaxLength
+	}
+	for _, path := range []string{"verify.secret", "decryption.secret", "helm.chart", "helm.version"} {
+		group, field, _ := strings.Cut(path, ".")
+		bounds[path] = schema.Properties[group].Properties[field].MaxLength
+		rows[path] = func(n int) map[string]any {
+			return map[string]any{group: map[string]any{field: long(n)}}
+		}
 	}
 	rows["helm.valuesFrom"] = func(n int) map[string]any { return values(n, "a") }
 	rows["key"] = func(n int) map[string]any { return values(1, long(n)) }

@@ -18,6 +18,9 @@ var versionPattern = regexp.MustCompile(`^v?(\d{1,18})\.(\d{1,18})\.(\d{1,18})(?
 
 // ParseSemanticVersion parses a version, which may begin with "v". It reports whether the text is one.
 func ParseSemanticVersion(text string) (SemanticVersion, bool) {
+	if len(text) > maxVersion { // it appears in statuses
+		return SemanticVersion{}, false
+	}
 	m := versionPattern.FindStringSubmatch(text)
 	if m == nil {
 		return SemanticVersion{}, false
@@ -76,7 +79,11 @@ type bound struct {
 	version  SemanticVersion
 }
 
-const maxConstraint = 256 // bytes
+// Bounds of texts, in bytes.
+const (
+	maxConstraint = 256
+	maxVersion    = 256
+)
 
 var termPattern = regexp.MustCompile(`^(\^|~|>=|<=|!=|=|>|<)?\s*v?(\d{1,9}|[xX*])(?:\.(\d{1,9}|[xX*]))?(?:\.(\d{1,9}|[xX*]))?(-[0-9A-Za-z.-]+)?$`)
 

@@ -83,7 +83,7 @@ func (r *Repository) Fetched() int {
 }
 
 // Fetch implements gitops.Fetcher.
-func (r *Repository) Fetch(ctx context.Context, s *gitops.Source, _ map[string][]byte) (gitops.Snapshot, error) {
+func (r *Repository) Fetch(ctx context.Context, s *gitops.Source, _ gitops.Secrets) (gitops.Snapshot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fetched++
