@@ -20,24 +20,30 @@ type volumeFile struct {
 	user *int64 // owner; nil means root
 }
 
+// contents makes the files of volumes that are generated from API objects.
+type contents struct {
+	source Source
+	node   func() pod.Node
+}
+
 // files returns the wanted files of a volume generated from API objects, by path. It also returns when the files must
 // be refreshed; zero means no fixed time.
-func (m *Manager) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (map[string]volumeFile,
+func (c contents) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (map[string]volumeFile,
 	time.Time, error) {
 	all := map[string]volumeFile{}
 	switch {
 	case v.ConfigMap != nil:
-		c := v.ConfigMap
+		m := v.ConfigMap
 		return all, time.Time{},
-			m.addConfigMap(ctx, p.Namespace, c.Name, c.Items, c.Optional, fileMode(c.DefaultMode), all)
+			c.addConfigMap(ctx, p.Namespace, m.Name, m.Items, m.Optional, fileMode(m.DefaultMode), all)
 	case v.Secret != nil:
 		s := v.Secret
 		return all, time.Time{},
-			m.addSecret(ctx, p.Namespace, s.SecretName, s.Items, s.Optional, fileMode(s.DefaultMode), all)
+			c.addSecret(ctx, p.Namespace, s.SecretName, s.Items, s.Optional, fileMode(s.DefaultMode), all)
 	case v.DownwardAPI != nil:
-		return all, time.Time{}, m.addDownward(p, v.DownwardAPI.Items, fileMode(v.DownwardAPI.DefaultMode), all)
+		return all, time.Time{}, c.addDownward(p, v.DownwardAPI.Items, fileMode(v.DownwardAPI.DefaultMode), all)
 	case v.Projected != nil:
-		again, err := m.addProjected(ctx, p, v, all)
+		again, err := c.addProjected(ctx, p, v, all)
 		return all, again, err
 	}
 	return nil, time.Time{}, fmt.Errorf("volume %s: its type is not supported", v.Name)
@@ -50,7 +56,7 @@ func fileMode(m *int32) fs.FileMode {
 	return fs.FileMode(*m)
 }
 
-func (m *Manager) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]volumeFile,
+func (c contents) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]volumeFile,
 ) (again time.Time, err error) {
 	perm := fileMode(v.Projected.DefaultMode)
 	soonest := func(t time.Time) {
@@ -66,14 +72,14 @@ func (m *Manager) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Vol
 	for i, s := range v.Projected.Sources {
 		switch {
 		case s.ConfigMap != nil:
-			err = m.addConfigMap(ctx, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, perm, all)
+			err = c.addConfigMap(ctx, p.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, perm, all)
 		case s.Secret != nil:
-			err = m.addSecret(ctx, p.Namespace, s.Secret.Name, s.Secret.Items, s.Secret.Optional, perm, all)
+			err = c.addSecret(ctx, p.Namespace, s.Secret.Name, s.Secret.Items, s.Secret.Optional, perm, all)
 		case s.DownwardAPI != nil:
-			err = m.addDownward(p, s.DownwardAPI.Items, perm, all)
+			err = c.addDownward(p, s.DownwardAPI.Items, perm, all)
 		case s.ClusterTrustBundle != nil:
 			var anchors []byte
-			if anchors, err = m.trustAnchors(ctx, s.ClusterTrustBundle); err == nil {
+			if anchors, err = c.trustAnchors(ctx, s.ClusterTrustBundle); err == nil {
 				all[s.ClusterTrustBundle.Path] = volumeFile{anchors, only, user}
 			}
 		case s.ServiceAccountToken != nil:
@@ -82,26 +88,26 @@ func (m *Manager) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Vol
 			if t.ExpirationSeconds != nil {
 				lifetime = time.Duration(*t.ExpirationSeconds) * time.Second
 			}
-			token, renew, err := m.Source.Token(ctx, p, t.Audience, lifetime)
+			token, renew, err := c.source.Token(ctx, p, t.Audience, lifetime)
 			if err != nil {
 				return again, fmt.Errorf("failed to fetch token: %w", err)
 			}
 			soonest(renew)
 			all[t.Path] = volumeFile{[]byte(token), only, user}
 		case s.PodCertificate != nil:
-			c := s.PodCertificate
-			pair, renew, err := m.Source.PodCertificate(ctx, p, v.Name, i, c)
+			wanted := s.PodCertificate
+			pair, renew, err := c.source.PodCertificate(ctx, p, v.Name, i, wanted)
 			if err != nil {
 				return again, err
 			}
 			soonest(renew)
 			owner := user
-			if c.User != nil {
-				owner = c.User
+			if wanted.User != nil {
+				owner = wanted.User
 			}
 			for path, data := range map[string][]byte{
-				c.CredentialBundlePath: slices.Concat(pair.Key, pair.Chain),
-				c.KeyPath:              pair.Key, c.CertificateChainPath: pair.Chain,
+				wanted.CredentialBundlePath: slices.Concat(pair.Key, pair.Chain),
+				wanted.KeyPath:              pair.Key, wanted.CertificateChainPath: pair.Chain,
 			} {
 				if path != "" {
 					all[path] = volumeFile{data, only, owner}
@@ -136,7 +142,7 @@ func commonUser(p *corev1.Pod) (user *int64) {
 	return user
 }
 
-func (m *Manager) addConfigMap(
+func (c contents) addConfigMap(
 	ctx context.Context,
 	namespace, name string,
 	items []corev1.KeyToPath,
@@ -144,21 +150,21 @@ func (m *Manager) addConfigMap(
 	perm fs.FileMode,
 	all map[string]volumeFile,
 ) error {
-	c, err := m.Source.ConfigMap(ctx, namespace, name)
+	m, err := c.source.ConfigMap(ctx, namespace, name)
 	if err != nil {
 		return ignoreMissing(err, optional)
 	}
 	data := map[string][]byte{}
-	for k, v := range c.Data {
+	for k, v := range m.Data {
 		data[k] = []byte(v)
 	}
-	for k, v := range c.BinaryData {
+	for k, v := range m.BinaryData {
 		data[k] = v
 	}
 	return selectItems("configmap references non-existent config key", data, items, optional, perm, all)
 }
 
-func (m *Manager) addSecret(
+func (c contents) addSecret(
 	ctx context.Context,
 	namespace, name string,
 	items []corev1.KeyToPath,
@@ -166,7 +172,7 @@ func (m *Manager) addSecret(
 	perm fs.FileMode,
 	all map[string]volumeFile,
 ) error {
-	s, err := m.Source.Secret(ctx, namespace, name)
+	s, err := c.source.Secret(ctx, namespace, name)
 	if err != nil {
 		return ignoreMissing(err, optional)
 	}
@@ -212,13 +218,13 @@ func selectItems(
 	return nil
 }
 
-func (m *Manager) addDownward(
+func (c contents) addDownward(
 	p *corev1.Pod,
 	items []corev1.DownwardAPIVolumeFile,
 	perm fs.FileMode,
 	all map[string]volumeFile,
 ) error {
-	node := m.Node()
+	node := c.node()
 	for _, item := range items {
 		var value string
 		var err error

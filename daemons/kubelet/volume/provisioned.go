@@ -99,7 +99,7 @@ func (m *Manager) makeProvisioned(name string, bytes int64) error {
 		if err := m.limitSize(name, path, bytes); err != nil {
 			return err
 		}
-		return m.recordCreated(name)
+		return records(m.Root).recordCreated(name)
 	}
 	if err := os.MkdirAll(m.Provisioned, 0o700); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	if err := syncDir(m.Provisioned); err != nil {
 		return err
 	}
-	return m.recordCreated(name)
+	return records(m.Root).recordCreated(name)
 }
 
 // hasVolume reports whether a volume's directory exists. It returns ErrMissing if the directory was created but is
@@ -138,10 +138,10 @@ func (m *Manager) hasVolume(name string) (bool, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
-	switch _, err := os.Lstat(m.createdRecord(name)); {
+	switch _, err := os.Lstat(records(m.Root).created(name)); {
 	case err == nil:
 		return false, fmt.Errorf("%w: see that what was mounted at %s or above is mounted, or remove %s if "+
-			"the data is gone for good", ErrMissing, m.Provisioned, m.createdRecord(name))
+			"the data is gone for good", ErrMissing, m.Provisioned, records(m.Root).created(name))
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
@@ -234,7 +234,7 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	if err != nil {
 		return err
 	}
-	if !there && !m.wasRemoved(name) {
+	if !there && !records(m.Root).wasRemoved(name) {
 		if why, known := m.onOtherNode(made, machine); why != "" {
 			return fmt.Errorf("%w: %s; bring the directory back to have it removed, or, if the data is gone for good, "+
 				"take the %s off the volume", ErrMissing, why, known)
@@ -247,7 +247,7 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 		if err := m.releaseProject(path); err != nil {
 			return err
 		}
-		return m.recordRemoval(name)
+		return records(m.Root).recordRemoval(name)
 	})
 	if err != nil {
 		return fmt.Errorf("remove volume %s: %w", name, err)

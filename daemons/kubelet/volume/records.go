@@ -19,22 +19,25 @@ const removalRecordAge = 30 * 24 * time.Hour
 // for a removed volume is repeated after its record is gone, the response is that its directory may be elsewhere.
 const maxRemovalRecords = 4096
 
-// createdRecord returns the path of the file that marks a volume as created here. It is not in the directory of the
+// records is the kubelet's directory, with the files that mark volumes as created or removed here.
+type records string
+
+// created returns the path of the file that marks a volume as created here. It is not in the directory of the
 // volumes, which may be on another disk.
-func (m *Manager) createdRecord(name string) string {
-	return filepath.Join(m.Root, "provisioned", name)
+func (r records) created(name string) string {
+	return filepath.Join(string(r), "provisioned", name)
 }
 
-// removedRecord returns the path of the file that marks a volume as created and removed here.
-func (m *Manager) removedRecord(name string) string { return filepath.Join(m.Root, "removed", name) }
+// removed returns the path of the file that marks a volume as created and removed here.
+func (r records) removed(name string) string { return filepath.Join(string(r), "removed", name) }
 
 // recordCreated records that a volume was created, after its directory is durable.
-func (m *Manager) recordCreated(name string) error {
-	note := m.createdRecord(name)
+func (r records) recordCreated(name string) error {
+	note := r.created(name)
 	if _, err := os.Lstat(note); err == nil {
 		return nil
 	}
-	if err := os.Remove(m.removedRecord(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(r.removed(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return writeRecord(note, "")
@@ -49,21 +52,21 @@ func (m *Manager) RecordProvisioned() error {
 	}
 	for _, e := range entries {
 		if e.IsDir() && directory.CheckName(e.Name()) == nil {
-			err = errors.Join(err, m.recordCreated(e.Name()))
+			err = errors.Join(err, records(m.Root).recordCreated(e.Name()))
 		}
 	}
-	return errors.Join(err, m.pruneRemovals())
+	return errors.Join(err, records(m.Root).pruneRemovals())
 }
 
 // pruneRemovals deletes records of removals that are too old, and the oldest ones beyond the limit.
-func (m *Manager) pruneRemovals() error {
-	entries, err := os.ReadDir(m.removedRecord(""))
+func (r records) pruneRemovals() error {
+	entries, err := os.ReadDir(r.removed(""))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var kept []fs.FileInfo
 	forget := func(name string) {
-		if failed := os.Remove(m.removedRecord(name)); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+		if failed := os.Remove(r.removed(name)); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 			err = errors.Join(err, failed)
 		}
 	}
@@ -87,18 +90,18 @@ func (m *Manager) pruneRemovals() error {
 
 // recordRemoval durably records that a volume is removed, before its directory is deleted. It replaces the note of the
 // creation.
-func (m *Manager) recordRemoval(name string) error {
-	removed := m.removedRecord(name)
+func (r records) recordRemoval(name string) error {
+	removed := r.removed(name)
 	if err := writeRecord(removed, ""); err != nil {
 		return err
 	}
-	if err := m.pruneRemovals(); err != nil {
+	if err := r.pruneRemovals(); err != nil {
 		return err
 	}
 	if err := syncDir(filepath.Dir(removed)); err != nil {
 		return err
 	}
-	note := m.createdRecord(name)
+	note := r.created(name)
 	if err := os.Remove(note); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -108,8 +111,8 @@ func (m *Manager) recordRemoval(name string) error {
 }
 
 // wasRemoved reports whether a volume that does not exist was removed here.
-func (m *Manager) wasRemoved(name string) bool {
-	_, err := os.Lstat(m.removedRecord(name))
+func (r records) wasRemoved(name string) bool {
+	_, err := os.Lstat(r.removed(name))
 	return err == nil
 }
 

@@ -14,10 +14,10 @@ func TestRecordsOfRemovedVolumesArePruned(t *testing.T) {
 	old := time.Now().Add(-removalRecordAge - time.Hour)
 	note := func(name string, at time.Time) {
 		t.Helper()
-		if err := writeRecord(m.removedRecord(name), ""); err != nil {
+		if err := writeRecord(records(m.Root).removed(name), ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(m.removedRecord(name), at, at); err != nil {
+		if err := os.Chtimes(records(m.Root).removed(name), at, at); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,7 +34,7 @@ func TestRecordsOfRemovedVolumesArePruned(t *testing.T) {
 	if err := m.RemoveProvisioned("pvc-1", true, ""); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(filepath.Dir(m.removedRecord("x")))
+	entries, err := os.ReadDir(filepath.Dir(records(m.Root).removed("x")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestRecordsOfRemovedVolumesArePruned(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"pvc-1": true, "pvc-long-ago": false, "pvc-0002": false,
 		fmt.Sprintf("pvc-%04d", maxRemovalRecords+11): true} {
-		if m.wasRemoved(name) != want {
+		if records(m.Root).wasRemoved(name) != want {
 			t.Errorf("that %s was removed is known: %t", name, !want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // trustAnchors returns the contents of a trust anchor source: the certificates of the selected bundles without
 // duplicates, in a stable order and without other text. An optional source without bundles is an empty file.
-func (m *Manager) trustAnchors(ctx context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error) {
+func (c contents) trustAnchors(ctx context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	optional := p.Optional != nil && *p.Optional
 	name, signer, selector := "", "", labels.Everything()
 	switch {
@@ -31,7 +31,7 @@ func (m *Manager) trustAnchors(ctx context.Context, p *corev1.ClusterTrustBundle
 	default:
 		return nil, fmt.Errorf("a source of trust anchors names neither a bundle nor a signer")
 	}
-	bundles, err := m.Source.TrustBundles(ctx, name, signer)
+	bundles, err := c.source.TrustBundles(ctx, name, signer)
 	if err != nil && (!optional || !apierrors.IsNotFound(err)) {
 		return nil, err
 	}

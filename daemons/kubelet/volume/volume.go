@@ -122,7 +122,7 @@ func (m *Manager) setupVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	case v.Image != nil:
 		return time.Time{}, nil // the runtime mounts it
 	}
-	files, again, err := m.files(ctx, p, v)
+	files, again, err := contents{m.Source, m.Node}.files(ctx, p, v)
 	if err != nil {
 		return time.Time{}, err
 	}
