@@ -32,7 +32,7 @@ func (k *Kubelet) checkAdmission(p *corev1.Pod, misplaced *pod.End) *pod.End {
 	if k.agent.Node() == nil {
 		return nil
 	}
-	if name, message := k.missingResource(p); name != "" {
+	if name, message := k.pods.missingResource(p, k.agent.Node().Status.Allocatable); name != "" {
 		return &pod.End{
 			Phase:    corev1.PodFailed,
 			Reason:   "OutOf" + string(name),
@@ -68,14 +68,14 @@ const nodeReadTimeout = 2 * time.Second
 // checkPlacement returns why a new pod does not suit this node, or nil. Before it rejects a pod, it reads the node from
 // the API: the scheduler may have used a newer state of the node, and a rejected pod fails for good. If the node cannot
 // be read, no pod is rejected.
-func (k *Kubelet) checkPlacement(p *corev1.Pod) *pod.End {
+func (k *Kubelet) checkPlacement(ctx context.Context, p *corev1.Pod) *pod.End {
 	if hasBegun(p) || p.DeletionTimestamp != nil || pod.IsStatic(p) {
 		return nil
 	}
 	k.pods.mu.Lock()
-	ctx, node, known := k.ctx, k.agent.Node(), k.pods.workers[p.UID] != nil
+	node, known := k.agent.Node(), k.pods.workers[p.UID] != nil
 	k.pods.mu.Unlock()
-	if ctx == nil || node == nil || known || nodeMismatch(p, node) == nil {
+	if node == nil || known || nodeMismatch(p, node) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeReadTimeout)
@@ -126,11 +126,11 @@ func (s *podWorkers) isPortTaken(p *corev1.Pod) bool {
 func (s *podWorkers) otherPods(but types.UID) iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for _, w := range s.workers {
-			w.mu.Lock()
-			other := w.pod
-			over := w.removed || w.evicted != nil || other.Status.Phase == corev1.PodFailed ||
+			w.inbox.mu.Lock()
+			other := w.inbox.pod
+			over := w.inbox.removed || w.inbox.evicted != nil || other.Status.Phase == corev1.PodFailed ||
 				other.Status.Phase == corev1.PodSucceeded
-			w.mu.Unlock()
+			w.inbox.mu.Unlock()
 			if !over && other.UID != but && !yield(other) {
 				return
 			}
@@ -139,15 +139,17 @@ func (s *podWorkers) otherPods(but types.UID) iter.Seq[*corev1.Pod] {
 }
 
 // missingResource returns the resource that the node cannot give a pod besides the other pods, with a message. It
-// returns "" if the pod fits. The caller holds k.pods.mu.
-func (k *Kubelet) missingResource(p *corev1.Pod) (what corev1.ResourceName, message string) {
-	room := k.agent.Node().Status.Allocatable
+// returns "" if the pod fits. room is what the node's status reports as allocatable. The caller holds s.mu.
+func (s *podWorkers) missingResource(
+	p *corev1.Pod,
+	room corev1.ResourceList,
+) (what corev1.ResourceName, message string) {
 	if len(room) == 0 {
 		return "", ""
 	}
 	used := corev1.ResourceList{}
 	pods := int64(0)
-	for other := range k.pods.otherPods(p.UID) {
+	for other := range s.otherPods(p.UID) {
 		pods++
 		for name, q := range resource.PodRequests(other, resource.PodResourcesOptions{}) {
 			sum := used[name]

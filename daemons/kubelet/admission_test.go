@@ -118,12 +118,12 @@ func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
 		return p
 	}
 	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
-	there := &worker{pod: asking("there", three)}
+	there := &worker{inbox: inbox{pod: asking("there", three)}}
 	k.pods.workers["there"] = there
 	if end := k.checkAdmission(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
 		t.Errorf("while the other runs: %v", end)
 	}
-	there.removed = true
+	there.inbox.removed = true
 	if end := k.checkAdmission(asking("next", three), nil); end != nil {
 		t.Errorf("when the other is gone from the API: %v", end)
 	}

@@ -14,9 +14,9 @@ import (
 func (k *Kubelet) claimUsageByPod() map[types.UID][]usage.Claim {
 	var pods []*corev1.Pod
 	for _, w := range k.pods.all() {
-		w.mu.Lock()
-		pods = append(pods, w.pod)
-		w.mu.Unlock()
+		w.inbox.mu.Lock()
+		pods = append(pods, w.inbox.pod)
+		w.inbox.mu.Unlock()
 	}
 	return k.claimUsage.UsageByPod(pods)
 }
@@ -26,7 +26,7 @@ func (k *Kubelet) recordHangingVolume(all []usage.Mounted, claim string, since t
 	k.env.Log.Warn("a volume does not respond", "namespace", all[0].Pod.Namespace, "claim", claim, "since",
 		since.Round(time.Second))
 	for _, at := range all {
-		k.recordEvent(at.Pod, corev1.EventTypeWarning, "VolumeNotResponding",
+		k.events.record(at.Pod, corev1.EventTypeWarning, "VolumeNotResponding",
 			"volume %q of claim %q has not responded for %s: its disk or server hangs",
 			at.Volume.Name, claim, since.Round(time.Second))
 	}
@@ -37,7 +37,7 @@ func (k *Kubelet) recordUnbounded(name string, why error) {
 	k.unboundedOnce.Do(func() {
 		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", why)
 		ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
-		k.events.Eventf(ref, corev1.EventTypeWarning, "VolumesNotBounded",
+		k.events.recorder.Eventf(ref, corev1.EventTypeWarning, "VolumesNotBounded",
 			"volumes of this node, %s the first, are not held to their size: %v", name, why)
 	})
 }
@@ -45,15 +45,15 @@ func (k *Kubelet) recordUnbounded(name string, why error) {
 // states returns the state of all pods for metrics.
 func (s *podWorkers) states() (all []metrics.PodState) {
 	for _, w := range s.all() {
-		w.mu.Lock()
-		state := metrics.PodState{Pod: w.pod}
-		for _, b := range w.sandboxes {
+		w.inbox.mu.Lock()
+		state := metrics.PodState{Pod: w.inbox.pod}
+		for _, b := range w.view.sandboxes {
 			state.Ready = state.Ready || b.Ready
 		}
-		for _, c := range w.containers {
+		for _, c := range w.inbox.containers {
 			state.Containers = append(state.Containers, c.State)
 		}
-		w.mu.Unlock()
+		w.inbox.mu.Unlock()
 		all = append(all, state)
 	}
 	return all

@@ -68,7 +68,7 @@ func (s *podWorkers) updateStatuses(users []types.UID) {
 	defer s.mu.Unlock()
 	for _, uid := range users {
 		if w := s.workers[uid]; w != nil {
-			w.updateInbox(func() {})
+			w.inbox.update(func() {})
 		}
 	}
 }

@@ -115,9 +115,9 @@ func TestEndedContainersAreRemovedBeforeAnyPodIsEvicted(t *testing.T) {
 	n.until("it to have ended", func() bool { return n.pod("job").Status.Phase == corev1.PodSucceeded })
 	n.until("its resources to be released", func() bool {
 		return slices.ContainsFunc(k.pods.all(), func(w *worker) bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.pod.Name == "job" && w.released
+			w.inbox.mu.Lock()
+			defer w.inbox.mu.Unlock()
+			return w.inbox.pod.Name == "job" && w.inbox.released
 		})
 	})
 	m.exceeded.Store(true)
@@ -143,9 +143,9 @@ func TestCriticalPodsAreNotEvicted(t *testing.T) {
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("agent")) })
 	m.memory.Store(true)
 	evicted := func(w *worker) bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.evicted != nil
+		w.inbox.mu.Lock()
+		defer w.inbox.mu.Unlock()
+		return w.inbox.evicted != nil
 	}
 	if k.chores.evictor.Run(t.Context()); slices.ContainsFunc(k.pods.all(), evicted) {
 		t.Error("a critical pod was evicted")

@@ -60,9 +60,9 @@ func (s *podWorkers) isFinite(uid, name string) bool {
 	if w == nil {
 		return false
 	}
-	w.mu.Lock()
-	p := w.pod
-	w.mu.Unlock()
+	w.inbox.mu.Lock()
+	p := w.inbox.pod
+	w.inbox.mu.Unlock()
 	return isFiniteContainer(p, name)
 }
 

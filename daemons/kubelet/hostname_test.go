@@ -34,7 +34,7 @@ func TestHostnameAndDomainAreNotRepeated(t *testing.T) {
 			p := simplePod("web")
 			row.change(&p.Spec)
 			if row.fails != "" {
-				if _, err := (&worker{k: k}).sandboxConfig(p, 0); err == nil ||
+				if _, err := (stepRunner{k}).sandboxConfig(p, 0); err == nil ||
 					!strings.Contains(err.Error(), row.fails) {
 					t.Errorf("the sandbox fails with %v", err)
 				}

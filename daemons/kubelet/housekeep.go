@@ -81,10 +81,11 @@ type podRegistry struct{ k *Kubelet }
 // Snapshot implements housekeeping.Pods.
 func (r podRegistry) Snapshot() (all []housekeeping.Pod) {
 	for _, w := range r.k.pods.all() {
-		w.mu.Lock()
-		all = append(all, housekeeping.Pod{Pod: w.pod, Removed: w.removed, Evicted: w.evicted, EvictedAt: w.evictedAt,
-			Released: w.released, Containers: w.containers})
-		w.mu.Unlock()
+		b := &w.inbox
+		b.mu.Lock()
+		all = append(all, housekeeping.Pod{Pod: b.pod, Removed: b.removed, Evicted: b.evicted, EvictedAt: b.evictedAt,
+			Released: b.released, Containers: b.containers})
+		b.mu.Unlock()
 	}
 	return all
 }
@@ -94,17 +95,17 @@ func (r podRegistry) Known() (map[string]bool, bool) { return r.k.knownPods() }
 
 // Evict implements housekeeping.Pods.
 func (r podRegistry) Evict(uid types.UID, end *pod.End, at time.Time) {
-	r.update(uid, func(w *worker) { w.evicted, w.evictedAt = end, at })
+	r.update(uid, func(w *worker) { w.inbox.evicted, w.inbox.evictedAt = end, at })
 }
 
 // Discard implements housekeeping.Pods.
 func (r podRegistry) Discard(uid types.UID) {
-	r.update(uid, func(w *worker) { w.discardRequested = true })
+	r.update(uid, func(w *worker) { w.inbox.discardRequested = true })
 }
 
 // Report implements housekeeping.Pods.
 func (r podRegistry) Report(p *corev1.Pod, reason, message string) {
-	r.k.recordEvent(p, corev1.EventTypeWarning, reason, "%s", message)
+	r.k.events.record(p, corev1.EventTypeWarning, reason, "%s", message)
 }
 
 // update changes the inbox of a pod's worker, if there is one.
@@ -113,7 +114,7 @@ func (r podRegistry) update(uid types.UID, change func(w *worker)) {
 	w := r.k.pods.workers[uid]
 	r.k.pods.mu.Unlock()
 	if w != nil {
-		w.updateInbox(func() { change(w) })
+		w.inbox.update(func() { change(w) })
 	}
 }
 

@@ -48,7 +48,7 @@ func (n *node) runKubelet(k *Kubelet) {
 // sandboxOf returns the configuration of a pod's first sandbox.
 func (n *node) sandboxOf(k *Kubelet, p *corev1.Pod) *criapi.PodSandboxConfig {
 	n.t.Helper()
-	box, err := (&worker{k: k}).sandboxConfig(p, 0)
+	box, err := stepRunner{k}.sandboxConfig(p, 0)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -145,9 +145,9 @@ func TestNoPodIsEvictedWithoutUsageStatistics(t *testing.T) {
 		k.pods.mu.Lock()
 		defer k.pods.mu.Unlock()
 		w := k.pods.workers["uid-web"]
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.evicted != nil
+		w.inbox.mu.Lock()
+		defer w.inbox.mu.Unlock()
+		return w.inbox.evicted != nil
 	}
 	m.memory.Store(true)
 	silent.Store(true)
@@ -184,7 +184,7 @@ func TestAPodThatStartsDuringTheOrphanSweepSurvives(t *testing.T) {
 	n.options.Cgroups = l
 	k := n.newKubelet()
 	k.tasks = nil
-	l.begin = func() { k.updateWorker(simplePod("web")) }
+	l.begin = func() { k.updateWorker(simplePod("web"), nil) }
 	n.runKubelet(k)
 	n.until("the pods to be known", func() bool {
 		_, ok := k.knownPods()

@@ -79,7 +79,6 @@ type Kubelet struct {
 	apiParts
 
 	pods podWorkers
-	ctx  context.Context // context of the workers while Run runs; guarded by pods.mu
 
 	static        staticState
 	agent         *nodeagent.Agent
@@ -124,7 +123,7 @@ type apiParts struct {
 	api     *rest.Config
 	objects *objectCache
 	status  *statusWriter
-	events  record.EventRecorder
+	events  podEvents
 	watches *Watches
 	synced  chan struct{} // closed when the pods of the API have been listed
 }
@@ -405,16 +404,15 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		return fmt.Errorf("note which volumes are on this machine: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	k.pods.mu.Lock()
-	k.ctx = ctx
-	k.pods.mu.Unlock()
+	k.pods.open(ctx)
 
 	broadcaster := o.Events
 	if broadcaster == nil {
 		broadcaster = events.NewBroadcaster(ctx, k.client)
 		defer broadcaster.Shutdown()
 	}
-	k.events = broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: "kubelet", Host: k.name})
+	source := corev1.EventSource{Component: "kubelet", Host: k.name}
+	k.events = podEvents{broadcaster.NewRecorder(scheme.Scheme(), source), k.static.mirrors}
 
 	g.Go(func() error { k.objects.run(ctx); return nil })
 	g.Go(func() error { k.status.run(ctx); return nil })
@@ -428,7 +426,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		g.Go(func() error { return k.watchManifests(ctx) })
 	}
 	g.Go(func() error { return k.watchRuntime(ctx) })
-	g.Go(func() error { return k.agent.Run(ctx, k.events) })
+	g.Go(func() error { return k.agent.Run(ctx, k.events.recorder) })
 	g.Go(func() error { return k.watchPods(ctx) })
 	g.Go(func() error { k.runPeriodicTasks(ctx); return nil })
 	if !o.NoServer {
@@ -438,6 +436,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 		g.Go(func() error { return awaitRenewal(ctx, k.cfg.Kubeconfig) })
 	}
 	err = g.Wait()
+	k.pods.close()
 	k.pods.wg.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil

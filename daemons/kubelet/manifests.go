@@ -95,12 +95,12 @@ func (k *Kubelet) applyManifests(found map[string]*corev1.Pod, held map[types.UI
 		w := k.pods.workers[gone.UID]
 		k.pods.mu.Unlock()
 		if w != nil {
-			w.updateInbox(func() { w.removed = true })
+			w.inbox.update(func() { w.inbox.removed = true })
 		}
 	}
 	for _, p := range found {
 		if !k.pods.isReplacing(p) {
-			k.updateWorker(p)
+			k.updateWorker(p, nil)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (s *podWorkers) isReplacing(p *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid, w := range s.workers {
-		if uid != p.UID && podName(w.pod) == podName(p) && pod.IsStatic(w.pod) {
+		if uid != p.UID && podName(w.inbox.pod) == podName(p) && pod.IsStatic(w.inbox.pod) {
 			return true
 		}
 	}
@@ -128,7 +128,7 @@ func (s *podWorkers) isReplacing(p *corev1.Pod) bool {
 // startReplacement starts the version of a static pod that waited for the end of was.
 func (k *Kubelet) startReplacement(was *corev1.Pod) {
 	if next := k.static.mirrors.staticPod(podName(was)); next != nil && next.UID != was.UID {
-		k.updateWorker(next)
+		k.updateWorker(next, nil)
 	}
 }
 

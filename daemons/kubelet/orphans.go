@@ -104,7 +104,7 @@ func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
 	uid := types.UID(labels[cri.LabelPodUID])
 	k.pods.mu.Lock()
 	defer k.pods.mu.Unlock()
-	if k.pods.workers[uid] != nil || k.ctx.Err() != nil {
+	if k.pods.workers[uid] != nil || !k.pods.isOpen {
 		return
 	}
 	p := &corev1.Pod{
@@ -119,6 +119,6 @@ func (k *Kubelet) adoptOrphan(labels, annotations map[string]string) {
 	}
 	k.env.Log.Info("removing a pod that is no longer wanted", "pod", podName(p), "uid", uid)
 	w := newWorker(k, p)
-	w.removed = true
+	w.inbox.removed = true
 	k.startWorker(w)
 }

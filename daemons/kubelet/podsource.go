@@ -16,8 +16,8 @@ import (
 )
 
 // watchPods watches the pods that are assigned to this node, and the services for the pods' environment.
-func (k *Kubelet) watchPods(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+func (k *Kubelet) watchPods(whole context.Context) error {
+	g, ctx := errgroup.WithContext(whole)
 	if !k.watches.isShared() {
 		g.Go(func() error { return k.watches.Run(ctx) })
 	}
@@ -25,7 +25,8 @@ func (k *Kubelet) watchPods(ctx context.Context) error {
 		if !k.watches.waitListed(ctx) {
 			return ctx.Err()
 		}
-		defer k.watches.follow(k.name, podFollower{updated: k.handlePod, deleted: k.handleDeleted})()
+		updated := func(p *corev1.Pod) { k.handlePod(whole, p) }
+		defer k.watches.follow(k.name, podFollower{updated: updated, deleted: k.handleDeleted})()
 		if k.watches.waitSynced(ctx) {
 			close(k.synced)
 			k.env.Log.Info("pods known", "count", k.watches.count(k.name))
@@ -41,9 +42,28 @@ func (k *Kubelet) watchPods(ctx context.Context) error {
 type podWorkers struct {
 	mu      sync.Mutex
 	workers map[types.UID]*worker
+	isOpen  bool           // workers may be started
 	wg      sync.WaitGroup // the goroutines of the workers
 
 	lock lockWatch // observes mu for health checks
+}
+
+// open lets workers start until ctx ends. Then all of them end.
+func (s *podWorkers) open(ctx context.Context) {
+	s.mu.Lock()
+	s.isOpen = true
+	s.mu.Unlock()
+	context.AfterFunc(ctx, s.close)
+}
+
+// close ends all workers, and lets no further ones start.
+func (s *podWorkers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isOpen = false
+	for _, w := range s.workers {
+		w.cancel()
+	}
 }
 
 // trimObject removes fields that the kubelet does not need from objects that it caches. It copies the object before
@@ -67,22 +87,22 @@ func trimObject(o any) (any, error) {
 }
 
 // handlePod handles a pod of this node that was added or changed in the API.
-func (k *Kubelet) handlePod(p *corev1.Pod) {
+func (k *Kubelet) handlePod(ctx context.Context, p *corev1.Pod) {
 	k.status.setPod(p)
 	if pod.IsMirror(p) {
 		k.static.mirrors.addMirror(p)
 		k.pods.wake(p.Annotations[pod.MirrorAnnotation]) // writes the status to the mirror pod
 		return
 	}
-	k.updateWorker(p)
+	k.updateWorker(p, k.checkPlacement(ctx, p))
 }
 
-// updateWorker passes a pod to its worker. It starts a worker if there is none.
-func (k *Kubelet) updateWorker(p *corev1.Pod) {
-	misplaced := k.checkPlacement(p)
+// updateWorker passes a pod to its worker. It starts a worker if there is none. misplaced is why the pod does not suit
+// this node, or nil.
+func (k *Kubelet) updateWorker(p *corev1.Pod, misplaced *pod.End) {
 	k.pods.mu.Lock()
 	defer k.pods.mu.Unlock()
-	if k.ctx == nil || k.ctx.Err() != nil {
+	if !k.pods.isOpen {
 		return
 	}
 	if w := k.pods.workers[p.UID]; w != nil {
@@ -91,36 +111,39 @@ func (k *Kubelet) updateWorker(p *corev1.Pod) {
 	}
 	w := newWorker(k, p)
 	if len(p.Status.ContainerStatuses) > 0 {
-		w.allocated = pod.ReportedAllocation(p)
-		w.pod = k.allocate(w, p)
+		w.inbox.size.allocated = pod.ReportedAllocation(p)
+		w.inbox.pod = k.allocate(w, p)
 	}
 	if p.DeletionTimestamp == nil {
 		if !hasBegun(p) {
-			w.evicted = pod.CheckPod(p, k.cfg.AllowedUnsafeSysctls)
+			w.inbox.evicted = pod.CheckPod(p, k.cfg.AllowedUnsafeSysctls)
 		}
-		if w.evicted == nil && !pod.IsStatic(p) {
-			w.evicted = k.checkAdmission(p, misplaced)
+		if w.inbox.evicted == nil && !pod.IsStatic(p) {
+			w.inbox.evicted = k.checkAdmission(p, misplaced)
 		}
-		if w.evicted != nil {
-			k.recordEvent(p, corev1.EventTypeWarning, w.evicted.Reason, "%s", w.evicted.Message)
+		if w.inbox.evicted != nil {
+			k.events.record(p, corev1.EventTypeWarning, w.inbox.evicted.Reason, "%s", w.inbox.evicted.Message)
 		}
 	}
 	k.startWorker(w)
 }
 
-// startWorker starts a worker. The caller holds k.pods.mu.
+// startWorker starts a worker. It runs until its pod is gone or the workers are closed, whoever starts it. The caller
+// holds k.pods.mu.
 func (k *Kubelet) startWorker(w *worker) {
-	uid := w.pod.UID
+	uid := w.inbox.pod.UID
 	k.pods.workers[uid] = w
-	ctx := k.ctx
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
 	k.pods.wg.Go(func() {
+		defer cancel()
 		w.run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		w.mu.Lock()
-		p := w.pod // may have been updated since
-		w.mu.Unlock()
+		w.inbox.mu.Lock()
+		p := w.inbox.pod // may have been updated since
+		w.inbox.mu.Unlock()
 		k.objects.removePod(uid)
 		k.status.removePod(uid)
 		k.metrics.Probes.RemovePod(p)
@@ -143,7 +166,7 @@ func (k *Kubelet) handleDeleted(p *corev1.Pod) {
 	w := k.pods.workers[p.UID]
 	k.pods.mu.Unlock()
 	if w != nil {
-		w.updateInbox(func() { w.removed = true })
+		w.inbox.update(func() { w.inbox.removed = true })
 	}
 }
 
@@ -191,7 +214,7 @@ func (s *podWorkers) wake(uid string) {
 	w := s.workers[types.UID(uid)]
 	s.mu.Unlock()
 	if w != nil {
-		w.updateInbox(func() { w.hasRuntimeChange = true })
+		w.inbox.update(func() { w.inbox.hasRuntimeChange = true })
 	}
 }
 
@@ -203,7 +226,7 @@ func (s *podWorkers) wakeAll() {
 	}
 	s.mu.Unlock()
 	for _, w := range all {
-		w.updateInbox(func() { w.hasRuntimeChange = true })
+		w.inbox.update(func() { w.inbox.hasRuntimeChange = true })
 	}
 }
 
@@ -213,7 +236,7 @@ func (s *podWorkers) refresh(uid types.UID) {
 	w := s.workers[uid]
 	s.mu.Unlock()
 	if w != nil {
-		w.updateInbox(func() { w.refreshRequested, w.needsRetry = true, true })
+		w.inbox.update(func() { w.inbox.refreshRequested, w.inbox.needsRetry = true, true })
 	}
 }
 

@@ -53,9 +53,9 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 				w.launchProbe(ctx, at, f, spec, c, probe.Startup, spec.StartupProbe)
 			}
 		}
-		w.mu.Lock()
-		started := w.probes[c.ID].Started
-		w.mu.Unlock()
+		w.inbox.mu.Lock()
+		started := w.inbox.probes[c.ID].Started
+		w.inbox.mu.Unlock()
 		if started && !at.started {
 			at.started = true
 			w.launchStarted(ctx, at, f, spec, c, going)
@@ -117,14 +117,14 @@ func (w *worker) launchProbe(
 	ctx, cancel := context.WithCancel(ctx)
 	at.stop[kind] = cancel
 	one := &probe.Worker{
-		Kind: kind, Probe: p, Target: w.probeTarget(f, spec, c.ID), Started: c.Started,
+		Kind: kind, Probe: p, Target: w.steps.probeTarget(f, spec, c.ID), Started: c.Started,
 		OnResult: func(took time.Duration, err error) {
 			w.k.metrics.Probes.RecordProbe(f.Pod, spec.Name, strings.ToUpper(string(kind[:1]))+string(kind[1:]), took,
 				err)
 		},
 		OnFailure: func(err error) {
 			name := strings.ToUpper(string(kind[:1])) + string(kind[1:])
-			w.k.recordContainerEvent(f.Pod, spec, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", name,
+			w.k.events.recordContainer(f.Pod, spec, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", name,
 				err)
 		},
 		OnVerdict: func(ok bool) {
@@ -149,24 +149,24 @@ func (w *worker) launchProbe(
 
 // updateProbe updates the probe results of a container.
 func (w *worker) updateProbe(id string, change func(*pod.Probe)) {
-	w.updateInbox(func() {
-		p := w.probes[id]
+	w.inbox.update(func() {
+		p := w.inbox.probes[id]
 		change(&p)
-		w.probes[id] = p
+		w.inbox.probes[id] = p
 	})
 }
 
 // removeEndedProbes drops the probe results of containers that no longer run.
 func (w *worker) removeEndedProbes() {
 	running := map[string]bool{}
-	for _, c := range w.containers {
+	for _, c := range w.inbox.containers {
 		running[c.ID] = c.State == pod.Running
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id := range w.probes {
+	w.inbox.mu.Lock()
+	defer w.inbox.mu.Unlock()
+	for id := range w.inbox.probes {
 		if !running[id] {
-			delete(w.probes, id)
+			delete(w.inbox.probes, id)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (w *worker) stopProbes() {
 }
 
 // probeTarget returns how probes and handlers reach a container.
-func (w *worker) probeTarget(f *pod.Facts, spec *corev1.Container, id string) probe.Target {
+func (r stepRunner) probeTarget(f *pod.Facts, spec *corev1.Container, id string) probe.Target {
 	ip := ""
 	switch {
 	case f.Pod.Spec.HostNetwork && len(f.HostIPs) > 0:
@@ -193,9 +193,9 @@ func (w *worker) probeTarget(f *pod.Facts, spec *corev1.Container, id string) pr
 		Pod:       f.Pod,
 		Container: spec,
 		IP:        ip,
-		Simulated: w.k.simulated,
+		Simulated: r.k.simulated,
 		Exec: func(ctx context.Context, command []string, timeout time.Duration) (string, int32, error) {
-			stdout, stderr, code, err := w.k.runtime.ExecSync(ctx, id, command, timeout)
+			stdout, stderr, code, err := r.k.runtime.ExecSync(ctx, id, command, timeout)
 			return string(stdout) + string(stderr), code, err
 		},
 	}

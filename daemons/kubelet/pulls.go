@@ -16,15 +16,18 @@ import (
 	"clusterctl/daemons/kubelet/image"
 )
 
+// podImages gets the images of pods.
+type podImages struct{ k *Kubelet }
+
 // ensureImage ensures that the node has a container's image, according to the pull policy, and that the pod may use it.
-func (w *worker) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container,
+func (m podImages) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container,
 	box *criapi.PodSandboxConfig) (*criapi.Image, error) {
-	k := w.k
+	k := m.k
 	name, err := image.ParseName(spec.Image)
 	if err != nil {
 		message := fmt.Sprintf("Failed to apply default image tag %q: %s", spec.Image, err)
-		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "InspectFailed", "%s", message)
-		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: InvalidImageName")
+		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "InspectFailed", "%s", message)
+		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "Failed", "Error: InvalidImageName")
 		return nil, &startError{reason: "InvalidImageName", message: message}
 	}
 	have, err := k.runtime.ImageStatus(ctx, spec.Image)
@@ -33,10 +36,10 @@ func (w *worker) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 	}
 	never := func(format string) error {
 		message := fmt.Sprintf(format, spec.Image)
-		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
+		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
 		return &startError{reason: "ErrImageNeverPull", message: message, canRetrySoon: true}
 	}
-	credentials := sync.OnceValues(func() ([]image.Credential, error) { return w.credentials(ctx, p, name) })
+	credentials := sync.OnceValues(func() ([]image.Credential, error) { return m.credentials(ctx, p, name) })
 	switch {
 	case have == nil && spec.ImagePullPolicy == corev1.PullNever:
 		return nil, never("Container image %q is not present with pull policy of Never")
@@ -46,7 +49,7 @@ func (w *worker) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 			k.env.Log.Warn("verify that a pod may use an image", "pod", podName(p), "image", spec.Image, "error", err)
 		}
 		if usable {
-			k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
+			k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Pulled",
 				"Container image %q already present on machine and can be accessed by the pod", spec.Image)
 			return have, nil
 		}
@@ -55,28 +58,28 @@ func (w *worker) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 				"Container image %q is present with pull policy of Never but does not have the proper credentials")
 		}
 	}
-	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
+	k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
 	began := time.Now()
-	have, err = w.pullImage(ctx, spec.Image, credentials, box)
+	have, err = m.pullImage(ctx, spec.Image, credentials, box)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image,
+		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %s", spec.Image,
 			cri.Message(err))
 		return nil, &startError{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
 	}
 	took := time.Since(began).Round(time.Millisecond)
-	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Pulled",
+	k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Pulled",
 		"Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
 		spec.Image, took, took, have.Size)
 	return have, nil
 }
 
 // pullImage pulls an image with a pod's credentials, and records which of them succeeded.
-func (w *worker) pullImage(ctx context.Context, name string, credentials func() ([]image.Credential, error),
+func (m podImages) pullImage(ctx context.Context, name string, credentials func() ([]image.Credential, error),
 	box *criapi.PodSandboxConfig) (have *criapi.Image, err error) {
-	k := w.k
+	k := m.k
 	offered, err := credentials()
 	if err != nil {
 		return nil, err
@@ -108,7 +111,7 @@ func (w *worker) pullImage(ctx context.Context, name string, credentials func() 
 
 // ensureVolumeImage ensures that the node has the image that a container mounts as a volume, according to the volume's
 // pull policy.
-func (w *worker) ensureVolumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string,
+func (m podImages) ensureVolumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string,
 	box *criapi.PodSandboxConfig) error {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
@@ -119,7 +122,7 @@ func (w *worker) ensureVolumeImage(ctx context.Context, p *corev1.Pod, spec *cor
 		if policy == "" {
 			policy = defaultPullPolicy(v.Image.Reference)
 		}
-		_, err := w.ensureImage(ctx, p,
+		_, err := m.ensureImage(ctx, p,
 			&corev1.Container{Name: spec.Name, Image: v.Image.Reference, ImagePullPolicy: policy},
 			box)
 		return err
@@ -138,12 +141,12 @@ func mountedImage(p *corev1.Pod, name string) string {
 }
 
 // credentials returns the credentials to try for an image: first those of the pod's pull secrets, then the node's.
-func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name) ([]image.Credential, error) {
+func (m podImages) credentials(ctx context.Context, p *corev1.Pod, name image.Name) ([]image.Credential, error) {
 	var secrets []*corev1.Secret
 	for _, ref := range p.Spec.ImagePullSecrets {
-		s, err := w.k.objects.Secret(ctx, p.Namespace, ref.Name)
+		s, err := m.k.objects.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			w.k.recordEvent(p, corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+			m.k.events.record(p, corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
 				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
 				ref.Name)
 			continue
@@ -154,7 +157,7 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name
 	if err != nil {
 		return nil, err
 	}
-	return append(ring.Lookup(name), w.k.nodeCredentials.Lookup(ctx, name)...), nil
+	return append(ring.Lookup(name), m.k.nodeCredentials.Lookup(ctx, name)...), nil
 }
 
 // puller pulls images. Pods that need the same image with the same credentials share one pull.

@@ -21,35 +21,37 @@ import (
 // allocate grants a pod the size in its spec if the node has room for it. It returns the pod with the granted size. The
 // caller holds k.pods.mu.
 func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	was := w.desired
-	w.desired = p
+	b := &w.inbox
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.size.desired
+	b.size.desired = p
 	if pod.IsStatic(p) {
 		return p
 	}
 	wanted := pod.SpecAllocation(p)
-	if equality.Semantic.DeepEqual(wanted, w.allocated) {
-		w.resizeState.Pending, w.resizeState.Message = "", ""
+	if equality.Semantic.DeepEqual(wanted, b.size.allocated) {
+		b.size.resize.Pending, b.size.resize.Message = "", ""
 		return p
 	}
 	if p.DeletionTimestamp != nil || k.agent.Node() == nil {
-		return pod.WithAllocation(p, w.allocated)
+		return pod.WithAllocation(p, b.size.allocated)
 	}
-	w.mu.Unlock()
+	b.mu.Unlock()
 	reason, message := k.checkResize(p)
-	w.mu.Lock()
+	b.mu.Lock()
 	if reason == "" {
-		w.allocated, w.resizeState = wanted, pod.Resize{Generation: max(p.Generation, 1)}
-		k.recordEvent(p, corev1.EventTypeNormal, "ResizeStarted", "%s", pod.ResizeMessage("Pod resize started", p, ""))
+		b.size.allocated, b.size.resize = wanted, pod.Resize{Generation: max(p.Generation, 1)}
+		k.events.record(p, corev1.EventTypeNormal, "ResizeStarted", "%s",
+			pod.ResizeMessage("Pod resize started", p, ""))
 		return p
 	}
-	if w.resizeState.Pending != reason || was.Generation != p.Generation {
-		k.recordEvent(p, corev1.EventTypeWarning, "Resize"+reason, "%s",
+	if b.size.resize.Pending != reason || was.Generation != p.Generation {
+		k.events.record(p, corev1.EventTypeWarning, "Resize"+reason, "%s",
 			pod.ResizeMessage("Pod resize "+reason, p, message))
 	}
-	w.resizeState.Pending, w.resizeState.Message = reason, message
-	return pod.WithAllocation(p, w.allocated)
+	b.size.resize.Pending, b.size.resize.Message = reason, message
+	return pod.WithAllocation(p, b.size.allocated)
 }
 
 // checkResize returns why the node cannot grant the size in a pod's spec, or "" if it can. The caller holds k.pods.mu.
@@ -67,7 +69,7 @@ func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
 		return corev1.PodReasonInfeasible, fmt.Sprintf(
 			"Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, requested, capacity)
 	}
-	if what, message := k.missingResource(p); what != "" {
+	if what, message := k.pods.missingResource(p, allocatable); what != "" {
 		return corev1.PodReasonDeferred, message
 	}
 	return "", ""
@@ -79,14 +81,15 @@ func (k *Kubelet) retryResizes() {
 	defer k.pods.mu.Unlock()
 	var waiting []*worker
 	for _, w := range k.pods.workers {
-		w.mu.Lock()
-		if w.evicted == nil && !w.removed && !equality.Semantic.DeepEqual(pod.SpecAllocation(w.desired), w.allocated) {
+		w.inbox.mu.Lock()
+		isResizing := !equality.Semantic.DeepEqual(pod.SpecAllocation(w.inbox.size.desired), w.inbox.size.allocated)
+		if isResizing && w.inbox.evicted == nil && !w.inbox.removed {
 			waiting = append(waiting, w)
 		}
-		w.mu.Unlock()
+		w.inbox.mu.Unlock()
 	}
 	priority := func(w *worker) int32 {
-		if p := w.desired.Spec.Priority; p != nil {
+		if p := w.inbox.size.desired.Spec.Priority; p != nil {
 			return *p
 		}
 		return 0
@@ -95,14 +98,14 @@ func (k *Kubelet) retryResizes() {
 		return cmp.Or(cmp.Compare(priority(b), priority(a)), a.firstSeen.Compare(b.firstSeen))
 	})
 	for _, w := range waiting {
-		w.update(k.allocate(w, w.desired))
+		w.update(k.allocate(w, w.inbox.size.desired))
 	}
 }
 
 // resizeContainer sets the CPU and memory of one container to the size granted to its pod.
 func (w *worker) resizeContainer(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	spec := pod.Find(f.Pod, step.Container)
-	if err := w.checkMemoryFits(ctx, f, spec, step.ID); err != nil {
+	if err := w.steps.checkMemoryFits(ctx, f, spec, step.ID); err != nil {
 		return err
 	}
 	if err := w.widenCgroup(f); err != nil {
@@ -117,17 +120,17 @@ func (w *worker) resizeContainer(ctx context.Context, f *pod.Facts, step pod.Ste
 // containers that still have to shrink or grow. A cgroup cannot use more than its parent allows.
 func (w *worker) widenCgroup(f *pod.Facts) error {
 	limits := w.k.limits().podCgroupLimits(f.Pod)
-	if w.limits == (cgroup.Limits{}) || limits == w.limits {
+	if w.inbox.size.limits == (cgroup.Limits{}) || limits == w.inbox.size.limits {
 		return nil // unchanged, or set by an earlier kubelet, whose containers fit
 	}
-	if limits = limits.Max(w.limits); limits == w.limits {
+	if limits = limits.Max(w.inbox.size.limits); limits == w.inbox.size.limits {
 		return nil
 	}
 	if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 		return fmt.Errorf("resize the pod's cgroup: %w", err)
 	}
 	w.setLimits(limits)
-	w.updateInbox(func() { w.refreshRequested = true }) // sets the final limits
+	w.inbox.update(func() { w.inbox.refreshRequested = true }) // sets the final limits
 	return nil
 }
 
@@ -135,9 +138,9 @@ func (w *worker) widenCgroup(f *pod.Facts) error {
 // current usage has to wait, because the kernel would kill processes of the pod.
 func (w *worker) fitLimits(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits,
 	time.Time) {
-	had := w.limits.MemoryLimit
+	had := w.inbox.size.limits.MemoryLimit
 	// A pod of an earlier kubelet has the limit that it was given, unless it is being resized.
-	fits := w.limits == (cgroup.Limits{}) && f.Resize.Generation == 0
+	fits := w.inbox.size.limits == (cgroup.Limits{}) && f.Resize.Generation == 0
 	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
 		return limits, again
 	}
@@ -152,11 +155,11 @@ func (w *worker) fitLimits(ctx context.Context, f *pod.Facts, limits cgroup.Limi
 	switch {
 	case problem == f.Resize.Error:
 	case problem != "":
-		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
+		w.k.events.record(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
 			pod.ResizeMessage("Pod resize error", f.Pod, problem))
-		w.updateInbox(func() { w.resizeState.Error = problem })
+		w.inbox.update(func() { w.inbox.size.resize.Error = problem })
 	case strings.HasPrefix(f.Resize.Error, podMemoryPrefix):
-		w.updateInbox(func() { w.resizeState.Error = "" })
+		w.inbox.update(func() { w.inbox.size.resize.Error = "" })
 	}
 	if problem == "" {
 		return limits, again
@@ -173,9 +176,9 @@ const podMemoryPrefix = "attempting to set pod memory limit"
 
 // setLimits records the limits that were set on the pod's cgroup.
 func (w *worker) setLimits(l cgroup.Limits) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.limits = l
+	w.inbox.mu.Lock()
+	defer w.inbox.mu.Unlock()
+	w.inbox.size.limits = l
 }
 
 // resizeRetryDelay is the delay before a memory limit is tried again that was below the pod's usage.
@@ -183,14 +186,14 @@ const resizeRetryDelay = 10 * time.Second
 
 // checkMemoryFits returns an error if a memory limit is below the container's usage, because the kernel would kill the
 // container.
-func (w *worker) checkMemoryFits(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string) error {
+func (r stepRunner) checkMemoryFits(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string) error {
 	limit := spec.Resources.Limits.Memory().Value()
 	for _, c := range f.Containers {
 		if c.ID == id && (limit == 0 || c.Size != nil && c.Size.Memory > 0 && limit >= c.Size.Memory) {
 			return nil
 		}
 	}
-	stats, err := w.k.runtime.ListPodSandboxStats(ctx)
+	stats, err := r.k.runtime.ListPodSandboxStats(ctx)
 	if err != nil {
 		return err
 	}
@@ -209,22 +212,43 @@ func (w *worker) checkMemoryFits(ctx context.Context, f *pod.Facts, spec *corev1
 	return nil
 }
 
+// resizeAttempts are the attempts to resize the containers of a pod.
+type resizeAttempts struct {
+	generation int64                // the resize that is under way
+	notBefore  map[string]time.Time // by container: no resize before this time
+	tries      map[string]int       // by container: number of resize attempts
+}
+
+// begin drops the attempts if they belong to another resize than that of a generation.
+func (r *resizeAttempts) begin(generation int64) {
+	if generation != r.generation {
+		r.generation = generation
+		clear(r.notBefore)
+		clear(r.tries)
+	}
+}
+
+// delay delays the next attempt for a container. It does so after success, too, in case the runtime reports success but
+// changes nothing.
+func (r *resizeAttempts) delay(container string, now time.Time) {
+	r.notBefore[container] = now.Add(min(minRetry<<min(r.tries[container], 8), maxRetry))
+	r.tries[container]++
+}
+
 // recordResize records the result of a container's resize.
 func (w *worker) recordResize(f *pod.Facts, step pod.Step, err error, now time.Time) {
-	// Also delay the next attempt after success, in case the runtime reports success but changes nothing.
-	w.resizeRetryAt[step.Container] = now.Add(min(minRetry<<min(w.resizeTries[step.Container], 8), maxRetry))
-	w.resizeTries[step.Container]++
+	w.resizes.delay(step.Container, now)
 	problem := ""
 	if err != nil {
 		problem = cri.Message(err)
 		if problem != f.Resize.Error {
-			w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
+			w.k.events.record(f.Pod, corev1.EventTypeWarning, "ResizeError", "%s",
 				pod.ResizeMessage("Pod resize error", f.Pod, problem))
 		}
 	}
-	w.updateInbox(func() {
-		w.resizeState.Error = problem
-		w.refreshRequested = true // the pod's own limits are updated next
+	w.inbox.update(func() {
+		w.inbox.size.resize.Error = problem
+		w.inbox.refreshRequested = true // the pod's own limits are updated next
 	})
 }
 
@@ -233,14 +257,14 @@ func (w *worker) recordResizeEvents(f *pod.Facts) {
 	if f.Resize.Generation == 0 || pod.IsResizing(f) {
 		return
 	}
-	w.mu.Lock()
-	done := w.resizeState.Generation == f.Resize.Generation
+	w.inbox.mu.Lock()
+	done := w.inbox.size.resize.Generation == f.Resize.Generation
 	if done {
-		w.resizeState.Generation, w.resizeState.Error = 0, ""
+		w.inbox.size.resize.Generation, w.inbox.size.resize.Error = 0, ""
 	}
-	w.mu.Unlock()
+	w.inbox.mu.Unlock()
 	if done {
-		w.k.recordEvent(f.Pod, corev1.EventTypeNormal, "ResizeCompleted", "%s",
+		w.k.events.record(f.Pod, corev1.EventTypeNormal, "ResizeCompleted", "%s",
 			pod.ResizeMessage("Pod resize completed", f.Pod, ""))
 	}
 }

@@ -47,10 +47,10 @@ func (w *worker) recordResult(f *pod.Facts, step pod.Step, o stepResult) (done b
 	case pod.Prepare:
 		switch {
 		case o.err == nil:
-			w.prepared, w.refreshAt, w.retries = true, o.refreshAt, 0
-			delete(w.waits, "")
-		case w.prepared:
-			w.refreshAt = now.Add(10 * time.Second) // running containers keep the volumes that they have
+			w.volumes.prepared, w.volumes.refreshAt, w.retry.count = true, o.refreshAt, 0
+			delete(w.retry.waits, "")
+		case w.volumes.prepared:
+			w.volumes.refreshAt = now.Add(10 * time.Second) // running containers keep the volumes that they have
 		default:
 			reason, message := "FailedMount", joinMessages(o.err)
 			if d, ok := errors.AsType[*devicesError](o.err); ok {
@@ -58,17 +58,17 @@ func (w *worker) recordResult(f *pod.Facts, step pod.Step, o stepResult) (done b
 					d.error,
 				)
 			}
-			w.k.recordEvent(f.Pod, corev1.EventTypeWarning, reason, "%s", message)
-			w.delayPod(now, "ContainerCreating", "")
+			w.k.events.record(f.Pod, corev1.EventTypeWarning, reason, "%s", message)
+			w.retry.delayPod(now, "ContainerCreating", "")
 		}
 	case pod.RunSandbox:
 		if o.err != nil {
-			w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "FailedCreatePodSandBox",
+			w.k.events.record(f.Pod, corev1.EventTypeWarning, "FailedCreatePodSandBox",
 				"Failed to create pod sandbox: %s", cri.Message(o.err))
-			w.delayPod(now, "ContainerCreating", "")
+			w.retry.delayPod(now, "ContainerCreating", "")
 		} else {
-			w.retries = 0
-			delete(w.waits, "")
+			w.retry.count = 0
+			delete(w.retry.waits, "")
 		}
 	case pod.Admit:
 		w.recordAdmission(f, step, o.err, now)
@@ -77,20 +77,20 @@ func (w *worker) recordResult(f *pod.Facts, step pod.Step, o stepResult) (done b
 	case pod.Start:
 		w.recordStart(f, step, o.err, now)
 	case pod.Release:
-		w.mu.Lock()
-		w.released = o.err == nil
-		w.mu.Unlock()
+		w.inbox.mu.Lock()
+		w.inbox.released = o.err == nil
+		w.inbox.mu.Unlock()
 		if o.err != nil {
-			w.delayStep(now)
+			w.retry.delayStep(now)
 		}
 	case pod.Remove:
 		if o.err == nil {
 			return true
 		}
-		w.delayStep(now)
+		w.retry.delayStep(now)
 	default:
 		if o.err != nil {
-			w.delayStep(now)
+			w.retry.delayStep(now)
 		}
 	}
 	return false
@@ -98,32 +98,41 @@ func (w *worker) recordResult(f *pod.Facts, step pod.Step, o stepResult) (done b
 
 func joinMessages(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
+// retries delays the repetition of failed steps.
+type retries struct {
+	count   int       // failed attempts that concern the whole pod
+	at      time.Time // no step is retried before this time
+	waits   map[string]pod.Wait
+	backoff map[string]pod.Backoff
+	pulls   map[string]pod.Backoff // by image
+}
+
 // delayPod delays the next attempt for the whole pod.
-func (w *worker) delayPod(now time.Time, reason, message string) {
-	delay := min(minRetry<<min(w.retries, 8), maxRetry)
-	w.retries++
-	w.waits[""] = pod.Wait{Reason: reason, Message: message, At: now, Until: now.Add(delay)}
+func (r *retries) delayPod(now time.Time, reason, message string) {
+	delay := min(minRetry<<min(r.count, 8), maxRetry)
+	r.count++
+	r.waits[""] = pod.Wait{Reason: reason, Message: message, At: now, Until: now.Add(delay)}
 }
 
 // delayStep delays the repetition of a step that must succeed eventually.
-func (w *worker) delayStep(now time.Time) {
-	w.retries++
-	w.retryAt = now.Add(min(50*time.Millisecond<<min(w.retries, 6), 2*time.Second))
+func (r *retries) delayStep(now time.Time) {
+	r.count++
+	r.at = now.Add(min(50*time.Millisecond<<min(r.count, 6), 2*time.Second))
 }
 
 // recordAdmission records whether the pod's network policies are in effect. The reason why they are not is reported
 // once, however often the step is repeated.
 func (w *worker) recordAdmission(f *pod.Facts, step pod.Step, err error, now time.Time) {
 	if err == nil {
-		w.admitted, w.admissionError, w.retries = step.SandboxID, "", 0
+		w.policies.sandbox, w.policies.problem, w.retry.count = step.SandboxID, "", 0
 		return
 	}
-	if message := joinMessages(err); message != w.admissionError {
-		w.admissionError = message
-		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "NetworkNotReady",
+	if message := joinMessages(err); message != w.policies.problem {
+		w.policies.problem = message
+		w.k.events.record(f.Pod, corev1.EventTypeWarning, "NetworkNotReady",
 			"Containers wait for the pod's network policies: %s", message)
 	}
-	w.delayStep(now)
+	w.retry.delayStep(now)
 }
 
 // recordStart records the result of a container's start.
@@ -131,16 +140,16 @@ func (w *worker) recordStart(f *pod.Facts, step pod.Step, err error, now time.Ti
 	name := step.Container
 	spec := pod.Find(f.Pod, name)
 	if step.Restart {
-		w.backoff[name] = w.backoff[name].Next(now)
+		w.retry.backoff[name] = w.retry.backoff[name].Next(now)
 	}
 	var fail *startError
 	switch {
 	case err == nil:
-		delete(w.waits, name)
+		delete(w.retry.waits, name)
 		if spec != nil {
-			delete(w.pulls, spec.Image)
+			delete(w.retry.pulls, spec.Image)
 			for _, m := range spec.VolumeMounts {
-				delete(w.pulls, mountedImage(f.Pod, m.Name))
+				delete(w.retry.pulls, mountedImage(f.Pod, m.Name))
 			}
 		}
 		return
@@ -150,14 +159,14 @@ func (w *worker) recordStart(f *pod.Facts, step pod.Step, err error, now time.Ti
 	wait := pod.Wait{Reason: fail.reason, Message: fail.message, At: now, Until: now.Add(pod.FirstDelay)}
 	switch {
 	case fail.image != "":
-		b := w.pulls[fail.image].Next(now)
-		w.pulls[fail.image] = b
+		b := w.retry.pulls[fail.image].Next(now)
+		w.retry.pulls[fail.image] = b
 		wait.Until = now.Add(b.Delay)
 		wait.BackoffReason, wait.Image = "ImagePullBackOff", fail.image
 		wait.BackoffMessage = fmt.Sprintf("Back-off pulling image %q: %s: %s", fail.image, fail.reason, fail.message)
-		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, "Failed", "Error: %s", fail.reason)
+		w.k.events.record(f.Pod, corev1.EventTypeWarning, "Failed", "Error: %s", fail.reason)
 	case fail.canRetrySoon:
 		wait.Until = now.Add(minRetry)
 	}
-	w.waits[name] = wait
+	w.retry.waits[name] = wait
 }

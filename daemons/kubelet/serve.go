@@ -56,9 +56,9 @@ func (r podRegistry) Pods() (all []*corev1.Pod) {
 	r.k.pods.mu.Lock()
 	defer r.k.pods.mu.Unlock()
 	for _, w := range r.k.pods.workers {
-		w.mu.Lock()
-		all = append(all, w.pod)
-		w.mu.Unlock()
+		w.inbox.mu.Lock()
+		all = append(all, w.inbox.pod)
+		w.inbox.mu.Unlock()
 	}
 	return all
 }
@@ -68,9 +68,9 @@ func (r podRegistry) FindPod(namespace, name, uid string) (found *corev1.Pod) {
 	r.k.pods.mu.Lock()
 	defer r.k.pods.mu.Unlock()
 	for _, w := range r.k.pods.workers {
-		w.mu.Lock()
-		p, gone := w.pod, w.removed
-		w.mu.Unlock()
+		w.inbox.mu.Lock()
+		p, gone := w.inbox.pod, w.inbox.removed
+		w.inbox.mu.Unlock()
 		if p.Namespace == namespace && p.Name == name && (uid == "" || string(p.UID) == uid || pod.IsStatic(p)) &&
 			(found == nil || !gone) {
 			found = p

@@ -24,29 +24,29 @@ func (w *worker) startContainer(ctx context.Context, f *pod.Facts, step pod.Step
 	spec := pod.Find(p, step.Container)
 	if pod.IsEphemeral(p, spec.Name) {
 		if end := pod.CheckContainer(spec); end != nil {
-			k.recordContainerEvent(p, spec, corev1.EventTypeWarning, end.Reason, "%s", end.Message)
+			k.events.recordContainer(p, spec, corev1.EventTypeWarning, end.Reason, "%s", end.Message)
 			return &startError{reason: "CreateContainerConfigError", message: end.Message}
 		}
 	}
 	if err := w.widenCgroup(f); err != nil {
 		return err
 	}
-	box, err := w.sandboxConfig(p, f.Sandboxes[0].Attempt)
+	box, err := w.steps.sandboxConfig(p, f.Sandboxes[0].Attempt)
 	if err != nil {
 		return err
 	}
-	image, err := w.ensureImage(ctx, p, spec, box)
+	image, err := w.images.ensureImage(ctx, p, spec, box)
 	if err != nil {
 		return err
 	}
 	for _, m := range spec.VolumeMounts {
-		if err := w.ensureVolumeImage(ctx, p, spec, m.Name, box); err != nil {
+		if err := w.images.ensureVolumeImage(ctx, p, spec, m.Name, box); err != nil {
 			return err
 		}
 	}
-	config, err := w.containerConfig(ctx, f, spec, step.Attempt, image)
+	config, err := w.steps.containerConfig(ctx, f, spec, step.Attempt, image)
 	if err != nil {
-		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", err)
+		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", err)
 		return &startError{reason: "CreateContainerConfigError", message: err.Error(), canRetrySoon: true}
 	}
 	if err := joinTarget(config, f, spec.Name); err != nil {
@@ -57,25 +57,25 @@ func (w *worker) startContainer(ctx context.Context, f *pod.Facts, step pod.Step
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
+		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
 		return &startError{reason: "CreateContainerError", message: cri.Message(err)}
 	}
-	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Created", "Created container: %s", spec.Name)
+	k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Created", "Created container: %s", spec.Name)
 	if err := k.runtime.StartContainer(ctx, id); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
+		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "Failed", "Error: %s", cri.Message(err))
 		return &startError{reason: "RunContainerError", message: cri.Message(err)}
 	}
-	k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Started", "Started container %s", spec.Name)
+	k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Started", "Started container %s", spec.Name)
 	k.logs.Link(p, spec.Name, step.Attempt, id)
 	if l := spec.Lifecycle; l != nil && l.PostStart != nil {
-		if err := w.runHook(ctx, f, spec, id, l.PostStart); err != nil && ctx.Err() == nil {
-			k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: "+
+		if err := w.steps.runHook(ctx, f, spec, id, l.PostStart); err != nil && ctx.Err() == nil {
+			k.events.recordContainer(p, spec, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: "+
 				"%s", err)
-			k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
-			if err := w.killContainer(ctx, f, spec.Name, id, pod.Grace(f)); err != nil {
+			k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
+			if err := w.steps.killContainer(ctx, f, spec.Name, id, pod.Grace(f)); err != nil {
 				return err
 			}
 			return &startError{reason: "PostStartHookError", message: err.Error()}
@@ -101,14 +101,14 @@ func joinTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error
 }
 
 // containerConfig assembles a container's runtime configuration, including everything that comes from outside its spec.
-func (w *worker) containerConfig(
+func (r stepRunner) containerConfig(
 	ctx context.Context,
 	f *pod.Facts,
 	spec *corev1.Container,
 	attempt uint32,
 	image *criapi.Image,
 ) (*criapi.ContainerConfig, error) {
-	k := w.k
+	k := r.k
 	p := f.Pod.DeepCopy()
 	now := pod.Status(f)
 	p.Status.PodIP, p.Status.PodIPs = now.PodIP, now.PodIPs
@@ -125,7 +125,7 @@ func (w *worker) containerConfig(
 		spec,
 		func(s string) (string, error) { return cri.ExpandPath(s, env) },
 		func() (bool, error) {
-			handler, err := w.runtimeHandler(ctx, p)
+			handler, err := r.runtimeHandler(ctx, p)
 			if err != nil {
 				return false, err
 			}
@@ -165,7 +165,7 @@ func (w *worker) containerConfig(
 	if err := k.logs.Create(filepath.Join(k.logs.Pod(p), spec.Name)); err != nil {
 		return nil, fmt.Errorf("make the container's log directory: %w", err)
 	}
-	place, err := w.nodeSettings(p)
+	place, err := r.nodeSettings(p)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (k *Kubelet) listServices(ctx context.Context) ([]*corev1.Service, error) {
 }
 
 // runHook runs a lifecycle handler.
-func (w *worker) runHook(
+func (r stepRunner) runHook(
 	ctx context.Context,
 	f *pod.Facts,
 	spec *corev1.Container,
@@ -194,7 +194,7 @@ func (w *worker) runHook(
 ) error {
 	switch {
 	case h.Exec != nil:
-		_, stderr, code, err := w.k.runtime.ExecSync(ctx, id, h.Exec.Command, hookTimeout)
+		_, stderr, code, err := r.k.runtime.ExecSync(ctx, id, h.Exec.Command, hookTimeout)
 		if err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func (w *worker) runHook(
 			return fmt.Errorf("command '%s' exited with %d: %s", strings.Join(h.Exec.Command, " "), code, stderr)
 		}
 	case h.HTTPGet != nil:
-		return probe.Get(ctx, h.HTTPGet, w.probeTarget(f, spec, id))
+		return probe.Get(ctx, h.HTTPGet, r.probeTarget(f, spec, id))
 	case h.Sleep != nil:
 		sleep.For(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
 	default:

@@ -12,13 +12,13 @@ import (
 )
 
 // killContainer stops one container. It runs the preStop handler first, within the same grace period.
-func (w *worker) killContainer(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
+func (r stepRunner) killContainer(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
 	began := time.Now()
 	if spec := pod.Find(f.Pod, name); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil &&
 		grace > time.Second {
 		hook, cancel := context.WithTimeout(ctx, grace)
-		if err := w.runHook(hook, f, spec, id, spec.Lifecycle.PreStop); err != nil && ctx.Err() == nil {
-			w.k.recordContainerEvent(f.Pod, spec, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		if err := r.runHook(hook, f, spec, id, spec.Lifecycle.PreStop); err != nil && ctx.Err() == nil {
+			r.k.events.recordContainer(f.Pod, spec, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 		}
 		cancel()
 		if ctx.Err() != nil {
@@ -29,12 +29,12 @@ func (w *worker) killContainer(ctx context.Context, f *pod.Facts, name, id strin
 	if grace <= time.Second {
 		left = grace
 	}
-	return w.k.runtime.StopContainer(ctx, id, left)
+	return r.k.runtime.StopContainer(ctx, id, left)
 }
 
 // killPod stops all containers of a pod, and then its sandboxes. Regular containers stop together. Sidecars stop
 // afterwards in reverse order of their start, so that each outlives the containers that use it.
-func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration) error {
+func (r stepRunner) killPod(ctx context.Context, f *pod.Facts, grace time.Duration) error {
 	began := time.Now()
 	var together []pod.Container
 	sidecars := map[string]pod.Container{}
@@ -52,8 +52,8 @@ func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration)
 	errs := make([]error, len(together))
 	for i, c := range together {
 		all.Go(func() {
-			w.recordKilling(f, c.Name)
-			errs[i] = w.killContainer(ctx, f, c.Name, c.ID, grace)
+			r.recordKilling(f, c.Name)
+			errs[i] = r.killContainer(ctx, f, c.Name, c.ID, grace)
 		})
 	}
 	all.Wait()
@@ -65,14 +65,14 @@ func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration)
 		if !ok {
 			continue
 		}
-		w.recordKilling(f, c.Name)
-		if err := w.killContainer(ctx, f, c.Name, c.ID, max(grace-time.Since(began), time.Second)); err != nil {
+		r.recordKilling(f, c.Name)
+		if err := r.killContainer(ctx, f, c.Name, c.ID, max(grace-time.Since(began), time.Second)); err != nil {
 			return err
 		}
 	}
 	for _, s := range f.Sandboxes {
 		if s.Ready {
-			if err := w.k.runtime.StopPodSandbox(ctx, s.ID); err != nil {
+			if err := r.k.runtime.StopPodSandbox(ctx, s.ID); err != nil {
 				return err
 			}
 		}
@@ -89,8 +89,8 @@ func isSidecar(p *corev1.Pod, name string) bool {
 	return false
 }
 
-func (w *worker) recordKilling(f *pod.Facts, name string) {
+func (r stepRunner) recordKilling(f *pod.Facts, name string) {
 	if spec := pod.Find(f.Pod, name); spec != nil {
-		w.k.recordContainerEvent(f.Pod, spec, corev1.EventTypeNormal, "Killing", "Stopping container %s", name)
+		r.k.events.recordContainer(f.Pod, spec, corev1.EventTypeNormal, "Killing", "Stopping container %s", name)
 	}
 }

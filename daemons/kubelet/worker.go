@@ -6,14 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"clusterctl/daemons/kubelet/cgroup"
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/kubelet/pod"
 	"clusterctl/daemons/kubelet/sleep"
@@ -22,109 +20,99 @@ import (
 // worker manages the life of one pod. Only its goroutine decides and changes the state; others leave news in the inbox
 // and wake it.
 type worker struct {
-	k    *Kubelet
-	wake chan struct{}
+	k         *Kubelet
+	steps     stepRunner
+	images    podImages
+	firstSeen time.Time
+	cancel    context.CancelFunc // ends the worker's goroutine
 
-	mu               sync.Mutex     // guards the inbox, which follows
-	pod              *corev1.Pod    // with the granted size
-	desired          *corev1.Pod    // as its source has it
-	allocated        pod.Allocation // size granted to the containers
-	resizeState      pod.Resize     // state of a pending or failed resize
-	removed          bool
-	hasRuntimeChange bool // the runtime has reported a change
-	refreshRequested bool // volumes must be refreshed
-	needsRetry       bool // an object that the volumes wait for has changed: retry at once
-	evicted          *pod.End
-	evictedAt        time.Time            // when it was evicted because of a shortage
-	discardRequested bool                 // the machine needs the disk space of the ended containers
-	probes           map[string]pod.Probe // by container ID
-	containers       []pod.Container      // containers and released are changed only by the worker's goroutine
-	released         bool
+	inbox inbox
 
 	// The following fields belong to the worker's goroutine.
-	sandboxes       []pod.Sandbox
-	exited          map[string]pod.Container
-	observed        bool
-	observedAt      time.Time // when the runtime was last asked
-	prepared        bool
-	admitted        string        // ID of the sandbox whose network policies are in effect
-	admissionError  string        // why the last admission failed
-	limits          cgroup.Limits // of the pod's cgroup, as last written; changed by the running step, guarded by mu
-	refreshAt       time.Time     // when to refresh the volumes
-	retries         int           // failed attempts that concern the whole pod
-	retryAt         time.Time     // no step is retried before this time
-	waits           map[string]pod.Wait
-	backoff         map[string]pod.Backoff
-	pulls           map[string]pod.Backoff // by image
-	started         time.Time
-	probing         map[string]*runningProbes
-	firstSeen       time.Time
-	wasReady        bool
-	resizeRetryAt   map[string]time.Time // by container: no resize before this time
-	resizeTries     map[string]int       // by container: number of resize attempts
-	resized         int64                // the resize of resizeRetryAt and resizeTries
-	reportedBackoff map[string]string    // by container: the back-off that an event last reported
+	view     runtimeView
+	volumes  podVolumes
+	policies podPolicies
+	retry    retries
+	resizes  resizeAttempts
+	probing  map[string]*runningProbes
+	reports  reports
+}
+
+// runtimeView is what the runtime last reported about a pod.
+type runtimeView struct {
+	sandboxes []pod.Sandbox // read by others, guarded by the inbox's mu
+	exited    map[string]pod.Container
+	known     bool
+	askedAt   time.Time
+}
+
+// podVolumes is the state of a pod's volumes.
+type podVolumes struct {
+	prepared  bool
+	refreshAt time.Time // when to refresh them
+}
+
+// podPolicies is the state of a pod's network policies.
+type podPolicies struct {
+	sandbox string // ID of the sandbox whose policies are in effect
+	problem string // why the last admission failed
+}
+
+// reports is what a worker has reported about its pod.
+type reports struct {
+	startTime time.Time
+	wasReady  bool
+	backoff   map[string]string // by container: the back-off that an event last reported
 }
 
 func newWorker(k *Kubelet, p *corev1.Pod) *worker {
 	return &worker{
-		k: k, wake: make(chan struct{}, 1), pod: p, desired: p, allocated: pod.SpecAllocation(p),
-		hasRuntimeChange: true,
-		firstSeen:        time.Now(),
-		probes:           map[string]pod.Probe{}, exited: map[string]pod.Container{}, waits: map[string]pod.Wait{},
-		backoff: map[string]pod.Backoff{}, reportedBackoff: map[string]string{}, pulls: map[string]pod.Backoff{},
-		probing:       map[string]*runningProbes{},
-		resizeRetryAt: map[string]time.Time{}, resizeTries: map[string]int{},
-	}
-}
-
-// updateInbox changes the inbox and wakes the worker.
-func (w *worker) updateInbox(change func()) {
-	w.mu.Lock()
-	change()
-	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
+		k: k, steps: stepRunner{k}, images: podImages{k}, firstSeen: time.Now(),
+		inbox: inbox{
+			wake: make(chan struct{}, 1), pod: p, size: podSize{desired: p, allocated: pod.SpecAllocation(p)},
+			hasRuntimeChange: true, probes: map[string]pod.Probe{},
+		},
+		view: runtimeView{exited: map[string]pod.Container{}},
+		retry: retries{waits: map[string]pod.Wait{}, backoff: map[string]pod.Backoff{},
+			pulls: map[string]pod.Backoff{}},
+		resizes: resizeAttempts{notBefore: map[string]time.Time{}, tries: map[string]int{}},
+		probing: map[string]*runningProbes{},
+		reports: reports{backoff: map[string]string{}},
 	}
 }
 
 // update gives the worker a newer version of its pod.
 func (w *worker) update(p *corev1.Pod) {
-	w.updateInbox(func() {
-		if !equality.Semantic.DeepEqual(w.pod.Labels, p.Labels) ||
-			!equality.Semantic.DeepEqual(w.pod.Annotations, p.Annotations) ||
-			w.k.limits().podCgroupLimits(w.pod) != w.k.limits().podCgroupLimits(p) {
-			w.refreshRequested = true
+	w.inbox.update(func() {
+		if !equality.Semantic.DeepEqual(w.inbox.pod.Labels, p.Labels) ||
+			!equality.Semantic.DeepEqual(w.inbox.pod.Annotations, p.Annotations) ||
+			w.k.limits().podCgroupLimits(w.inbox.pod) != w.k.limits().podCgroupLimits(p) {
+			w.inbox.refreshRequested = true
 		}
-		w.pod = p
+		w.inbox.pod = p
 	})
 }
 
 // facts returns a snapshot of everything that is known about the pod.
 func (w *worker) facts() *pod.Facts {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	b := &w.inbox
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	f := &pod.Facts{
-		Pod: w.pod, Now: time.Now(), Removed: w.removed, Sandboxes: w.sandboxes, Containers: w.containers,
-		Prepared: w.prepared, Released: w.released, DiscardRequested: w.discardRequested, Probes: maps.Clone(w.probes),
-		Waits:   w.waits,
-		Backoff: w.backoff,
-		Evicted: w.evicted, Resize: w.resizeState, HostIPs: w.k.ips, RuntimeName: w.k.runtimeName,
+		Pod: b.pod, Now: time.Now(), Removed: b.removed, Sandboxes: w.view.sandboxes, Containers: b.containers,
+		Prepared: w.volumes.prepared, Released: b.released, DiscardRequested: b.discardRequested,
+		Probes: maps.Clone(b.probes), Waits: w.retry.waits, Backoff: w.retry.backoff, Evicted: b.evicted,
+		Resize: b.size.resize, HostIPs: w.k.ips, RuntimeName: w.k.runtimeName,
 	}
-	if w.needsRetry && !w.prepared {
-		delete(w.waits, "")
+	if b.needsRetry && !w.volumes.prepared {
+		delete(w.retry.waits, "")
 	}
-	w.needsRetry = false
-	f.Devices = w.k.nodeDevices().deviceStatuses(w.pod)
-	if w.resizeState.Generation != w.resized {
-		w.resized = w.resizeState.Generation
-		clear(w.resizeRetryAt)
-		clear(w.resizeTries)
-	}
-	f.Resize.NotBefore = maps.Clone(w.resizeRetryAt)
-	f.Resize.IsPodPending = w.resizeState.Generation != 0 && w.limits != w.k.limits().podCgroupLimits(w.pod)
-	if f.AdmittedSandbox = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
+	b.needsRetry = false
+	f.Devices = w.k.nodeDevices().deviceStatuses(b.pod)
+	w.resizes.begin(b.size.resize.Generation)
+	f.Resize.NotBefore = maps.Clone(w.resizes.notBefore)
+	f.Resize.IsPodPending = b.size.resize.Generation != 0 && b.size.limits != w.k.limits().podCgroupLimits(b.pod)
+	if f.AdmittedSandbox = w.policies.sandbox; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
 		f.AdmittedSandbox = f.Sandboxes[0].ID // no network policy service is configured
 	}
 	return f
@@ -166,12 +154,12 @@ func (w *worker) run(ctx context.Context) {
 		shown := withoutStarting(f, now)
 		w.publishStatus(shown)
 		w.syncProbes(ctx, shown)
-		until := w.refreshAt
+		until := w.volumes.refreshAt
 		var done chan stepResult
 		if now == nil {
 			step := pod.Next(f)
-			if f.Now.Before(w.retryAt) {
-				step = pod.Step{Kind: pod.Rest, At: w.retryAt}
+			if f.Now.Before(w.retry.at) {
+				step = pod.Step{Kind: pod.Rest, At: w.retry.at}
 			} else if step.Kind == pod.Rest && w.needsRefresh(f) {
 				step = pod.Step{Kind: pod.Prepare}
 			}
@@ -193,7 +181,7 @@ func (w *worker) run(ctx context.Context) {
 				now.hangCheckAt = time.Now().Add(4 * w.k.hangTimeout)
 			}
 			until = now.hangCheckAt
-			if w.needsObserve() {
+			if w.inbox.needsObserve() {
 				until = now.began.Add(observeDelay + time.Millisecond)
 			}
 		}
@@ -207,7 +195,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-ctx.Done():
 			w.cancelStep(now)
 			return
-		case <-w.wake:
+		case <-w.inbox.wake:
 		case <-alarm:
 		case o := <-done:
 			now.cancel()
@@ -215,18 +203,12 @@ func (w *worker) run(ctx context.Context) {
 				return
 			}
 			now = nil
-			w.updateInbox(func() { w.hasRuntimeChange = true })
+			w.inbox.update(func() { w.inbox.hasRuntimeChange = true })
 		}
 		if timer != nil {
 			timer.Stop()
 		}
 	}
-}
-
-func (w *worker) needsObserve() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.hasRuntimeChange
 }
 
 // withoutStarting returns the facts without the container that is being started. That container does not count as
@@ -281,10 +263,10 @@ func (w *worker) beginStep(ctx context.Context, f *pod.Facts, step pod.Step) *ru
 	}
 	w.k.env.Log.Debug("step", "pod", podName(f.Pod), "step", step.Kind, "container", step.Container)
 	if step.Kind == pod.Prepare {
-		w.mu.Lock()
-		w.refreshRequested = false
-		w.mu.Unlock()
-		w.refreshAt = time.Time{}
+		w.inbox.mu.Lock()
+		w.inbox.refreshRequested = false
+		w.inbox.mu.Unlock()
+		w.volumes.refreshAt = time.Time{}
 	}
 	go func() {
 		out := w.runStep(ctx, f, step)
@@ -302,7 +284,7 @@ func (w *worker) recordHangingEvents(f *pod.Facts) {
 		if strings.HasPrefix(what, "Unmount") {
 			reason = "FailedUnMount"
 		}
-		w.k.recordEvent(f.Pod, corev1.EventTypeWarning, reason,
+		w.k.events.record(f.Pod, corev1.EventTypeWarning, reason,
 			"%s takes longer than %s: its disk or server hangs, or another pod's operation on "+
 				"it", what, w.k.hangTimeout)
 	}
@@ -310,50 +292,50 @@ func (w *worker) recordHangingEvents(f *pod.Facts) {
 
 // observe asks the runtime for the pod's state if there is news. It reports whether the worker knows the current state.
 func (w *worker) observe(ctx context.Context) bool {
-	w.mu.Lock()
-	dirty := w.hasRuntimeChange
-	w.hasRuntimeChange = false
-	p := w.pod
-	w.mu.Unlock()
-	if !dirty && w.observed {
+	w.inbox.mu.Lock()
+	dirty := w.inbox.hasRuntimeChange
+	w.inbox.hasRuntimeChange = false
+	p := w.inbox.pod
+	w.inbox.mu.Unlock()
+	if !dirty && w.view.known {
 		return true
 	}
 	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
 		return cri.TerminationMessage(s, w.k.logs.Tail)
 	}}
 	asked := time.Now()
-	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.exited)
-	w.k.metrics.RecordObserve(asked, w.observedAt)
-	w.observedAt = asked
+	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.view.exited)
+	w.k.metrics.RecordObserve(asked, w.view.askedAt)
+	w.view.askedAt = asked
 	if err != nil {
 		if ctx.Err() == nil {
 			w.k.env.Log.Warn("ask the runtime about a pod", "pod", podName(p), "error", err)
 		}
-		w.mu.Lock()
-		w.hasRuntimeChange = true
-		w.mu.Unlock()
+		w.inbox.mu.Lock()
+		w.inbox.hasRuntimeChange = true
+		w.inbox.mu.Unlock()
 		return false
 	}
-	if !w.observed && len(sandboxes) > 0 && sandboxes[0].Ready {
+	if !w.view.known && len(sandboxes) > 0 && sandboxes[0].Ready {
 		// An earlier kubelet has prepared the pod. Its volumes are refreshed when no other step is due.
-		w.prepared = true
-		w.refreshAt = time.Now()
+		w.volumes.prepared = true
+		w.volumes.refreshAt = time.Now()
 	}
-	w.mu.Lock()
-	w.sandboxes, w.containers, w.observed = sandboxes, containers, true
-	w.mu.Unlock()
+	w.inbox.mu.Lock()
+	w.view.sandboxes, w.inbox.containers, w.view.known = sandboxes, containers, true
+	w.inbox.mu.Unlock()
 	w.removeEndedProbes()
 	return true
 }
 
 // needsRefresh reports whether the volumes must be refreshed.
 func (w *worker) needsRefresh(f *pod.Facts) bool {
-	if !w.prepared || w.released || f.Removed || f.Pod.DeletionTimestamp != nil {
+	if !w.volumes.prepared || w.inbox.released || f.Removed || f.Pod.DeletionTimestamp != nil {
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.refreshRequested || !w.refreshAt.IsZero() && !f.Now.Before(w.refreshAt)
+	w.inbox.mu.Lock()
+	defer w.inbox.mu.Unlock()
+	return w.inbox.refreshRequested || !w.volumes.refreshAt.IsZero() && !f.Now.Before(w.volumes.refreshAt)
 }
 
 // publishStatus writes the pod's status to the API if it has changed.
@@ -370,15 +352,15 @@ func (w *worker) publishStatus(f *pod.Facts) {
 	status := pod.Status(f)
 	w.recordResizeEvents(f)
 	if f.Pod.Status.StartTime == nil {
-		if w.started.IsZero() {
-			w.started = status.StartTime.Time
+		if w.reports.startTime.IsZero() {
+			w.reports.startTime = status.StartTime.Time
 		}
-		status.StartTime.Time = w.started
+		status.StartTime.Time = w.reports.startTime
 	}
 	w.recordBackoffEvents(f.Pod, &status)
 	for _, c := range status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !w.wasReady {
-			w.wasReady = true
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && !w.reports.wasReady {
+			w.reports.wasReady = true
 			w.k.metrics.StartSeconds.Observe(time.Since(w.firstSeen).Seconds())
 		}
 	}
@@ -394,18 +376,18 @@ func (w *worker) recordBackoffEvents(p *corev1.Pod, status *corev1.PodStatus) {
 				reason = c.State.Waiting.Reason + c.State.Waiting.Message
 			}
 			spec := pod.Find(p, c.Name)
-			if was := w.reportedBackoff[c.Name]; was == reason || spec == nil {
+			if was := w.reports.backoff[c.Name]; was == reason || spec == nil {
 				continue
 			}
-			w.reportedBackoff[c.Name] = reason
+			w.reports.backoff[c.Name] = reason
 			switch {
 			case strings.HasPrefix(reason, "CrashLoop"):
-				w.k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "BackOff",
+				w.k.events.recordContainer(p, spec, corev1.EventTypeWarning, "BackOff",
 					"Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID)
 			case reason != "":
-				w.k.recordContainerEvent(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q",
-					cmp.Or(w.waits[c.Name].Image, spec.Image))
-				w.k.recordContainerEvent(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
+				w.k.events.recordContainer(p, spec, corev1.EventTypeNormal, "BackOff", "Back-off pulling image %q",
+					cmp.Or(w.retry.waits[c.Name].Image, spec.Image))
+				w.k.events.recordContainer(p, spec, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 			}
 		}
 	}
