@@ -50,6 +50,7 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 	const state = "cannot create its pods"
 	edit := "kubectl edit " + kubectlName(template)
 	f := &finding{state: state, about: owner}
+	message = strings.TrimPrefix(strings.TrimPrefix(message, "(combined from similar events): "), "Error creating: ")
 	f.add(owner, "the API server refuses its pods: "+message, evidence)
 	switch {
 	case exceededQuota.MatchString(message), failedQuota.MatchString(message):
@@ -61,7 +62,8 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 		f.remedy(Remedy{Text: "Set the fields that the level demands.", Command: edit, Field: fmt.Sprintf(
 			"spec.template.spec (securityContext) of %s", template)},
 			Remedy{Text: "Or allow more in the namespace.",
-				Command: "kubectl label namespace " + owner.Namespace + " pod-security.kubernetes.io/enforce=LEVEL --overwrite"})
+				Command: "kubectl label namespace " + owner.Namespace + " pod-security.kubernetes.io/enforce=LEVEL " +
+					"--overwrite"})
 	case deniedByHook.MatchString(message):
 		m := deniedByHook.FindStringSubmatch(message)
 		f.reason = fmt.Sprintf("the admission webhook %s denies its pods: %s", m[1], clause(m[2]))
@@ -109,7 +111,8 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 func (r *reader) addQuota(ctx context.Context, f *finding, namespace string, template Ref, message string) {
 	field := "spec.template.spec.containers[*].resources of " + template.String()
 	if m := failedQuota.FindStringSubmatch(message); m != nil {
-		f.reason = fmt.Sprintf("ResourceQuota %s/%s demands that every container sets %s", namespace, m[1], clause(m[2]))
+		f.reason = fmt.Sprintf("ResourceQuota %s/%s demands that every container sets "+
+			"%s", namespace, m[1], clause(m[2]))
 		f.add(coreRef("resourcequotas", "ResourceQuota", namespace, m[1]), "it demands "+m[2], "spec.hard")
 		f.remedy(Remedy{Text: "Set these requests or limits, or add a LimitRange with defaults.", Field: field,
 			Command: "kubectl set resources " + kubectlName(template) + " --requests=cpu=AMOUNT,memory=AMOUNT " +
@@ -172,7 +175,8 @@ func (r *reader) addWebhook(ctx context.Context, f *finding, name string) {
 		if i < 0 {
 			continue
 		}
-		ref := Ref{Group: "admissionregistration.k8s.io", Resource: one.resource, Kind: one.kind, Name: all[i].GetName()}
+		ref := Ref{Group: "admissionregistration.k8s.io", Resource: one.resource, Kind: one.kind,
+			Name: all[i].GetName()}
 		text := "it configures the webhook " + name
 		if service := webhookService(all[i], name); service != "" {
 			text += ", which service " + service + " serves"

@@ -86,7 +86,8 @@ func (r *reader) failedJob(ctx context.Context, j *batchv1.Job, c *batchv1.JobCo
 		return f
 	}
 	return broken(ref, state, cmp.Or(text, c.Reason)+", and its pods are gone", evidence, Remedy{
-		Text: "Keep failed pods, to read their logs the next time.", Field: "spec.template.spec.restartPolicy: Never of " +
+		Text: "Keep failed pods, to read their logs the next time.", Field: "spec.template.spec.restartPolicy: Never " +
+			"of " +
 			ref.String()}, again)
 }
 
@@ -121,8 +122,9 @@ func (r *reader) cronJobFinding(ctx context.Context, c *batchv1.CronJob) *findin
 	e := findEvent(events, "UnknownTimeZone", "UnsupportedSchedule", "UnparseableSchedule", "InvalidSchedule",
 		"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart")
 	if e != nil && (success == nil || eventTime(success).Before(eventTime(e))) {
-		field := map[string]string{"UnknownTimeZone": "spec.timeZone", "TooManyMissedTimes": "spec.startingDeadlineSeconds",
-			"MissSchedule": "spec.startingDeadlineSeconds"}[e.Reason]
+		field := map[string]string{"UnknownTimeZone": "spec.timeZone",
+			"TooManyMissedTimes": "spec.startingDeadlineSeconds",
+			"MissSchedule":       "spec.startingDeadlineSeconds"}[e.Reason]
 		return broken(ref, state, clause(e.Message), eventEvidence(e), Remedy{Text: "Correct the field.",
 			Field: cmp.Or(field, "spec.schedule") + " of " + ref.String(), Command: "kubectl edit " + kubectlName(ref)})
 	}

@@ -37,8 +37,10 @@ func newTestClients(log string, objects ...runtime.Object) (Clients, *fake.Clien
 		{Version: "v1", Resource: "limitranges"}: "LimitRangeList",
 		{Version: "v1", Resource: "pods"}:        "PodList",
 		{Version: "v1", Resource: "configmaps"}:  "ConfigMapList",
-		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}: "ValidatingWebhookConfigurationList",
-		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}:   "MutatingWebhookConfigurationList",
+		{Group: "admissionregistration.k8s.io", Version: "v1",
+			Resource: "validatingwebhookconfigurations"}: "ValidatingWebhookConfigurationList",
+		{Group: "admissionregistration.k8s.io", Version: "v1",
+			Resource: "mutatingwebhookconfigurations"}: "MutatingWebhookConfigurationList",
 	}
 	return Clients{
 		Kubernetes: client, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists,
@@ -172,7 +174,8 @@ func nodeIs(kind corev1.NodeConditionType, status corev1.ConditionStatus, messag
 	return func(n *corev1.Node) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: kind, Status: status, Message: message, Reason: "Reason"}}
 		if kind != corev1.NodeReady {
-			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: "True"})
+			n.Status.Conditions = append(n.Status.Conditions,
+				corev1.NodeCondition{Type: corev1.NodeReady, Status: "True"})
 		}
 	}
 }

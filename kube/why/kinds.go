@@ -88,7 +88,8 @@ func Parse(text, namespace string) (Ref, error) {
 // findKind returns the kind of an object, which is named by its resource or its kind.
 func findKind(object Ref) (kind, error) {
 	for _, k := range kinds() {
-		if object.Group == k.group && (object.Resource == k.resource || object.Resource == "" && object.Kind == k.name) {
+		if object.Group == k.group &&
+			(object.Resource == k.resource || object.Resource == "" && object.Kind == k.name) {
 			if object.Name == "" || k.isNamespaced && object.Namespace == "" {
 				return kind{}, fmt.Errorf("explain %s: the name or the namespace is missing", k.name)
 			}

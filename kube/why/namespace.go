@@ -44,7 +44,8 @@ func (r *reader) namespaceFinding(ctx context.Context, n *corev1.Namespace) *fin
 	}
 	if c, ok := conditions[corev1.NamespaceDeletionContentFailure]; ok {
 		return broken(ref, stillTerminating, "some of its objects cannot be deleted: "+clause(c.Message),
-			"status.conditions["+string(c.Type)+"]", Remedy{Text: "Delete them, and read the error.", Command: "kubectl get " +
+			"status.conditions["+string(c.Type)+"]", Remedy{Text: "Delete them, and read the " +
+				"error.", Command: "kubectl get " +
 				"all -n " + n.Name})
 	}
 	if c, ok := conditions[corev1.NamespaceContentRemaining]; ok {
@@ -113,7 +114,8 @@ func apiServiceFinding(a *unstructured.Unstructured, message string) *finding {
 		f.remedy(Remedy{Text: "Repair the service that serves it.", Command: "clusterctl why -n " + arg(namespace) +
 			" " + arg("service/"+service)})
 	}
-	f.remedy(Remedy{Text: "If its program is gone for good, delete the API service.", Command: "kubectl delete apiservice " +
+	f.remedy(Remedy{Text: "If its program is gone for good, delete the API " +
+		"service.", Command: "kubectl delete apiservice " +
 		a.GetName()})
 	return f
 }
@@ -142,7 +144,8 @@ func (r *reader) remainingFinalizers(ctx context.Context, ref Ref, c, content co
 			return f.below(ref, stillTerminating, c.Message, evidence)
 		}
 	}
-	return broken(ref, stillTerminating, "objects in it keep the finalizers "+cmp.Or(joinNames(names), clause(c.Message)),
+	return broken(ref, stillTerminating, "objects in it keep the finalizers "+
+		cmp.Or(joinNames(names), clause(c.Message)),
 		evidence, Remedy{Text: "Check that the controllers that remove these finalizers run.",
 			Command: "kubectl get pods -A"})
 }
@@ -154,7 +157,8 @@ func (r *reader) remainingObjects(ctx context.Context, ref Ref, c corev1.Namespa
 		f := broken(owner, stillTerminating, fmt.Sprintf("%s still exists", owner), evidence, Remedy{
 			Text: "Find out why it still exists.", Command: "kubectl get -o yaml " + kubectlName(owner)})
 		if slices.Contains(Kinds(), strings.ToLower(owner.Kind)) {
-			f.remedies[0].Command = "clusterctl why -n " + owner.Namespace + " " + strings.ToLower(owner.Kind) + "/" + owner.Name
+			f.remedies[0].Command = "clusterctl why -n " + owner.Namespace + " " + strings.ToLower(owner.Kind) + "/" +
+				owner.Name
 		}
 		return f.below(ref, stillTerminating, c.Message, evidence)
 	}
@@ -206,8 +210,10 @@ func objectRef(u *unstructured.Unstructured) Ref {
 // finalizerHolders returns who removes the finalizers that Kubernetes and clusterctl set.
 func finalizerHolders() map[string]string {
 	return map[string]string{
-		"foregroundDeletion":                          "the garbage collector removes it when all dependents are deleted",
-		"orphan":                                      "the garbage collector removes it when the dependents have no owner",
+		"foregroundDeletion": "the garbage collector removes it when all dependents are " +
+			"deleted",
+		"orphan": "the garbage collector removes it when the dependents have no " +
+			"owner",
 		"kubernetes.io/pvc-protection":                "it is removed when no pod uses the claim",
 		"kubernetes.io/pv-protection":                 "it is removed when no claim is bound to the volume",
 		"service.kubernetes.io/load-balancer-cleanup": "the load balancer's controller removes it",

@@ -99,7 +99,8 @@ func selectsNothing(s *corev1.Service, pods []*corev1.Pod) *finding {
 		has, ok := p.Labels[key]
 		switch {
 		case ok && (len(s.Spec.Selector) > 1 || similar(has, s.Spec.Selector[key])):
-			f.add(refTo("Pod", p), fmt.Sprintf("its label is %s=%s instead of %s=%s", key, has, key, s.Spec.Selector[key]),
+			f.add(refTo("Pod", p), fmt.Sprintf("its label is %s=%s instead of "+
+				"%s=%s", key, has, key, s.Spec.Selector[key]),
 				"metadata.labels")
 			return f
 		case !ok && len(s.Spec.Selector) > 1:
@@ -160,8 +161,9 @@ func targetPort(port corev1.ServicePort, p *corev1.Pod) (int32, bool) {
 				continue
 			}
 			declares = true
-			if port.TargetPort.Type == intstr.String && own.Name == port.TargetPort.StrVal || number == own.ContainerPort &&
-				port.TargetPort.Type == intstr.Int {
+			if port.TargetPort.Type == intstr.String && own.Name == port.TargetPort.StrVal ||
+				number == own.ContainerPort &&
+					port.TargetPort.Type == intstr.Int {
 				return own.ContainerPort, true
 			}
 		}
@@ -225,7 +227,8 @@ func (r *reader) manualEndpoints(ctx context.Context, s *corev1.Service) *findin
 				labels.Set(s.Spec.Selector).String()})
 	}
 	return broken(ref, noEndpoints, "it has no selector, and no endpoint slice names it", "spec.selector", Remedy{
-		Text:  "Set a selector, or create an EndpointSlice with the label " + discoveryv1.LabelServiceName + "=" + s.Name + ".",
+		Text: "Set a selector, or create an EndpointSlice with the label " + discoveryv1.LabelServiceName + "=" +
+			s.Name + ".",
 		Field: "spec.selector of " + ref.String(), Command: "kubectl edit " + kubectlName(ref)})
 }
 
@@ -274,7 +277,8 @@ func (r *reader) ingressFinding(ctx context.Context, i *networkingv1.Ingress) *f
 		secret := coreRef("secrets", "Secret", i.Namespace, t.SecretName)
 		if _, is := find(ctx, r, secret, r.core().Secrets(i.Namespace)); is == absent {
 			return broken(ref, "has no certificate", fmt.Sprintf("the secret %s of its hosts %s does not exist",
-				t.SecretName, joinNames(t.Hosts)), "spec.tls", Remedy{Text: "Create the secret with a certificate and key.",
+				t.SecretName, joinNames(t.Hosts)), "spec.tls", Remedy{Text: "Create the secret with a certificate " +
+				"and key.",
 				Field: "spec.tls of " + ref.String(), Command: fmt.Sprintf(
 					"kubectl create secret tls -n %s %s --cert=FILE --key=FILE", i.Namespace, t.SecretName)})
 		}
@@ -347,7 +351,8 @@ func (r *reader) backendFinding(
 			return nil
 		}
 		return broken(ref, ingressState, fmt.Sprintf("its service %s/%s does not exist", i.Namespace, b.Name),
-			"spec.rules", Remedy{Text: "Create the service, or correct its name.", Field: "spec.rules of " + ref.String(),
+			"spec.rules", Remedy{Text: "Create the service, or correct its " +
+				"name.", Field: "spec.rules of " + ref.String(),
 				Command: "kubectl edit " + kubectlName(ref)})
 	}
 	s := services[n]
@@ -355,7 +360,8 @@ func (r *reader) backendFinding(
 	found := false
 	for _, port := range s.Spec.Ports {
 		ports = append(ports, strings.TrimPrefix(port.Name+"="+fmt.Sprint(port.Port), "="))
-		found = found || b.Port.Name != "" && port.Name == b.Port.Name || b.Port.Name == "" && port.Port == b.Port.Number
+		found = found || b.Port.Name != "" && port.Name == b.Port.Name || b.Port.Name == "" &&
+			port.Port == b.Port.Number
 	}
 	if !found && s.Spec.Type != corev1.ServiceTypeExternalName {
 		return broken(ref, ingressState, fmt.Sprintf("service %s has no port %s; it has %s", s.Name,

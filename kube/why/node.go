@@ -28,7 +28,8 @@ func explainNode(ctx context.Context, r *reader, ref Ref) (*finding, error) {
 		return nil, &hiddenError{err}
 	case apierrors.IsNotFound(err):
 		if f := r.requestOfNode(ctx, ref.Name); f != nil {
-			return f.below(ref, "is not in the cluster", "its kubelet waits for a certificate, and has not registered it",
+			return f.below(ref, "is not in the cluster", "its kubelet waits for a certificate, and has not "+
+				"registered it",
 				"certificatesigningrequests"), nil
 		}
 		return nil, fmt.Errorf("%s does not exist", ref)
@@ -82,7 +83,8 @@ func (r *reader) nodeFinding(ctx context.Context, n *corev1.Node) *finding {
 	}
 	if n.Spec.Unschedulable {
 		return broken(ref, "takes no new pods", "it is cordoned", "spec.unschedulable", Remedy{
-			Text: "Allow pods on it again.", Field: "spec.unschedulable of " + ref.String(), Command: "kubectl uncordon " +
+			Text: "Allow pods on it again.", Field: "spec.unschedulable of " + ref.String(),
+			Command: "kubectl uncordon " +
 				n.Name})
 	}
 	var taints []string
@@ -147,7 +149,8 @@ func (r *reader) lostNode(ctx context.Context, p *corev1.Pod) *finding {
 		return r.lost(ctx, n)
 	case absent:
 		return broken(kindRef("Node", "", p.Spec.NodeName), "does not exist", fmt.Sprintf("node %s does not exist",
-			p.Spec.NodeName), "spec.nodeName", Remedy{Text: "Delete the pod, so that its controller creates another one.",
+			p.Spec.NodeName), "spec.nodeName", Remedy{Text: "Delete the pod, so that its controller creates another " +
+			"one.",
 			Command: "kubectl delete " + kubectlName(refTo("Pod", p)) + " --force --grace-period=0"})
 	}
 	return nil
@@ -183,7 +186,8 @@ func (r *reader) requestOfNode(ctx context.Context, node string) *finding {
 }
 
 // hasNewerRequest reports whether a later request of the same subject and signer was issued.
-func hasNewerRequest(all []*certificatesv1.CertificateSigningRequest, q *certificatesv1.CertificateSigningRequest) bool {
+func hasNewerRequest(all []*certificatesv1.CertificateSigningRequest,
+	q *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(all, func(o *certificatesv1.CertificateSigningRequest) bool {
 		return o.Spec.SignerName == q.Spec.SignerName && requestedName(o) == requestedName(q) &&
 			len(o.Status.Certificate) > 0 && o.CreationTimestamp.After(q.CreationTimestamp.Time)
@@ -219,8 +223,10 @@ func requestFinding(q *certificatesv1.CertificateSigningRequest) *finding {
 	for _, c := range q.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.CertificateDenied:
-			return broken(ref, state, "it was denied: "+cmp.Or(clause(c.Message), c.Reason), "status.conditions[Denied]",
-				Remedy{Text: "Correct the cause, and let the client request again.", Command: "kubectl delete csr " + arg(q.Name)})
+			return broken(ref, state, "it was denied: "+cmp.Or(clause(c.Message), c.Reason),
+				"status.conditions[Denied]",
+				Remedy{Text: "Correct the cause, and let the client request " +
+					"again.", Command: "kubectl delete csr " + arg(q.Name)})
 		case certificatesv1.CertificateFailed:
 			return broken(ref, state, "its signer failed: "+cmp.Or(clause(c.Message), c.Reason),
 				"status.conditions[Failed]", Remedy{Text: "Correct the request, and let the client request again.",
@@ -234,7 +240,8 @@ func requestFinding(q *certificatesv1.CertificateSigningRequest) *finding {
 		return healthy("has its certificate")
 	case isApproved:
 		return broken(ref, state, fmt.Sprintf("it is approved, and the signer %s has not issued it", q.Spec.SignerName),
-			"status.certificate", Remedy{Text: "Check that a program serves this signer.", Command: "clusterctl status"})
+			"status.certificate", Remedy{Text: "Check that a program serves this " +
+				"signer.", Command: "clusterctl status"})
 	}
 	return broken(ref, state, fmt.Sprintf("the certificate request %s of %s waits for approval", q.Name,
 		q.Spec.Username), "status.conditions", Remedy{Text: "Look at it, and approve it if its requester is known.",

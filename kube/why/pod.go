@@ -215,13 +215,18 @@ func (r *reader) notStarted(ctx context.Context, p *corev1.Pod) *finding {
 		reason, remedy := startEventReason(p, e)
 		return broken(ref, state, reason, eventEvidence(e), remedy, describe(ref))
 	}
-	if pulling := findEvent(events, "Pulling"); pulling != nil && pulling == findEvent(events, "Pulling", "Pulled", "Failed") {
+	if pulling := findEvent(events, "Pulling"); pulling != nil &&
+		pulling == findEvent(events, "Pulling", "Pulled", "Failed") {
 		return broken(ref, state, fmt.Sprintf("its image is being pulled since %s: %s",
 			eventTime(pulling).UTC().Format(time.RFC3339), clause(pulling.Message)), eventEvidence(pulling), Remedy{
 			Text: "Wait, or use a smaller image.", Command: "kubectl get " + kubectlName(ref) + " --watch"})
 	}
-	return broken(ref, state, fmt.Sprintf("the kubelet of node %s has not started it and reports no reason",
-		p.Spec.NodeName), "status.containerStatuses", Remedy{Text: "Read the kubelet's log.",
+	reason := fmt.Sprintf("the kubelet of node %s has not started it and reports no reason", p.Spec.NodeName)
+	if !r.mayReadEvents(p.Namespace) {
+		reason = fmt.Sprintf("the kubelet of node %s has not started it, and its events could not be read",
+			p.Spec.NodeName)
+	}
+	return broken(ref, state, reason, "status.containerStatuses", Remedy{Text: "Read the kubelet's log.",
 		Command: kubeletLog(p.Spec.NodeName)})
 }
 

@@ -79,22 +79,26 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 			remedy:  "kubectl set image -n shop pod/web app=IMAGE"},
 		{name: "the registry needs credentials", object: "pod/web", objects: []runtime.Object{newPod("web", waitingFor(
 			"ErrImagePull", "failed to authorize: 401 Unauthorized")), newNode("a")},
-			verdict: "Pod shop/web does not run because the registry refuses to hand out image registry.example/web:v1 " +
+			verdict: "Pod shop/web does not run because the registry refuses to hand out image " +
+				"registry.example/web:v1 " +
 				"without other credentials, or it does not exist.", remedy: "imagePullSecrets"},
 		{name: "the registry is not reached", object: "pod/web", objects: []runtime.Object{newPod("web", waitingFor(
 			"ImagePullBackOff", `Back-off pulling image "registry.example/web:v1"`)), newNode("a"), event("Pod", "web",
 			"Failed", `Failed to pull image "registry.example/web:v1": dial tcp: lookup registry.example: no such host`)},
-			verdict: "Pod shop/web does not run because node a does not reach the registry of image registry.example/web:v1.",
-			remedy:  "https://registry.example/v2/", step: "no such host"},
+			verdict: "Pod shop/web does not run because node a does not reach the registry of image " +
+				"registry.example/web:v1.",
+			remedy: "https://registry.example/v2/", step: "no such host"},
 		{name: "the image may not be pulled", object: "pod/web", objects: []runtime.Object{newPod("web", waitingFor(
 			"ErrImageNeverPull", "")), newNode("a")},
-			verdict: "Pod shop/web does not run because image registry.example/web:v1 is not on node a, and imagePullPolicy " +
+			verdict: "Pod shop/web does not run because image registry.example/web:v1 is not on node a, and " +
+				"imagePullPolicy " +
 				"is Never.", remedy: "imagePullPolicy"},
 		{name: "out of memory", object: "pod/web", log: "reading\nindexing", objects: []runtime.Object{newPod("web",
 			crashing("OOMKilled", 137), func(p *corev1.Pod) {
 				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"memory": resource.MustParse("64Mi")}
 			}), newNode("a")},
-			verdict: "Pod shop/web does not run because container app is killed because it uses more than its memory limit " +
+			verdict: "Pod shop/web does not run because container app is killed because it uses more than its memory " +
+				"limit " +
 				"of 64Mi.", remedy: "spec.containers[app].resources.limits.memory of Pod shop/web",
 			step: "The last lines of container app: reading | indexing."},
 		{name: "the program fails", object: "pod/web", log: "cannot open /etc/web.conf",
@@ -102,17 +106,21 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 			verdict: "Pod shop/web does not run because the program of container app ends with exit code 1.",
 			remedy:  "kubectl logs -n shop web -c app --previous", step: "cannot open /etc/web.conf"},
 		{name: "the program ends", object: "pod/web", objects: []runtime.Object{newPod("web", crashing("Completed", 0)),
-			newNode("a")}, verdict: "Pod shop/web does not run because the program of container app ends with exit code 0, " +
+			newNode("a")}, verdict: "Pod shop/web does not run because the program of container app ends with exit " +
+			"code 0, " +
 			"although it should keep running.", remedy: "spec.containers[app].command of Pod shop/web"},
 		{name: "the program is missing", object: "pod/web", objects: []runtime.Object{newPod("web", waitingFor(
 			"RunContainerError", `exec: "serve": executable file not found in $PATH`)), newNode("a")},
 			verdict: `Pod shop/web does not run because the program of container app is not in its image: exec: "serve": ` +
 				"executable file not found in $PATH.", remedy: "command of Pod shop/web"},
 		{name: "the liveness probe fails", object: "pod/web", objects: []runtime.Object{newPod("web", crashing("Error",
-			137)), newNode("a"), event("Pod", "web", "Killing", "Container app failed liveness probe, will be restarted",
-			ofContainer), event("Pod", "web", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404",
+			137)), newNode("a"), event("Pod", "web", "Killing", "Container app failed liveness probe, will be "+
+			"restarted",
+			ofContainer), event("Pod", "web", "Unhealthy", "Liveness probe failed: HTTP probe failed with "+
+			"statuscode: 404",
 			ofContainer)},
-			verdict: "Pod shop/web does not run because the liveness probe of container app fails: its path does not exist " +
+			verdict: "Pod shop/web does not run because the liveness probe of container app fails: its path does not " +
+				"exist " +
 				"(HTTP probe failed with statuscode: 404).", remedy: "livenessProbe"},
 		{name: "the readiness probe fails", object: "pod/web", objects: []runtime.Object{newPod("web", unready),
 			newNode("a"), event("Pod", "web", "Unhealthy", `Readiness probe failed: Get "http://10.0.0.7:8080/": dial tcp `+
@@ -136,24 +144,28 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 			"ContainerCreating", "")), newNode("a"), event("Pod", "web", "FailedMount", "mount: wrong fs type")},
 			verdict: "Pod shop/web does not run because a volume cannot be mounted: mount: wrong fs type.",
 			remedy:  "spec.volumes of Pod shop/web"},
-		{name: "no sandbox", object: "pod/web", objects: []runtime.Object{newPod("web", waitingFor("ContainerCreating", "")),
-			newNode("a"), event("Pod", "web", "FailedCreatePodSandBox", "no addresses are left")},
+		{name: "no sandbox", object: "pod/web",
+			objects: []runtime.Object{newPod("web", waitingFor("ContainerCreating", "")),
+				newNode("a"), event("Pod", "web", "FailedCreatePodSandBox", "no addresses are left")},
 			verdict: "Pod shop/web does not run because node a cannot create its sandbox: no addresses are left.",
 			remedy:  "clusterctl ssh a journalctl"},
 		{name: "no room", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
 			"0/1 nodes are available: 1 Insufficient cpu."), requesting(corev1.ResourceCPU, "1")), newNode("a"), busy},
-			verdict: "Pod shop/web is not scheduled because no node can take it: node a: the pod requests 1 of cpu, and 500m " +
-				"is free of 2.", remedy: "spec.containers[*].resources.requests.cpu of Pod shop/web",
+			verdict: "Pod shop/web is not scheduled because no node can take it: node a: the pod requests 1 cpu, and 500m " +
+				"of 2 is free.", remedy: "spec.containers[*].resources.requests.cpu of Pod shop/web",
 			step: "The scheduler reports: 0/1 nodes are available: 1 Insufficient cpu."},
 		{name: "a taint", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
-			"0/2 nodes are available: 2 node(s) had untolerated taint(s).")), newNode("a", tainted), newNode("b", tainted)},
-			verdict: "Pod shop/web is not scheduled because no node can take it: nodes a, b: the pod does not tolerate the " +
+			"0/2 nodes are available: 2 node(s) had untolerated taint(s).")), newNode("a", tainted),
+			newNode("b", tainted)},
+			verdict: "Pod shop/web is not scheduled because no node can take it: nodes a, b: the pod does not " +
+				"tolerate the " +
 				"taint dedicated=gpu:NoSchedule.", remedy: "kubectl taint nodes a dedicated:NoSchedule-"},
 		{name: "a label", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
 			"0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."), func(p *corev1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 		}), newNode("a")},
-			verdict: "Pod shop/web is not scheduled because no node can take it: node a: it does not have the label disk=ssd " +
+			verdict: "Pod shop/web is not scheduled because no node can take it: node a: it does not have the label " +
+				"disk=ssd " +
 				"of the pod's node selector.", remedy: "nodeSelector"},
 		{name: "cordoned", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
 			"0/1 nodes are available: 1 node(s) were unschedulable.")), newNode("a", func(n *corev1.Node) {
@@ -163,17 +175,21 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 			remedy:  "kubectl uncordon a"},
 		{name: "spread constraints", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
 			"0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints.")), newNode("a")},
-			verdict: "Pod shop/web is not scheduled because 0/1 nodes are available: 1 node(s) didn't match pod topology " +
+			verdict: "Pod shop/web is not scheduled because 0/1 nodes are available: 1 node(s) didn't match pod " +
+				"topology " +
 				"spread constraints.", remedy: "topologySpreadConstraints"},
-		{name: "no scheduler", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled("")), newNode("a"),
-			idle}, verdict: "Pod shop/web is not scheduled because no kube-scheduler has been running for 10m0s.",
+		{name: "no scheduler", object: "pod/web",
+			objects: []runtime.Object{newPod("web", unscheduled("")), newNode("a"),
+				idle}, verdict: "Pod shop/web is not scheduled because no kube-scheduler has been running for 10m0s.",
 			remedy: "clusterctl status"},
 		{name: "a scheduling gate", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(""),
 			func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} })},
-			verdict: "Pod shop/web is not scheduled because its scheduling gates have not been removed: example.com/wait.",
-			remedy:  "spec.schedulingGates"},
+			verdict: "Pod shop/web is not scheduled because its scheduling gates have not been removed: " +
+				"example.com/wait.",
+			remedy: "spec.schedulingGates"},
 		{name: "an unbound claim", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
-			"pod has unbound immediate PersistentVolumeClaims"), withClaim("data")), newNode("a"), newClaim("data", "slow"),
+			"pod has unbound immediate PersistentVolumeClaims"), withClaim("data")), newNode("a"),
+			newClaim("data", "slow"),
 			slow, event("PersistentVolumeClaim", "data", "ProvisioningFailed", "the pool is full")},
 			verdict: "Pod shop/web is not scheduled because no volume could be created: the pool is full.",
 			remedy:  "storage class slow", step: "PersistentVolumeClaim shop/data: No volume could be created"},
@@ -183,7 +199,8 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 			remedy:  "Create the claim"},
 		{name: "a lost node", object: "pod/web", objects: []runtime.Object{newPod("web", readyPod), newNode("a", nodeIs(
 			corev1.NodeReady, corev1.ConditionUnknown, "Kubelet stopped posting node status."))},
-			verdict: "Pod shop/web is not ready because the kubelet has stopped reporting: the machine is off, unreachable, " +
+			verdict: "Pod shop/web is not ready because the kubelet has stopped reporting: the machine is off, " +
+				"unreachable, " +
 				"or its kubelet has ended (Node a).", remedy: "clusterctl status"},
 		{name: "evicted", object: "pod/web", objects: []runtime.Object{newPod("web", func(p *corev1.Pod) {
 			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
@@ -199,18 +216,22 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 				Running: &corev1.ContainerStateRunning{}}}}
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
 				Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
-		}), newNode("a")}, verdict: "Pod shop/web does not run because its init container migrate has not finished yet.",
+		}), newNode("a")}, verdict: "Pod shop/web does not run because its init container migrate has not finished " +
+			"yet.",
 			remedy: "kubectl logs -n shop web -c migrate"},
 		{name: "names on the host network", object: "pod/web", log: "lookup db: no such host",
 			objects: []runtime.Object{newPod("web", crashing("Error", 1), func(p *corev1.Pod) {
 				p.Spec.HostNetwork, p.Spec.DNSPolicy = true, corev1.DNSClusterFirst
 			}), newNode("a")},
-			verdict: "Pod shop/web does not run because the program of container app ends with exit code 1, and it cannot " +
+			verdict: "Pod shop/web does not run because the program of container app ends with exit code 1, and it " +
+				"cannot " +
 				"resolve names of the cluster, because it uses the host's network with dnsPolicy ClusterFirst.",
 			remedy: "dnsPolicy: ClusterFirstWithHostNet"},
-		{name: "a policy drops DNS", object: "pod/web", log: "getaddrinfo EAI_AGAIN db", objects: []runtime.Object{newPod(
+		{name: "a policy drops DNS", object: "pod/web", log: "getaddrinfo EAI_AGAIN " +
+			"db", objects: []runtime.Object{newPod(
 			"web", crashing("Error", 1)), newNode("a"), dns, resolver},
-			verdict: "Pod shop/web does not run because the program of container app ends with exit code 1, and network " +
+			verdict: "Pod shop/web does not run because the program of container app ends with exit code 1, and " +
+				"network " +
 				"policy shop/closed drops its DNS requests.", remedy: "Allow UDP and TCP port 53"},
 	} {
 		t.Run(c.name, c.run)

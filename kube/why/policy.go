@@ -70,7 +70,8 @@ func (r *reader) deniedService(ctx context.Context, s *corev1.Service, targets [
 		}
 		var denied []string
 		for _, sender := range senders {
-			denied = cluster.DeniedBy(target, sender, podAddress(sender), networkingv1.PolicyTypeIngress, target, protocol,
+			denied = cluster.DeniedBy(target, sender, podAddress(sender), networkingv1.PolicyTypeIngress, target,
+				protocol,
 				uint16(number))
 			if len(denied) == 0 {
 				break
@@ -132,7 +133,8 @@ func (r *reader) addNetworkTrouble(ctx context.Context, f *finding, p *corev1.Po
 	}
 	if len(names) > 0 {
 		f.add(ref, "its outgoing connections are limited by the network policies "+joinNames(names), "networkpolicies")
-		f.remedy(Remedy{Text: "Allow the connection in an egress rule.", Command: "kubectl describe networkpolicies -n " +
+		f.remedy(Remedy{Text: "Allow the connection in an egress rule.", Command: "kubectl describe networkpolicies " +
+			"-n " +
 			p.Namespace})
 	}
 }
@@ -151,7 +153,8 @@ func (r *reader) addNameTrouble(ctx context.Context, f *finding, p *corev1.Pod) 
 		return
 	}
 	if p.Spec.DNSPolicy == corev1.DNSDefault || p.Spec.DNSPolicy == corev1.DNSNone {
-		f.add(ref, fmt.Sprintf("its dnsPolicy %s does not use the cluster's resolver", p.Spec.DNSPolicy), "spec.dnsPolicy")
+		f.add(ref, fmt.Sprintf("its dnsPolicy %s does not use the cluster's "+
+			"resolver", p.Spec.DNSPolicy), "spec.dnsPolicy")
 		f.remedy(Remedy{Text: "Use the cluster's resolver.", Command: r.editCommand(ctx, p),
 			Field: r.templateField(ctx, p, "dnsPolicy: ClusterFirst")})
 		return

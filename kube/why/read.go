@@ -35,6 +35,13 @@ type reader struct {
 	now     time.Time
 	lists   map[string]listed // by what is listed
 	unseen  []string
+
+	foundNodes map[string]foundNode // those that were read without a list
+}
+
+type foundNode struct {
+	node *corev1.Node
+	is   existence
 }
 
 // listed is a list that was read. Without isComplete, an object that is not in it may exist.
@@ -44,7 +51,7 @@ type listed struct {
 }
 
 func newReader(c Clients, now time.Time) *reader {
-	return &reader{clients: c, now: now, lists: map[string]listed{}}
+	return &reader{clients: c, now: now, lists: map[string]listed{}, foundNodes: map[string]foundNode{}}
 }
 
 func (r *reader) core() kubernetes.CoreV1 { return r.clients.Kubernetes.CoreV1() }
@@ -164,16 +171,21 @@ func (r *reader) nodes(ctx context.Context) ([]*corev1.Node, bool) {
 
 // node returns a node, or nil if it could not be read or does not exist.
 func (r *reader) node(ctx context.Context, name string) (*corev1.Node, existence) {
-	all, isComplete := r.nodes(ctx)
-	for _, n := range all {
-		if n.Name == name {
-			return n, present
+	if known, ok := r.lists["nodes"]; ok && known.isComplete {
+		all, _ := known.objects.([]*corev1.Node)
+		for _, n := range all {
+			if n.Name == name {
+				return n, present
+			}
 		}
-	}
-	if isComplete {
 		return nil, absent
 	}
-	return nil, hidden
+	if known, ok := r.foundNodes[name]; ok {
+		return known.node, known.is
+	}
+	n, is := find(ctx, r, kindRef("Node", "", name), r.core().Nodes())
+	r.foundNodes[name] = foundNode{n, is}
+	return n, is
 }
 
 func (r *reader) claims(ctx context.Context, namespace string) ([]*corev1.PersistentVolumeClaim, bool) {
@@ -244,6 +256,11 @@ func eventTime(e *corev1.Event) time.Time {
 		latest = e.Series.LastObservedTime.Time
 	}
 	return latest
+}
+
+// mayReadEvents reports whether the events of a namespace could be read, so that a missing one means something.
+func (r *reader) mayReadEvents(namespace string) bool {
+	return r.lists["events of namespace "+namespace].isComplete
 }
 
 // findEvent returns the latest event that has one of the reasons, or nil.

@@ -43,6 +43,7 @@ func (r *reader) unscheduledPod(ctx context.Context, p *corev1.Pod) *finding {
 	if message == "" {
 		return r.ignoredPod(ctx, p)
 	}
+	message, _, _ = strings.Cut(message, " preemption: ") // it repeats the number of nodes
 	if strings.Contains(message, "persistentvolumeclaim") || strings.Contains(message, "PersistentVolumeClaim") ||
 		strings.Contains(message, "persistent volumes to bind") {
 		if f := r.unboundClaim(ctx, p); f != nil {
@@ -117,7 +118,10 @@ func (r *reader) refusals(ctx context.Context, p *corev1.Pod, message string) *f
 		}
 		found = append(found, &refusal{text, []string{node}, remedy})
 	}
-	free := r.freeResources(ctx, nodes)
+	var free map[string]corev1.ResourceList
+	if len(nodes) > 0 {
+		free = r.freeResources(ctx, nodes)
+	}
 	for _, n := range nodes {
 		r.refuse(ctx, p, n, free[n.Name], func(text string, remedy Remedy) { add(n.Name, text, remedy) })
 	}
@@ -163,7 +167,8 @@ func (r *reader) refuse(
 			Field:   r.templateField(ctx, p, "tolerations"),
 			Command: "kubectl taint nodes " + n.Name + " " + t.Key + ":" + string(t.Effect) + "-"}
 		if strings.HasPrefix(t.Key, "node.kubernetes.io/") {
-			remedy = Remedy{Text: "Find out what is wrong with node " + n.Name + ".", Command: "clusterctl why node/" + n.Name}
+			remedy = Remedy{Text: "Find out what is wrong with node " + n.Name + ".", Command: "clusterctl why node/" +
+				n.Name}
 		}
 		add("the pod does not tolerate the taint "+t.ToString(), remedy)
 	}
@@ -190,7 +195,7 @@ func (r *reader) refuse(
 		if want.IsZero() || want.Cmp(has) <= 0 {
 			continue
 		}
-		text := fmt.Sprintf("the pod requests %s of %s, and %s is free of %s", want.String(), name, has.String(),
+		text := fmt.Sprintf("the pod requests %s %s, and %s of %s is free", want.String(), name, has.String(),
 			allocatable.String())
 		add(text, Remedy{Text: fmt.Sprintf("Request less %s, free some, or add a node.", name),
 			Field:   r.templateField(ctx, p, "containers[*].resources.requests."+string(name)),
@@ -240,7 +245,8 @@ func (r *reader) freeResources(ctx context.Context, nodes []*corev1.Node) map[st
 		if left == nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		for name, amount := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
+		for name, amount := range resourcehelper.PodRequests(p,
+			resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
 			rest := left[name]
 			rest.Sub(amount)
 			left[name] = rest

@@ -88,8 +88,9 @@ func (r *reader) terminatingClaim(ctx context.Context, c *corev1.PersistentVolum
 		if names := r.podsUsing(ctx, c.Namespace, c.Name); len(names) > 0 {
 			return broken(ref, state, fmt.Sprintf("%s %s it", joinNames(names), uses(len(names))),
 				"metadata.finalizers (kubernetes.io/pvc-protection)", Remedy{
-					Text:    "Delete the pods, or scale their controller to zero.",
-					Command: "kubectl delete pod -n " + c.Namespace + " " + strings.Join(names[:min(len(names), maxNames)], " ")})
+					Text: "Delete the pods, or scale their controller to zero.",
+					Command: "kubectl delete pod -n " + c.Namespace + " " +
+						strings.Join(names[:min(len(names), maxNames)], " ")})
 		}
 	}
 	if f := finalizerFinding(ref, state, c); f != nil {
@@ -159,7 +160,8 @@ func (r *reader) pendingClaim(ctx context.Context, c *corev1.PersistentVolumeCla
 	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 	if waits && c.Annotations["volume.kubernetes.io/selected-node"] == "" {
 		if pods := r.podsUsing(ctx, c.Namespace, c.Name); len(pods) == 0 {
-			return broken(ref, claimPending, fmt.Sprintf("its storage class %s waits for a pod that uses the claim, and "+
+			return broken(ref, claimPending, fmt.Sprintf("its storage class %s waits for a pod that uses the claim, "+
+				"and "+
 				"no pod does", name), "volumeBindingMode of StorageClass "+name, Remedy{
 				Text: "Create a pod that uses the claim."})
 		}
@@ -216,7 +218,8 @@ func (r *reader) namedVolume(ctx context.Context, c *corev1.PersistentVolumeClai
 		reason = fmt.Sprintf("volume %s, which it names, does not exist", c.Spec.VolumeName)
 	case is == present && v.Spec.ClaimRef != nil && (v.Spec.ClaimRef.Name != c.Name ||
 		v.Spec.ClaimRef.Namespace != c.Namespace):
-		reason = fmt.Sprintf("volume %s belongs to claim %s/%s", v.Name, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name)
+		reason = fmt.Sprintf("volume %s belongs to claim %s/%s", v.Name, v.Spec.ClaimRef.Namespace,
+			v.Spec.ClaimRef.Name)
 	case is == present:
 		if text := mismatch(v, c, ptrText(c.Spec.StorageClassName)); text != "" {
 			reason = fmt.Sprintf("volume %s does not fit: %s", v.Name, text)
@@ -316,9 +319,11 @@ func explainVolume(ctx context.Context, r *reader, ref Ref) (*finding, error) {
 		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message", describe(ref)),
 			nil
 	case v.Status.Phase == corev1.VolumeReleased:
-		return broken(ref, "cannot be bound", fmt.Sprintf("its former claim %s was deleted and its data is kept", claim),
+		return broken(ref, "cannot be bound", fmt.Sprintf("its former claim %s was deleted and its data is "+
+			"kept", claim),
 			"status.phase, spec.persistentVolumeReclaimPolicy", Remedy{
-				Text: "Save the data, and remove the reference to the former claim.", Field: "spec.claimRef of " + ref.String(),
+				Text: "Save the data, and remove the reference to the former " +
+					"claim.", Field: "spec.claimRef of " + ref.String(),
 				Command: `kubectl patch pv ` + v.Name + ` -p '{"spec":{"claimRef":null}}'`}), nil
 	case v.Status.Phase == corev1.VolumeBound:
 		return healthy("is bound to claim %s", claim), nil

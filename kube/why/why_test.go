@@ -43,7 +43,8 @@ func TestHealthyObjectsAreReportedAsHealthy(t *testing.T) {
 		"10.0.0.7"), bound, late, newClaim("next", "late"), newPod("user", waitingFor("", ""), withClaim("next")),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}})
 	for object, state := range map[string]string{
-		"pod/web": "runs and is ready", "deployment/web": "has 2 of 2 pods available", "rs/web-1": "has 2 of 2 pods available",
+		"pod/web": "runs and is ready", "deployment/web": "has 2 of 2 pods " +
+			"available", "rs/web-1": "has 2 of 2 pods available",
 		"service/web": "has 1 endpoint that is ready", "pvc/data": "is bound to volume disk-1", "node/a": "is ready",
 		"pvc/next": "waits until a pod that uses it is scheduled", "namespace/shop": "is active",
 	} {
@@ -68,7 +69,8 @@ func TestAnObjectThatDoesNotExistIsAnError(t *testing.T) {
 func TestNamesOfObjectsAreParsed(t *testing.T) {
 	for text, want := range map[string]string{
 		"pod/web": "Pod shop/web", "po/web": "Pod shop/web", "Deployment/web": "Deployment shop/web",
-		"deployments.apps/web": "Deployment shop/web", "node/a": "Node a", "hpa/web": "HorizontalPodAutoscaler shop/web",
+		"deployments.apps/web": "Deployment shop/web", "node/a": "Node a", "hpa/web": "HorizontalPodAutoscaler " +
+			"shop/web",
 	} {
 		if ref, err := Parse(text, testNamespace); err != nil || ref.String() != want {
 			t.Errorf("%s: %s, %v", text, ref, err)
@@ -93,12 +95,13 @@ func forbid(c *clienttesting.Fake, verb, resource string) {
 
 func TestWhatTheCallerMayNotReadIsListed(t *testing.T) {
 	clients, client := newTestClients("", newPod("web", unscheduled("0/1 nodes are available: 1 Insufficient cpu.")),
-		newNode("a"), newService("web"))
+		newNode("a"), newService("web"), newPod("idle"))
 	for _, resource := range []string{"nodes", "events", "endpointslices"} {
 		forbid(&client.Fake, "list", resource)
 	}
 	report := explain(t, clients, "pod/web")
-	if want := "Pod shop/web is not scheduled because 0/1 nodes are available: 1 Insufficient cpu."; report.Verdict != want {
+	if want := "Pod shop/web is not scheduled because 0/1 nodes are available: 1 Insufficient " +
+		"cpu."; report.Verdict != want {
 		t.Errorf("verdict %q, want %q", report.Verdict, want)
 	}
 	for _, want := range []string{"nodes: forbidden", "events of namespace shop: forbidden"} {
@@ -109,6 +112,9 @@ func TestWhatTheCallerMayNotReadIsListed(t *testing.T) {
 	// A list that could not be read is not an empty one.
 	forbid(&client.Fake, "list", "pods")
 	if report := explain(t, clients, "service/web"); !strings.Contains(report.Verdict, "has an unknown state") {
+		t.Error(report.Verdict)
+	}
+	if report := explain(t, clients, "pod/idle"); !strings.Contains(report.Verdict, "its events could not be read") {
 		t.Error(report.Verdict)
 	}
 	forbid(&client.Fake, "get", "pods")

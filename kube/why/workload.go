@@ -20,7 +20,8 @@ func replicasOf(n *int32) int32 {
 }
 
 // staleFinding returns the finding of an object whose present spec no controller has seen, or nil.
-func (r *reader) staleFinding(ctx context.Context, ref Ref, object metav1.Object, observed int64, state string) *finding {
+func (r *reader) staleFinding(ctx context.Context, ref Ref, object metav1.Object, observed int64,
+	state string) *finding {
 	if observed >= object.GetGeneration() {
 		return nil
 	}
@@ -95,7 +96,8 @@ func (r *reader) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *f
 
 // rollingOut returns the finding of a workload whose pods have no fault: the change is going on.
 func (r *reader) rollingOut(ref Ref, state, evidence string) *finding {
-	return broken(ref, state, "its pods are still being created or replaced, and none of them reports a fault", evidence,
+	return broken(ref, state, "its pods are still being created or replaced, and none of them reports a "+
+		"fault", evidence,
 		Remedy{Text: "Wait for the end.", Command: "kubectl rollout status " + kubectlName(ref)})
 }
 
@@ -257,8 +259,10 @@ func (r *reader) statefulSetFinding(ctx context.Context, s *appsv1.StatefulSet) 
 			return broken(ref, state, "its update strategy OnDelete replaces pods only when they are deleted",
 				"spec.updateStrategy", Remedy{Text: "Delete the old pods, or use RollingUpdate.",
 					Field: "spec.updateStrategy.type of " + ref.String()})
-		case update.RollingUpdate != nil && update.RollingUpdate.Partition != nil && *update.RollingUpdate.Partition > 0:
-			return broken(ref, state, fmt.Sprintf("its update strategy leaves the pods below the partition %d as they are",
+		case update.RollingUpdate != nil && update.RollingUpdate.Partition != nil &&
+			*update.RollingUpdate.Partition > 0:
+			return broken(ref, state, fmt.Sprintf("its update strategy leaves the pods below the partition %d as "+
+				"they are",
 				*update.RollingUpdate.Partition), "spec.updateStrategy.rollingUpdate.partition", Remedy{
 				Text: "Lower the partition.", Field: "spec.updateStrategy.rollingUpdate.partition of " + ref.String()})
 		}
@@ -312,7 +316,8 @@ func (r *reader) daemonSetFinding(ctx context.Context, s *appsv1.DaemonSet) *fin
 // noDaemonNodes explains a DaemonSet that runs on no node.
 func (r *reader) noDaemonNodes(ctx context.Context, s *appsv1.DaemonSet) *finding {
 	ref := refTo("DaemonSet", s)
-	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Spec: s.Spec.Template.Spec}
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
+		Spec: s.Spec.Template.Spec}
 	reason := "no node matches its node selector, affinity and tolerations"
 	if missing := r.absentLabel(ctx, probe); missing != "" {
 		reason = fmt.Sprintf("no node has the label %s of its node selector", missing)

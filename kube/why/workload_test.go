@@ -33,8 +33,9 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 	gone.Spec.RenewTime = ptr.To(metav1.NewMicroTime(metav1.Now().Add(-120e9)))
 	used := &corev1.ResourceQuota{ObjectMeta: newMeta("team")}
 	hook := untyped("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "checks", map[string]any{
-		"webhooks": []any{map[string]any{"name": "images.example.com", "clientConfig": map[string]any{"service": map[string]any{
-			"namespace": "checks", "name": "reviewer"}}}}})
+		"webhooks": []any{map[string]any{"name": "images.example.com",
+			"clientConfig": map[string]any{"service": map[string]any{
+				"namespace": "checks", "name": "reviewer"}}}}})
 	ordered := &appsv1.StatefulSet{ObjectMeta: newMeta("db")}
 	ordered.Spec.Replicas = ptr.To(int32(3))
 	ordered.Status = appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 1}
@@ -46,32 +47,39 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 	daemons.Status.ObservedGeneration = 1
 	daemons.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	for _, c := range []brokenCase{
-		{name: "a crash below a Deployment", object: "deploy/web", log: "x", objects: []runtime.Object{web, set, crashed,
-			newNode("a")},
-			verdict: "Deployment shop/web has 0 of 2 pods available because node a ran out of memory and killed container " +
+		{name: "a crash below a Deployment", object: "deploy/web", log: "x",
+			objects: []runtime.Object{web, set, crashed,
+				newNode("a")},
+			verdict: "Deployment shop/web has 0 of 2 pods available because node a ran out of memory and killed " +
+				"container " +
 				"app, which has no memory limit.",
 			remedy: "spec.template.spec.containers[app].resources.limits.memory of Deployment shop/web",
 			step:   "ReplicaSet shop/web-1: It has 0 of 2 pods available.\nPod shop/web-1-x:"},
 		{name: "a ReplicaSet", object: "rs/web-1", log: "x", objects: []runtime.Object{web, set, crashed, newNode("a")},
-			verdict: "ReplicaSet shop/web-1 has 0 of 2 pods available because node a ran out of memory and killed container " +
+			verdict: "ReplicaSet shop/web-1 has 0 of 2 pods available because node a ran out of memory and killed " +
+				"container " +
 				"app, which has no memory limit.", remedy: "kubectl set resources -n shop deployment/web -c app"},
 		{name: "paused", object: "deployment/web", objects: []runtime.Object{paused},
 			verdict: "Deployment shop/web has 0 of 2 pods available because it is paused.",
 			remedy:  "kubectl rollout resume -n shop deployment/web"},
 		{name: "no controller manager", object: "deployment/web", objects: []runtime.Object{stale, gone},
-			verdict: "Deployment shop/web has 0 of 2 pods available because no kube-controller-manager has been running for " +
+			verdict: "Deployment shop/web has 0 of 2 pods available because no kube-controller-manager has been " +
+				"running for " +
 				"2m0s.", remedy: "clusterctl status"},
 		{name: "a full quota", object: "deployment/web", objects: refusing(`pods "web-1-x" is forbidden: exceeded quota: `+
 			`team, requested: cpu=1, used: cpu=4, limited: cpu=4`, used),
-			verdict: "Deployment shop/web has 0 of 2 pods available because ResourceQuota shop/team has no room: requested " +
+			verdict: "Deployment shop/web has 0 of 2 pods available because ResourceQuota shop/team has no room: " +
+				"requested " +
 				"cpu=1, used cpu=4 of cpu=4.", remedy: "spec.hard of ResourceQuota shop/team"},
 		{name: "a quota without requests", object: "deployment/web", objects: refusing(`pods "web-1-x" is forbidden: ` +
 			`failed quota: team: must specify limits.cpu for: app`),
-			verdict: "Deployment shop/web has 0 of 2 pods available because ResourceQuota shop/team demands that every " +
+			verdict: "Deployment shop/web has 0 of 2 pods available because ResourceQuota shop/team demands that " +
+				"every " +
 				"container sets limits.cpu for: app.", remedy: "kubectl set resources -n shop deployment/web"},
 		{name: "a limit range", object: "deployment/web", objects: refusing(`pods "web-1-x" is forbidden: maximum memory `+
 			`usage per Container is 1Gi, but limit is 2Gi`, untyped("v1", "LimitRange", testNamespace, "bounds", nil)),
-			verdict: "Deployment shop/web has 0 of 2 pods available because a LimitRange of namespace shop forbids its " +
+			verdict: "Deployment shop/web has 0 of 2 pods available because a LimitRange of namespace shop forbids " +
+				"its " +
 				"resources: maximum memory usage per Container is 1Gi, but limit is 2Gi.",
 			remedy: "spec.limits of LimitRange shop/bounds"},
 		{name: "pod security", object: "deployment/web", objects: refusing(`pods "web-1-x" is forbidden: violates ` +
@@ -81,27 +89,32 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 			remedy: "kubectl label namespace shop pod-security.kubernetes.io/enforce=LEVEL --overwrite"},
 		{name: "a webhook denies", object: "deployment/web", objects: refusing(
 			`admission webhook "images.example.com" denied the request: unsigned image`, hook),
-			verdict: "Deployment shop/web has 0 of 2 pods available because the admission webhook images.example.com denies " +
+			verdict: "Deployment shop/web has 0 of 2 pods available because the admission webhook images.example.com " +
+				"denies " +
 				"its pods: unsigned image.", remedy: "kubectl edit validatingwebhookconfiguration checks"},
 		{name: "a webhook is down", object: "deployment/web", objects: refusing(`Internal error occurred: failed calling `+
 			`webhook "images.example.com": connection refused`, hook),
-			verdict: "Deployment shop/web has 0 of 2 pods available because the admission webhook images.example.com does " +
+			verdict: "Deployment shop/web has 0 of 2 pods available because the admission webhook images.example.com " +
+				"does " +
 				"not answer: connection refused.", remedy: "clusterctl why -n checks service/reviewer"},
 		{name: "a policy denies", object: "deployment/web", objects: refusing(`pods "web-1-x" is forbidden: ` +
 			`ValidatingAdmissionPolicy 'owners' with binding 'all' denied request: the label owner is missing`),
-			verdict: "Deployment shop/web has 0 of 2 pods available because the ValidatingAdmissionPolicy owners denies its " +
+			verdict: "Deployment shop/web has 0 of 2 pods available because the ValidatingAdmissionPolicy owners " +
+				"denies its " +
 				"pods: the label owner is missing.", remedy: "kubectl describe validatingadmissionpolicy owners"},
 		{name: "a missing account", object: "deployment/web", objects: refusing(`pods "web-1-x" is forbidden: error looking ` +
 			`up service account shop/robot: serviceaccount "robot" not found`),
 			verdict: "Deployment shop/web has 0 of 2 pods available because ServiceAccount shop/robot does not exist.",
 			remedy:  "kubectl create serviceaccount -n shop robot"},
-		{name: "an ordered set", object: "statefulset/db", objects: []runtime.Object{ordered, newNode("a"), newPod("db-0",
-			waitingFor("InvalidImageName", ""), ownedBy("StatefulSet", "db"))},
+		{name: "an ordered set", object: "statefulset/db",
+			objects: []runtime.Object{ordered, newNode("a"), newPod("db-0",
+				waitingFor("InvalidImageName", ""), ownedBy("StatefulSet", "db"))},
 			verdict: `StatefulSet shop/db has 0 of 3 pods ready because "registry.example/web:v1" is not a valid name of an ` +
 				"image.", remedy: "spec.template.spec.containers[app].image of StatefulSet shop/db",
 			step: "it creates the next pod when all earlier ones are ready"},
 		{name: "OnDelete", object: "statefulset/db", objects: []runtime.Object{onDelete},
-			verdict: "StatefulSet shop/db has 0 of 3 pods updated because its update strategy OnDelete replaces pods only " +
+			verdict: "StatefulSet shop/db has 0 of 3 pods updated because its update strategy OnDelete replaces pods " +
+				"only " +
 				"when they are deleted.", remedy: "spec.updateStrategy.type"},
 		{name: "no nodes for a DaemonSet", object: "daemonset/agent", objects: []runtime.Object{daemons, newNode("a")},
 			verdict: "DaemonSet shop/agent has no pods because no node has the label disk=ssd of its node selector.",
@@ -114,7 +127,8 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 func TestBrokenJobsAndScalersAreExplained(t *testing.T) {
 	job := &batchv1.Job{ObjectMeta: newMeta("load")}
 	job.OwnerReferences = controller("CronJob", "nightly")
-	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "True", Reason: "BackoffLimitExceeded",
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "True",
+		Reason:  "BackoffLimitExceeded",
 		Message: "Job has reached the specified backoff limit"}}
 	failed := newPod("load-x", ownedBy("Job", "load"), func(p *corev1.Pod) {
 		p.Status.Phase, p.Spec.RestartPolicy = corev1.PodFailed, corev1.RestartPolicyNever
@@ -132,7 +146,8 @@ func TestBrokenJobsAndScalersAreExplained(t *testing.T) {
 		h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: newMeta("web")}
 		h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web"}
 		h.Spec.MaxReplicas = 5
-		h.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: kind, Status: status, Reason: reason,
+		h.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: kind, Status: status,
+			Reason:  reason,
 			Message: message}}
 		return h
 	}
@@ -148,14 +163,18 @@ func TestBrokenJobsAndScalersAreExplained(t *testing.T) {
 	for _, c := range []brokenCase{
 		{name: "a failed job", object: "job/load", log: "load: not found", objects: []runtime.Object{job, failed,
 			newNode("a")},
-			verdict: "Job shop/load has failed because the program of container app ends with exit code 127 (its command " +
-				"was not found).", remedy: "spec.jobTemplate.spec.template.spec.containers[app].command of CronJob shop/nightly",
+			verdict: "Job shop/load has failed because the program of container app ends with exit code 127 (its " +
+				"command " +
+				"was not found).", remedy: "spec.jobTemplate.spec.template.spec.containers[app].command of CronJob " +
+				"shop/nightly",
 			step: "Job has reached the specified backoff limit."},
 		{name: "a suspended job", object: "job/load", objects: []runtime.Object{suspended},
 			verdict: "Job shop/load does not run because it is suspended.", remedy: "spec.suspend of Job shop/load"},
-		{name: "the last job failed", object: "cronjob/nightly", log: "x", objects: []runtime.Object{nightly, job, failed,
-			newNode("a")},
-			verdict: "CronJob shop/nightly has no successful last job because the program of container app ends with exit " +
+		{name: "the last job failed", object: "cronjob/nightly", log: "x",
+			objects: []runtime.Object{nightly, job, failed,
+				newNode("a")},
+			verdict: "CronJob shop/nightly has no successful last job because the program of container app ends with " +
+				"exit " +
 				"code 127 (its command was not found).", remedy: "CronJob shop/nightly", step: "Its last job is load."},
 		{name: "a suspended CronJob", object: "cj/nightly", objects: []runtime.Object{off},
 			verdict: "CronJob shop/nightly starts no jobs because it is suspended.", remedy: `{"spec":{"suspend":false}}`},
@@ -165,23 +184,29 @@ func TestBrokenJobsAndScalersAreExplained(t *testing.T) {
 			remedy:  "spec.timeZone of CronJob shop/nightly"},
 		{name: "no metrics", object: "hpa/web", objects: []runtime.Object{scaler(autoscalingv2.ScalingActive, "False",
 			"FailedGetResourceMetric", "unable to fetch metrics from resource metrics API (metrics.k8s.io)"), metrics},
-			verdict: "HorizontalPodAutoscaler shop/web does not scale because the API service v1beta1.metrics.k8s.io is not " +
+			verdict: "HorizontalPodAutoscaler shop/web does not scale because the API service v1beta1.metrics.k8s.io " +
+				"is not " +
 				"available: no endpoints are ready.", remedy: "clusterctl why -n kube-system service/metrics-server"},
 		{name: "no requests", object: "hpa/web", objects: []runtime.Object{scaler(autoscalingv2.ScalingActive, "False",
-			"FailedGetResourceMetric", "failed to get cpu utilization: missing request for cpu in container app of Pod x")},
-			verdict: "HorizontalPodAutoscaler shop/web does not scale because a container of Deployment shop/web has no " +
+			"FailedGetResourceMetric", "failed to get cpu utilization: missing request for cpu in container app of "+
+				"Pod x")},
+			verdict: "HorizontalPodAutoscaler shop/web does not scale because a container of Deployment shop/web has " +
+				"no " +
 				"request for cpu, of which the target is a percentage.",
 			remedy: "kubectl set resources -n shop deployment/web --requests=cpu=AMOUNT"},
 		{name: "the maximum", object: "hpa/web", objects: []runtime.Object{scaler(autoscalingv2.ScalingLimited, "True",
 			"TooManyReplicas", "")},
-			verdict: "HorizontalPodAutoscaler shop/web does not scale up further because it wants more than its maxReplicas " +
+			verdict: "HorizontalPodAutoscaler shop/web does not scale up further because it wants more than its " +
+				"maxReplicas " +
 				"of 5.", remedy: "spec.maxReplicas"},
 		{name: "no target", object: "hpa/web", objects: []runtime.Object{scaler(autoscalingv2.AbleToScale, "False",
 			"FailedGetScale", `deployments.apps "web" not found`)},
-			verdict: "HorizontalPodAutoscaler shop/web does not scale because its target Deployment shop/web cannot be read: " +
+			verdict: "HorizontalPodAutoscaler shop/web does not scale because its target Deployment shop/web cannot " +
+				"be read: " +
 				`deployments.apps "web" not found.`, remedy: "spec.scaleTargetRef"},
 		{name: "a tight budget", object: "pdb/web", objects: []runtime.Object{budget, newPod("web", readyPod)},
-			verdict: "PodDisruptionBudget shop/web allows no evictions because its minAvailable of 1 leaves no room: 1 pods " +
+			verdict: "PodDisruptionBudget shop/web allows no evictions because its minAvailable of 1 leaves no room: " +
+				"1 pods " +
 				"are healthy, and at least 1 must be.", remedy: "spec.minAvailable of PodDisruptionBudget shop/web"},
 		{name: "a budget without pods", object: "pdb/web", objects: []runtime.Object{budget},
 			verdict: "PodDisruptionBudget shop/web protects nothing because no pod matches its selector.",
