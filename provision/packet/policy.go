@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// deniedBy returns the policies that isolate a pod in a direction, if none of them allows the packet; otherwise it
+// DeniedBy returns the policies that isolate a pod in a direction, if none of them allows the packet; otherwise it
 // returns nil. The other end has the address at, and is the pod other, or no pod if other is nil. receiver is the pod
 // that receives the packet on port.
-func (c *Cluster) deniedBy(
+func (c *Cluster) DeniedBy(
 	pod, other *corev1.Pod,
 	at netip.Addr,
 	direction networkingv1.PolicyType,

@@ -143,14 +143,14 @@ func (w *Walk) addDenyingPolicies(c *Cluster, r *Route, end *End) {
 	for _, e := range ends {
 		receiver := podOf(&e)
 		if r.Pod != nil && r.Source.IsValid() {
-			w.addReason(said, c.deniedBy(r.Pod, receiver, e.At.Addr(), networkingv1.PolicyTypeEgress, receiver,
+			w.addReason(said, c.DeniedBy(r.Pod, receiver, e.At.Addr(), networkingv1.PolicyTypeEgress, receiver,
 				r.Protocol, e.At.Port()),
 				"isolates pod "+podKey(r.Pod)+" for egress, and nothing lets it send to "+e.name())
 		}
 		if receiver != nil && (r.Pod == nil || r.Source.IsValid()) {
 			w.addReason(
 				said,
-				c.deniedBy(receiver, r.Pod, r.Source, networkingv1.PolicyTypeIngress, receiver, r.Protocol,
+				c.DeniedBy(receiver, r.Pod, r.Source, networkingv1.PolicyTypeIngress, receiver, r.Protocol,
 					e.At.Port()),
 				"isolates pod "+podKey(receiver)+" for ingress, and nothing lets "+r.From+" in on port "+fmt.Sprint(
 					e.At.Port(),

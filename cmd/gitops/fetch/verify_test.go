@@ -133,6 +133,8 @@ func wantVerified(t *testing.T, name string, spec gitsource.Spec, ca []byte, key
 }
 
 // Proves P06.
+//
+//style:long a table of signatures and what is said of them
 func TestCommitsNeedASignatureOfAKnownKey(t *testing.T) {
 	r := newRepository(t)
 	url, ca := r.serveHTTP(anybody)

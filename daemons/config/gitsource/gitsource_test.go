@@ -14,7 +14,8 @@ import (
 
 func TestConstraintsSelectTheLatestVersion(t *testing.T) {
 	tags := []string{"v0.1.0", "v0.1.5", "v0.2.0", "v1.0.0", "1.0.0", "v1.2.3", "v1.2.10", "v1.3.0-rc.1", "v1.3.0-rc.2",
-		"v2.0.0", "v3.0.0-alpha", "nightly", "v1", "v1.2", "v1.2.3.4", "v99999999999999999999.0.0", "v1.9.9+" + strings.Repeat("x", 256)}
+		"v2.0.0", "v3.0.0-alpha", "nightly", "v1", "v1.2", "v1.2.3.4", "v99999999999999999999.0.0", "v1.9.9+" +
+			strings.Repeat("x", 256)}
 	for _, row := range []struct{ constraint, want string }{
 		{"1.x", "v1.2.10"},
 		{"1", "v1.2.10"},

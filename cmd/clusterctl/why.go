@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"clusterctl/kube/why"
+)
+
+// unhealthyCode is the exit code of why for an object that is not as it should be.
+const unhealthyCode exitCode = 2
+
+func newWhy() *cobra.Command {
+	var flags gitOpsFlags
+	var namespace string
+	c := &cobra.Command{
+		Use:   "why KIND/NAME",
+		Short: "Explain why an object is not as it should be, and what to change; exit with 2 if it is not",
+		Long: `Print the chain of causes from an object down to the first one that can be changed, and what to change.
+
+KIND is pod, deployment, replicaset, statefulset, daemonset, job, cronjob, persistentvolumeclaim, persistentvolume,
+service, ingress, node, certificatesigningrequest, namespace, horizontalpodautoscaler or poddisruptionbudget, or one of
+kubectl's short names for these.
+
+All requests have the caller's rights: those of the kubeconfig, or of the folder's state. The report lists what these
+rights hide. Nothing is changed. Exits with 0 if the object is healthy, with 2 if it is not, and with 1 after an error,
+such as an object that does not exist.`,
+		Example: `  clusterctl why pod/web-1
+  clusterctl why -n shop deployment/web
+  clusterctl why pvc/data -o json --kubeconfig ~/.kube/config`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ref, err := why.Parse(args[0], namespace)
+			if err != nil {
+				return err
+			}
+			config, err := flags.connect(c)
+			if err != nil {
+				return err
+			}
+			clients, err := why.New(config)
+			if err != nil {
+				return err
+			}
+			report, err := why.Explain(c.Context(), clients, ref)
+			if err != nil {
+				return err
+			}
+			if err := flags.write(c, report, func(w io.Writer) error { return why.Print(w, report) }); err != nil {
+				return err
+			}
+			if !report.Healthy {
+				return unhealthyCode
+			}
+			return nil
+		},
+	}
+	flags.add(c)
+	c.Flags().StringVarP(&namespace, "namespace", "n", metav1.NamespaceDefault, "`namespace` of the object")
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		word, _, hasName := strings.Cut(begun, "/")
+		if !hasName {
+			return completeKinds(begun), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
+		return flags.objectNames(c, word, namespace, begun), cobra.ShellCompDirectiveNoFileComp
+	}
+	return c
+}
+
+// completeKinds returns the kinds that begin with a word, each with a slash.
+func completeKinds(begun string) (list []string) {
+	for _, k := range why.Kinds() {
+		if strings.HasPrefix(k, strings.ToLower(begun)) {
+			list = append(list, k+"/")
+		}
+	}
+	return list
+}
+
+// maxCompletions is how many names of objects a completion offers.
+const maxCompletions = 500
+
+// objectNames returns completions KIND/NAME that begin with a text. It returns none if the cluster does not answer.
+func (f *gitOpsFlags) objectNames(c *cobra.Command, word, namespace, begun string) (list []string) {
+	ref, err := why.Parse(word+"/x", namespace)
+	if err != nil {
+		return nil
+	}
+	config, err := f.connect(c)
+	if err != nil {
+		return nil
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	kind := schema.GroupVersionResource{Group: ref.Group, Version: "v1", Resource: ref.Resource}
+	objects, err := client.Resource(kind).Namespace(ref.Namespace).List(ctx, metav1.ListOptions{Limit: maxCompletions})
+	if err != nil {
+		return nil
+	}
+	for _, o := range objects.Items {
+		if text := word + "/" + o.Name; strings.HasPrefix(text, begun) {
+			list = append(list, text)
+		}
+	}
+	return list
+}
