@@ -71,7 +71,8 @@ func TestWhyExitsWithTheStateOfTheObject(t *testing.T) {
 		root.SetErr(&errs)
 		root.SetArgs([]string{"why", "-n", "shop", "--kubeconfig", kubeconfig, object})
 		code := runCommand(t.Context(), root)
-		if code != want.code || !strings.Contains(out.String(), want.out) || !strings.Contains(errs.String(), want.errs) {
+		if code != want.code || !strings.Contains(out.String(), want.out) ||
+			!strings.Contains(errs.String(), want.errs) {
 			t.Errorf("%s: exit code %d\n%s%s", object, code, out.String(), errs.String())
 		}
 	}
