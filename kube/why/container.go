@@ -293,7 +293,7 @@ func (r *reader) killedByProbe(
 		return nil
 	}
 	for _, e := range r.containerEvents(ctx, p, spec.Name) {
-		if e.Reason != "Killing" {
+		if e.Reason != "Killing" || eventTime(e).Before(ended.StartedAt.Time) { // it is about an earlier start
 			continue
 		}
 		for _, name := range []string{"liveness", "startup"} {

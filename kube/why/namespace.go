@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"clusterctl/daemons/config/gitsource"
 )
 
 func explainNamespace(ctx context.Context, r *reader, ref Ref) (*finding, error) {
@@ -222,7 +224,7 @@ func finalizerHolders() map[string]string {
 		"external-provisioner.volume.kubernetes.io/":  "the CSI provisioner removes it when the disk is deleted",
 		"resource.kubernetes.io/delete-protection":    "it is removed when no pod uses the claim",
 		"customresourcecleanup.apiextensions.k8s.io":  "the API server removes it when all custom objects are deleted",
-		"gitops.clusterctl.io/":                       "the GitOps controller removes it when its objects are deleted",
+		gitsource.Finalizer:                           "the GitOps controller removes it when its objects are deleted",
 	}
 }
 

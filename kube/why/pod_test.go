@@ -152,9 +152,8 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 			remedy:  "clusterctl ssh a journalctl"},
 		{name: "no room", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
 			"0/1 nodes are available: 1 Insufficient cpu."), requesting(corev1.ResourceCPU, "1")), newNode("a"), busy},
-			verdict: "Pod shop/web is not scheduled because no node can take it: node a: the pod requests 1 cpu, and " +
-				"500m " +
-				"of 2 is free.", remedy: "spec.containers[*].resources.requests.cpu of Pod shop/web",
+			verdict: "Pod shop/web is not scheduled because no node can take it: node a: the pod requests 1 cpu, " +
+				"and 500m of 2 is free.", remedy: "spec.containers[*].resources.requests.cpu of Pod shop/web",
 			step: "The scheduler reports: 0/1 nodes are available: 1 Insufficient cpu."},
 		{name: "a taint", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(
 			"0/2 nodes are available: 2 node(s) had untolerated taint(s).")), newNode("a", tainted),
