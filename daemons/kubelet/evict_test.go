@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"clusterctl/daemons/kubelet/hollow"
+	"clusterctl/daemons/kubelet/housekeeping"
 	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/daemons/kubelet/nodeagent"
 )
@@ -113,11 +114,9 @@ func TestEndedContainersAreRemovedBeforeAnyPodIsEvicted(t *testing.T) {
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("job")) })
 	n.runtime.Crash("job", "main", 0)
 	n.until("it to have ended", func() bool { return n.pod("job").Status.Phase == corev1.PodSucceeded })
-	n.until("its resources to be released", func() bool {
-		return slices.ContainsFunc(k.pods.all(), func(w *worker) bool {
-			w.inbox.mu.Lock()
-			defer w.inbox.mu.Unlock()
-			return w.inbox.pod.Name == "job" && w.inbox.released
+	n.until("housekeeping to see that its resources are released", func() bool {
+		return slices.ContainsFunc(podRegistry{k}.Snapshot(), func(p housekeeping.Pod) bool {
+			return p.Pod.Name == "job" && p.Pod.Status.Phase == corev1.PodSucceeded && p.Released
 		})
 	})
 	m.exceeded.Store(true)
