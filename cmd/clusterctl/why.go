@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -52,7 +54,9 @@ such as an object that does not exist.`,
 			if err != nil {
 				return err
 			}
-			if err := flags.write(c, report, func(w io.Writer) error { return why.Print(w, report) }); err != nil {
+			if err := flags.write(c, report, func(w io.Writer) error {
+				return why.Print(w, report, terminalWidth(w))
+			}); err != nil {
 				return err
 			}
 			if !report.Healthy {
@@ -116,4 +120,20 @@ func (f *gitOpsFlags) objectNames(c *cobra.Command, word, namespace, begun strin
 		}
 	}
 	return list
+}
+
+// maxWhyWidth limits the lines of a report on a wide terminal, which would be hard to read.
+const maxWhyWidth = 100
+
+// terminalWidth returns the width of a report on a terminal. It returns 0 if w is not a terminal.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 20 {
+		width = 80
+	}
+	return min(width, maxWhyWidth)
 }

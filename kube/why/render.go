@@ -3,16 +3,19 @@ package why
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"unicode/utf8"
 )
 
-// lineWidth is the number of columns of a report on a screen.
-const lineWidth = 100
-
-// Print writes a report as text for a screen.
-func Print(out io.Writer, r *Report) error {
+// Print writes a report as text. Its lines have at most width columns; 0 means that they are not wrapped, as for a
+// program that reads them.
+func Print(out io.Writer, r *Report, width int) error {
+	if width == 0 {
+		width = math.MaxInt
+	}
 	var b strings.Builder
-	wrap(&b, "", "", r.Verdict)
+	wrap(&b, width, "", "", r.Verdict)
 	if len(r.Chain) > 0 {
 		b.WriteString("\nWhy:\n")
 	}
@@ -29,16 +32,16 @@ func Print(out io.Writer, r *Report) error {
 		if s.Evidence != "" {
 			text += " [" + s.Evidence + "]"
 		}
-		wrap(&b, lead, "    ", text)
+		wrap(&b, width, lead, "    ", text)
 		previous = s.Object
 	}
 	if len(r.Remedies) > 0 {
 		b.WriteString("\nWhat to do:\n")
 	}
 	for _, m := range r.Remedies {
-		wrap(&b, "  - ", "    ", m.Text)
+		wrap(&b, width, "  - ", "    ", m.Text)
 		if m.Field != "" {
-			wrap(&b, "    ", "      ", "field: "+m.Field)
+			wrap(&b, width, "    ", "      ", "field: "+m.Field)
 		}
 		if m.Command != "" { // not wrapped, to be copied
 			fmt.Fprintf(&b, "      %s\n", m.Command)
@@ -48,17 +51,17 @@ func Print(out io.Writer, r *Report) error {
 		b.WriteString("\nNot seen:\n")
 	}
 	for _, u := range r.Unseen {
-		wrap(&b, "  - ", "    ", u)
+		wrap(&b, width, "  - ", "    ", u)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// wrap writes words in lines of at most lineWidth columns. A longer word has a line of its own.
-func wrap(b *strings.Builder, first, next, text string) {
+// wrap writes words in lines of at most width columns. A longer word has a line of its own.
+func wrap(b *strings.Builder, width int, first, next, text string) {
 	line, isEmpty := first, true
 	for _, word := range strings.Fields(text) {
-		if !isEmpty && len([]rune(line))+1+len([]rune(word)) > lineWidth {
+		if !isEmpty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			b.WriteString(line + "\n")
 			line, isEmpty = next, true
 		}

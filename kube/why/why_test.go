@@ -134,7 +134,7 @@ func TestTextsFromOutsideCannotControlTheTerminal(t *testing.T) {
 	for _, object := range []string{"pod/web", "pod/db", "pod/old"} {
 		report := explain(t, clients, object)
 		var out strings.Builder
-		if err := Print(&out, report); err != nil {
+		if err := Print(&out, report, 0); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(out.String(), "\x1b\a\r\u202e") || strings.Contains(out.String(), "\xff") ||
@@ -192,7 +192,7 @@ func TestAReportIsOneScreenOfText(t *testing.T) {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1-x", errors.New("no rights"))
 	}
 	var out strings.Builder
-	if err := Print(&out, explain(t, clients, "deployment/web")); err != nil {
+	if err := Print(&out, explain(t, clients, "deployment/web"), 100); err != nil {
 		t.Fatal(err)
 	}
 	want := `Deployment shop/web has 0 of 2 pods available because node a ran out of memory and killed container
