@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,15 +139,10 @@ func TestResizeWaitsForRoom(t *testing.T) {
 
 func TestFailedResizesAreReportedAndRetried(t *testing.T) {
 	n := newNode(t)
-	fails := make(chan error, 1)
-	fails <- errors.New("no such cgroup")
+	var works atomic.Bool
 	n.runtime.Fail = func(call string) error {
-		if call == "UpdateContainerResources" {
-			select {
-			case err := <-fails:
-				return err
-			default:
-			}
+		if call == "UpdateContainerResources" && !works.Load() {
+			return errors.New("no such cgroup")
 		}
 		return nil
 	}
@@ -158,6 +154,7 @@ func TestFailedResizesAreReportedAndRetried(t *testing.T) {
 		c := podCondition(n.pod("web"), corev1.PodResizeInProgress)
 		return c != nil && c.Reason == corev1.PodReasonError && c.Message == "no such cgroup"
 	})
+	works.Store(true)
 	n.until("the next try", n.hasCPU("web", "2"))
 }
 
