@@ -33,10 +33,10 @@ type secretWatcher struct {
 	watchCount   int               // number of followed Secrets with a watch
 	polling      bool              // whether poll runs
 	readNow      []*followedSecret // Secrets to read now: new ones and early retries
-	pollQueue    []*followedSecret // Secrets to poll, ordered by due
+	pollQueue    []*followedSecret // Secrets to poll, ordered by pollAt
 	wake         chan struct{}
 	unknownCount int           // number of followed Secrets that have not been answered yet
-	allKnown     chan struct{} // closed when unknown becomes 0; replaced when it increases again
+	allKnown     chan struct{} // closed when unknownCount becomes 0; replaced when it increases again
 }
 
 type followedSecret struct {
@@ -73,7 +73,7 @@ func newSecretWatcher(client kubernetes.Interface, log *slog.Logger,
 	return s
 }
 
-// follow follows a Secret until forget is called, or ctx ends.
+// follow follows a Secret until unfollow is called, or ctx ends.
 func (s *secretWatcher) follow(ctx context.Context, key route.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -73,8 +73,9 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// onOtherNode returns why the data of a missing volume may be elsewhere, and the annotations that show it. made means
-// that a pod has used the volume, machine is where it was provisioned. If why is empty, the volume was never created.
+// onOtherNode returns why the data of a missing volume may be on another machine or disk, and the names of the
+// annotations that indicate this. made means that a pod has used the volume. machine is the ID of the machine where it
+// was provisioned. An empty why means that the volume was never created.
 func (m *Manager) onOtherNode(made bool, machine string) (why, known string) {
 	switch {
 	case made:

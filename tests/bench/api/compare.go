@@ -33,8 +33,8 @@ func readFigures(report string) map[string]float64 {
 	return figures
 }
 
-// describeWorse returns a line for each figure that is more than noise higher than in an earlier report. All figures
-// are costs.
+// describeWorse returns a line for each figure that is higher by more than tolerance than in an earlier report. All
+// figures are costs.
 func describeWorse(figures []figure, before map[string]float64) (lines []string) {
 	for _, f := range figures {
 		was, ok := before[f.work]
