@@ -300,7 +300,7 @@ func (k *leaseKeeper) placeAddresses(d Duty) error {
 }
 
 // keepWithoutLease keeps the addresses while the lease cannot be renewed, because Services should work without an API
-// server. If only this machine is cut off and another has taken over, another machine answers for the
+// server. If only this machine is cut off and another machine has taken over, the other machine answers for the
 // addresses, and keepWithoutLease drops them.
 func (k *leaseKeeper) keepWithoutLease(d Duty) error {
 	if time.Since(k.renewedAt) >= leaseTime {
