@@ -54,7 +54,7 @@ func TestReissueReasonsAreGiven(t *testing.T) {
 	}
 }
 
-// Usable distinguishes certificates that peers no longer accept from those that are only due.
+// CheckUsable distinguishes certificates that peers no longer accept from those that are only due.
 // Proves P05.
 func TestUsableCertificatesAreAcceptedByTLS(t *testing.T) {
 	now := time.Now()

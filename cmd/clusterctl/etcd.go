@@ -139,7 +139,7 @@ func newEtcdStatus() *cobra.Command {
 // nearlyFull is the share of the quota above which the store counts as nearly full.
 const nearlyFull = 0.8
 
-// addProblems adds the problems to s.Trouble.
+// addProblems adds the problems to s.Problems.
 func (s *etcdStatus) addProblems(configuration *load.Configuration, now time.Time) {
 	say := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
 	if !s.Majority {

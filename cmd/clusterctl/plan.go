@@ -99,7 +99,8 @@ order, and each change.
 	return c
 }
 
-// prepare connects to the machines and makes a plan. With look, it makes a plan even if something cannot be reached.
+// prepare connects to the machines and makes a plan. With look, it makes a plan even if some
+// machines or the API cannot be reached.
 func (f *runFlags) prepare(
 	ctx context.Context,
 	c *load.Configuration,

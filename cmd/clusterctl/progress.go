@@ -15,8 +15,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// progressPrinter prints a run's events as JSON, as one line each, or on a terminal in the block of live. Changes of
-// files are only counted; units, which take time, are shown.
+// progressPrinter prints a run's events as JSON, as one line each, or on a terminal in the liveBlock. Changes of
+// files are only counted. Changes of units, which take time, are shown.
 type progressPrinter struct {
 	mu      sync.Mutex
 	w       io.Writer

@@ -212,7 +212,7 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 		CRLFile:          cfg.PeerCRLFile,
 		AllowedHostnames: cfg.PeerCertAllowedHostnames,
 	}
-	// The gateway would connect to this member as a client, with the server's certificate.
+	// With the gRPC gateway, etcd would connect to itself as a client that presents the server's certificate.
 	out.EnableGRPCGateway = false
 	out.QuotaBackendBytes = int64(cfg.QuotaBackendBytes)
 	if out.QuotaBackendBytes == 0 {

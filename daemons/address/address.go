@@ -29,8 +29,8 @@ import (
 // leaseName is the name of the lease in kube-system.
 const leaseName = "kube-address"
 
-// These times ensure that two machines never hold the address at once: the holder's kernel has dropped the address
-// before another machine may take the lease.
+// These times ensure that two machines never have the address at the same time: the holder of the lease removes the
+// address after holdTime, before another machine may take the lease after leaseTime.
 const (
 	leaseTime     = 4 * time.Second         // silence after which another machine takes the lease
 	holdTime      = 2500 * time.Millisecond // silence after which the holder drops the address itself

@@ -22,7 +22,7 @@ type serverMetrics struct {
 	requests, terminations *prometheus.CounterVec
 	duration, sli          *prometheus.HistogramVec
 	longRunning            *prometheus.GaugeVec
-	series                 sync.Map // *series by about
+	series                 sync.Map // *series by requestLabels
 	// requests that read, and that write; neither counts watches and streams
 	inFlight     [2]atomic.Int64
 	certificates prometheus.Histogram // remaining lifetime of client certificates

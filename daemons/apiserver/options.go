@@ -43,7 +43,7 @@ type Options struct {
 	Now       func() time.Time // nil means time.Now
 }
 
-// Access configures authentication and authorization, and the requests that are answered by them.
+// Access configures authentication and authorization, and the handlers of reviews, tokens and token keys.
 type Access struct {
 	// Authenticators and Authorizers are tried in order. Without authorizers everything is allowed. Without
 	// authenticators every request is anonymous.

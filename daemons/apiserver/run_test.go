@@ -55,7 +55,7 @@ func serveCluster(t testing.TB, s store.Store, more ...func(*config.APIServer)) 
 	return c
 }
 
-// startCluster is like serve, but does not wait.
+// startCluster is like serveCluster, but does not wait until the server is ready.
 func startCluster(t testing.TB, s store.Store, more ...func(*config.APIServer)) *testCluster {
 	t.Helper()
 	cfg, ca := serverConfig(t, more...)

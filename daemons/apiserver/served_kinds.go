@@ -148,7 +148,7 @@ func (r *kindRegistry) update() {
 	slices.SortFunc(others, func(a, b discovery.ExternalVersion) int {
 		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
 	})
-	// Unchanged parts are shared with the previous offer.
+	// Unchanged parts are shared with the previous servedKinds.
 	was := r.load()
 	var shown *discovery.Handler
 	var described *openapi.Handler

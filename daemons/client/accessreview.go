@@ -41,7 +41,7 @@ const (
 	reviewTimeout  = 10 * time.Second
 )
 
-// NewAccessReviewer returns a Judge that uses client.
+// NewAccessReviewer returns an AccessReviewer that uses client.
 func NewAccessReviewer(client kubernetes.Interface) *AccessReviewer {
 	return &AccessReviewer{client: client, now: time.Now, reviews: map[[sha256.Size]byte]cachedAnswer{}}
 }

@@ -71,9 +71,9 @@ func Config(o Options) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// A server that hangs or is unreachable sends nothing, and a request or watch would wait for ever. So after silence the
-// client sends a ping, and closes the connection if no answer arrives. The request then fails, or the watch continues
-// at another server.
+// A server that hangs or is unreachable sends nothing, and a request or watch would wait for ever. So after pingAfter
+// without data the client sends a ping, and closes the connection if no answer arrives. The request then fails, or the
+// watch continues at another server.
 const (
 	pingAfter   = time.Second // time without data before a ping is sent
 	pingTimeout = time.Second // time for the answer to a ping

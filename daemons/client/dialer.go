@@ -26,9 +26,10 @@ func newDialer(servers []string, verify *tls.Config) *dialer {
 }
 
 // Timing of dials. A dead server should cost little time, and a slow one should not be given up. So after headStart the
-// next server is tried in parallel, and the first that answers is used. If none answers, a dial continues for patience.
+// next server is tried in parallel, and the first that answers is used. If none answers, a dial continues for
+// failureTimeout.
 // A watcher whose dial fails waits longer each time, up to a minute, and would notice a recovered server that much
-// later. Its back-off resets after two minutes without a failure, which is less than patience.
+// later. Its back-off resets after two minutes without a failure, which is less than failureTimeout.
 const (
 	headStart             = 300 * time.Millisecond
 	retryInterval         = time.Second

@@ -19,14 +19,15 @@ import (
 // it would keep a page of 8 KiB in memory. So surviving data is copied to separate allocations.
 type interner struct {
 	latestPods map[family]weak.Pointer[corev1.Pod] // by family: the latest pod to share with
-	sweep      int                                 // the length of last at which entries of deleted pods are removed
-	texts      map[string]string
+	// the length of latestPods at which entries of deleted pods are removed
+	sweep int
+	texts map[string]string
 	// commonTexts holds texts that many objects share. They are separate from the texts of single objects: otherwise a
 	// shared text would keep the texts of deleted objects in memory.
 	commonTexts loop.TextArena
 	podTexts    loop.TextArena
 
-	// The same for other values.
+	// Arenas for values of other types.
 	ips    loop.ValueArena[corev1.PodIP]
 	owners loop.ValueArena[metav1.OwnerReference]
 	states loop.ValueArena[corev1.PodCondition]

@@ -198,7 +198,7 @@ func TestEqualNodesShareValues(t *testing.T) {
 	if a.Status.Capacity.Cpu().Value() != 32 || c.Status.Capacity.Cpu().Value() != 64 {
 		t.Error("what differs is shared")
 	}
-	for i := range 2 * maxRecentValues { // more values than few holds
+	for i := range 2 * maxRecentValues { // more values than recentValues holds
 		slimmed(t, s, nodeOf(i, fmt.Sprint(i)))
 	}
 	if d := slimmed(t, s, nodeOf(4, "32")).(*corev1.Node); d.Status.Capacity.Cpu().Value() != 32 ||

@@ -29,7 +29,7 @@ type tcpServer struct {
 	handler    *handler
 	ln         *net.TCPListener
 	limits     connectionLimits
-	workspaces sync.Pool // of *work
+	workspaces sync.Pool // of *workspace
 
 	mu      sync.Mutex
 	conns   map[*connection]bool
@@ -195,7 +195,7 @@ func (s *tcpServer) serveConnection(ctx context.Context, c *connection) {
 	}
 }
 
-// answerLater answers one query with the help of other servers. Meanwhile, talk reads more queries.
+// answerLater answers one query with the help of other servers. Meanwhile, serveConnection reads more queries.
 func (s *tcpServer) answerLater(ctx context.Context, c *connection, message []byte, who sender, began time.Time) {
 	c.waitSlots <- struct{}{}
 	c.waiters.Go(func() {

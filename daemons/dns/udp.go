@@ -31,7 +31,7 @@ type udpServer struct {
 	handler    *handler
 	conn       *net.UDPConn
 	raw        syscall.RawConn
-	workspaces sync.Pool     // of *work
+	workspaces sync.Pool     // of *workspace
 	waitSlots  chan struct{} // holds one value for each waiting query
 	waiters    sync.WaitGroup
 }

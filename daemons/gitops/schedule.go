@@ -19,7 +19,7 @@ type history struct {
 	recheck    bool      // another source has changed, so that an object may be pruned now
 }
 
-// verdict says what to do with a source now.
+// verdict is the decision what to do with a source now.
 type verdict struct {
 	run bool
 	// reason and message describe why a source is not reconciled, for its Ready condition. They are empty if the

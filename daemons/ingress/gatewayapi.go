@@ -134,7 +134,8 @@ func (g *gatewayAPI) watchWhenInstalled(ctx context.Context, w *watch, log *slog
 		}
 		select {
 		case <-ctx.Done():
-		case <-changed: // the kind is served a moment after its definition appears; the definition changes again then
+		// A new definition is not served at once. When it is served, its status changes, which is another change.
+		case <-changed:
 		case <-again:
 		}
 	}

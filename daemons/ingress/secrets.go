@@ -27,16 +27,16 @@ type secretWatcher struct {
 	changed func(ctx context.Context, key route.Key, s *corev1.Secret)
 	pause   time.Duration // minimum interval between polls of one Secret
 
-	mu           sync.Mutex
-	wg           sync.WaitGroup
-	secrets      map[route.Key]*followedSecret
-	watchCount   int               // number of followed Secrets with a watch
-	polling      bool              // whether poll runs
-	readNow      []*followedSecret // Secrets to read now: new ones and early retries
-	pollQueue    []*followedSecret // Secrets to poll, ordered by due
-	wake         chan struct{}
-	unknownCount int           // number of followed Secrets that have not been answered yet
-	allKnown     chan struct{} // closed when unknown becomes 0; replaced when it increases again
+	mu              sync.Mutex
+	wg              sync.WaitGroup
+	secrets         map[route.Key]*followedSecret
+	watchCount      int               // number of followed Secrets with a watch
+	polling         bool              // whether poll runs
+	readNow         []*followedSecret // Secrets to read now: new ones and early retries
+	pollQueue       []*followedSecret // Secrets to poll, ordered by pollAt
+	wake            chan struct{}
+	unansweredCount int           // number of followed Secrets that have not been answered yet
+	allAnswered     chan struct{} // closed when unansweredCount becomes 0; replaced when it increases again
 }
 
 type followedSecret struct {
@@ -68,12 +68,12 @@ func newSecretWatcher(client kubernetes.Interface, log *slog.Logger,
 	changed func(context.Context, route.Key, *corev1.Secret)) *secretWatcher {
 	s := &secretWatcher{client: client, log: log, changed: changed, pause: pollInterval,
 		secrets: map[route.Key]*followedSecret{},
-		wake:    make(chan struct{}, 1), allKnown: make(chan struct{})}
-	close(s.allKnown)
+		wake:    make(chan struct{}, 1), allAnswered: make(chan struct{})}
+	close(s.allAnswered)
 	return s
 }
 
-// follow follows a Secret until forget is called, or ctx ends.
+// follow follows a Secret until unfollow is called, or ctx ends.
 func (s *secretWatcher) follow(ctx context.Context, key route.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +83,8 @@ func (s *secretWatcher) follow(ctx context.Context, key route.Key) {
 	f := &followedSecret{key: key, hasWatch: s.watchCount < maxWatched}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	s.secrets[key] = f
-	if s.unknownCount++; s.unknownCount == 1 {
-		s.allKnown = make(chan struct{})
+	if s.unansweredCount++; s.unansweredCount == 1 {
+		s.allAnswered = make(chan struct{})
 	}
 	if f.hasWatch {
 		s.watchCount++
@@ -112,25 +112,25 @@ func (s *secretWatcher) unfollow(key route.Key) {
 	if f.hasWatch {
 		s.watchCount--
 	}
-	s.markKnown(f)
+	s.markAnswered(f)
 }
 
-// markKnown records that the first read of a Secret succeeded or failed. The caller holds mu.
-func (s *secretWatcher) markKnown(f *followedSecret) {
+// markAnswered records that the first read of a Secret succeeded or failed. The caller holds mu.
+func (s *secretWatcher) markAnswered(f *followedSecret) {
 	if f.isKnown {
 		return
 	}
 	f.isKnown = true
-	if s.unknownCount--; s.unknownCount == 0 {
-		close(s.allKnown)
+	if s.unansweredCount--; s.unansweredCount == 0 {
+		close(s.allAnswered)
 	}
 }
 
-// whenKnown returns a channel that is closed when every followed Secret has been answered.
-func (s *secretWatcher) whenKnown() <-chan struct{} {
+// whenAnswered returns a channel that is closed when every followed Secret has been answered.
+func (s *secretWatcher) whenAnswered() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.allKnown
+	return s.allAnswered
 }
 
 // wait waits until all goroutines have ended. Call it after the ctx of follow has ended.
@@ -147,7 +147,7 @@ func (s *secretWatcher) reportChange(f *followedSecret, secret *corev1.Secret) {
 		s.changed(f.ctx, f.key, secret)
 	}
 	s.mu.Lock()
-	s.markKnown(f)
+	s.markAnswered(f)
 	s.mu.Unlock()
 }
 
@@ -181,7 +181,7 @@ func (s *secretWatcher) recordFailure(f *followedSecret, err error) {
 	}
 	s.log.Debug("follow a secret", "secret", f.key, "err", err)
 	s.mu.Lock()
-	s.markKnown(f)
+	s.markAnswered(f)
 	s.mu.Unlock()
 }
 

@@ -84,7 +84,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	for _, name := range []string{"late", "missing"} {
 		s.follow(ctx, route.Key{Namespace: "shop", Name: name})
 	}
-	<-s.whenKnown()
+	<-s.whenAnswered()
 	until("s0", "1")
 	until("missing", noVersion)
 	until("late", "1")
@@ -107,7 +107,7 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	mu.Unlock()
 	s.unfollow(route.Key{Namespace: "shop", Name: "s0"})
 	s.follow(ctx, route.Key{Namespace: "shop", Name: "s0"})
-	<-s.whenKnown()
+	<-s.whenAnswered()
 	checkReads(t, client)
 }
 
@@ -197,7 +197,7 @@ func TestAKnownSecretIsRemovedAfterRepeatedRefusals(t *testing.T) {
 				}
 			})
 		f := &followedSecret{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
-		s.unknownCount, s.allKnown = 1, make(chan struct{})
+		s.unansweredCount, s.allAnswered = 1, make(chan struct{})
 		if _, err := s.read(f); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestSecretsWithoutAWatchArePolledAtIntervals(t *testing.T) {
 	client := fake.NewClientset(tlsSecret("s", "1"))
 	s := newSecretWatcher(client, slog.New(slog.DiscardHandler), func(context.Context, route.Key, *corev1.Secret) {})
 	f := &followedSecret{key: route.Key{Namespace: "shop", Name: "s"}, ctx: t.Context()}
-	s.secrets[f.key], s.readNow, s.unknownCount, s.allKnown = f, []*followedSecret{f}, 1, make(chan struct{})
+	s.secrets[f.key], s.readNow, s.unansweredCount, s.allAnswered = f, []*followedSecret{f}, 1, make(chan struct{})
 	some, again := s.nextReads()
 	if len(some) != 1 || !again {
 		t.Fatalf("a new secret is not read at once: %v, %v", some, again)

@@ -95,7 +95,7 @@ func (t *statusWriter) run(ctx context.Context) {
 	for whole := true; ; {
 		// Wait until all certificates have been read, so that no status reports a certificate as missing too early.
 		select {
-		case <-t.watch.secrets.whenKnown():
+		case <-t.watch.secrets.whenAnswered():
 		case <-ctx.Done():
 			return
 		}

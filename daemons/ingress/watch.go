@@ -138,7 +138,7 @@ func (w *watch) run(
 	w.buildTable(following)
 	w.mu.Unlock()
 	select {
-	case <-w.secrets.whenKnown():
+	case <-w.secrets.whenAnswered():
 	case <-ctx.Done():
 		return nil
 	}

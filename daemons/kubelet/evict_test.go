@@ -146,7 +146,7 @@ func TestCriticalPodsAreNotEvicted(t *testing.T) {
 		defer w.inbox.mu.Unlock()
 		return w.inbox.evicted != nil
 	}
-	if k.chores.evictor.Run(t.Context()); slices.ContainsFunc(k.pods.all(), evicted) {
+	if k.housekeepers.evictor.Run(t.Context()); slices.ContainsFunc(k.pods.all(), evicted) {
 		t.Error("a critical pod was evicted")
 	}
 }
@@ -165,7 +165,7 @@ func TestPodsAreEvictedForProcessIDs(t *testing.T) {
 	n.create(simplePod("web"))
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	m.processes.Store(true)
-	k.chores.evictor.Run(t.Context())
+	k.housekeepers.evictor.Run(t.Context())
 	n.until("the pod to be evicted", func() bool { return n.pod("web").Status.Reason == "Evicted" })
 	if got := n.pod("web").Status.Message; got != "The node was low on resource: pids. " {
 		t.Errorf("the message is %q", got)

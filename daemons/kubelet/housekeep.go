@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// chores holds the parts of the node's housekeeping.
-type chores struct {
+// housekeepers holds the parts of the node's housekeeping.
+type housekeepers struct {
 	images  *housekeeping.Images
 	evictor *housekeeping.Evictor
 	sweeper *housekeeping.Sweeper
@@ -22,13 +22,13 @@ type chores struct {
 	shares  *housekeeping.Shares
 }
 
-// newChores wires the node's housekeeping.
-func (k *Kubelet) newChores() chores {
+// newHousekeepers wires the node's housekeeping.
+func (k *Kubelet) newHousekeepers() housekeepers {
 	pods, log := podRegistry{k}, k.env.Log
 	storage := &housekeeping.Storage{Runtime: k.runtime, Volumes: k.volumes, Logs: k.logs, Log: log}
 	images := &housekeeping.Images{Runtime: k.runtime, Machine: k.machine, Pods: pods, Records: k.pullRecords,
 		File: &k.file, Log: log}
-	return chores{
+	return housekeepers{
 		images: images,
 		evictor: &housekeeping.Evictor{Pods: pods, Machine: k.machine, Pressures: k.pressures, Storage: storage,
 			Images: images, Count: func(signal string) { k.metrics.Evictions.WithLabelValues(signal).Inc() }, Log: log},
@@ -42,7 +42,7 @@ func (k *Kubelet) newChores() chores {
 
 // periodicTasks returns the periodic tasks of the node in order.
 func (k *Kubelet) periodicTasks() []housekeeping.Task {
-	unused, suspects, c := map[string]time.Time{}, map[string]bool{}, &k.chores
+	unused, suspects, c := map[string]time.Time{}, map[string]bool{}, &k.housekeepers
 	return []housekeeping.Task{
 		{Name: "eviction", Interval: 10 * time.Second, Deadline: 10 * time.Second, Run: c.evictor.Run},
 		{Name: "shares of burstable pods", Interval: 10 * time.Second, Deadline: 10 * time.Second,

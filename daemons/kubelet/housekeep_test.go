@@ -151,11 +151,11 @@ func TestNoPodIsEvictedWithoutUsageStatistics(t *testing.T) {
 	}
 	m.memory.Store(true)
 	silent.Store(true)
-	if k.chores.evictor.Run(t.Context()); evicted() {
+	if k.housekeepers.evictor.Run(t.Context()); evicted() {
 		t.Error("a pod was chosen by nothing")
 	}
 	silent.Store(false)
-	if k.chores.evictor.Run(t.Context()); !evicted() {
+	if k.housekeepers.evictor.Run(t.Context()); !evicted() {
 		t.Error("no pod is evicted where it is known what they use")
 	}
 }
@@ -190,7 +190,7 @@ func TestAPodThatStartsDuringTheOrphanSweepSurvives(t *testing.T) {
 		_, ok := k.knownPods()
 		return ok
 	})
-	k.chores.sweeper.Cgroups(context.Background())
+	k.housekeepers.sweeper.Cgroups(context.Background())
 	close(l.removed)
 	for path := range l.removed {
 		if strings.Contains(path, "uid-web") {
@@ -251,7 +251,7 @@ func TestNoOrphanIsRemovedBeforeAllPodsAreListed(t *testing.T) {
 	}
 	n.runKubelet(k)
 	<-k.synced
-	k.chores.sweeper.Volumes(context.Background())
+	k.housekeepers.sweeper.Volumes(context.Background())
 	k.adoptOrphans(context.Background(), nil)
 	if _, err := os.Stat(dir); err != nil {
 		t.Error(err)

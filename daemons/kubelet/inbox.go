@@ -10,7 +10,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// inbox holds what others tell a worker, and what they may read of it. The fields after mu are guarded by it.
+// inbox holds the inputs that other goroutines pass to a worker, and the parts of the worker's state that they may
+// read. mu guards the fields after it.
 type inbox struct {
 	wake chan struct{} // signals news
 

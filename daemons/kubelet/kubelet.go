@@ -85,7 +85,7 @@ type Kubelet struct {
 	pressures     *nodeagent.Monitor
 	metrics       *metrics.Metrics
 	claimUsage    usage.Meter // disk usage of the volumes of claims
-	chores        chores
+	housekeepers  housekeepers
 	tasks         []housekeeping.Task
 	unboundedOnce sync.Once // reports volumes without enforced sizes once
 }
@@ -342,7 +342,7 @@ func (k *Kubelet) setUpTasks(o Options) {
 	}
 	k.puller = newPuller(k.runtime, k.file.SerializeImagePulls != nil && *k.file.SerializeImagePulls)
 	k.agent = k.newAgent(o.NoLease)
-	k.chores = k.newChores()
+	k.housekeepers = k.newHousekeepers()
 	k.tasks = k.periodicTasks()
 }
 

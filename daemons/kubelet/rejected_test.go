@@ -227,7 +227,7 @@ func TestVolumeImagesArePulledByTheirPolicy(t *testing.T) {
 	}) {
 		t.Errorf("mounts %v", mounts)
 	}
-	k.chores.images.Collect(context.Background(), nil)
+	k.housekeepers.images.Collect(context.Background(), nil)
 	if image, err := n.runtime.ImageStatus(context.Background(), "example.org/data:1"); err != nil || image == nil {
 		t.Errorf("the image was collected while a pod mounts it: %v", err)
 	}

@@ -90,7 +90,7 @@ func (w *worker) preparePod(ctx context.Context, f *pod.Facts) stepResult {
 		limits = limits.Max(w.inbox.size.limits) // other containers still have to shrink
 	}
 	if limits, again = w.fitLimits(ctx, f, limits, again); limits != w.inbox.size.limits {
-		w.k.chores.shares.Update()
+		w.k.housekeepers.shares.Update()
 		if err := w.k.cgroups.Make(w.k.cgroups.Parent(f.Pod), limits); err != nil {
 			return stepResult{err: fmt.Errorf("make the pod's cgroup: %w", err)}
 		}

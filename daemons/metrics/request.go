@@ -115,7 +115,7 @@ type responseFormat struct {
 	include metav1.IncludeObjectPolicy // what each row contains
 }
 
-// plainly and tabular are the supported formats.
+// jsonFormat and tableFormat are the supported formats.
 const (
 	jsonFormat  = "application/json"
 	tableFormat = "application/json;as=Table"

@@ -20,7 +20,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// AccessReviewer authenticates and authorizes. client.Judge implements it with the API server.
+// AccessReviewer authenticates and authorizes. client.AccessReviewer implements it with the API server.
 type AccessReviewer interface {
 	run.AccessReviewer
 	IsResourceAllowed(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error)

@@ -57,7 +57,7 @@ func newNetNamespace(t testing.TB) *netNamespace {
 	return s
 }
 
-// ip runs ip in the network namespace. A nil stack means the machine's.
+// ip runs ip in the network namespace. A nil netNamespace means the machine's.
 func (s *netNamespace) ip(t testing.TB, args ...string) {
 	t.Helper()
 	if err := s.runInside(func() error {

@@ -143,8 +143,8 @@ type chainWalk struct {
 	}
 }
 
-// walkChain follows packets through a chain. path holds the conditions of the rules that lead to it. every reports
-// whether all packets reach it.
+// walkChain follows packets through a chain. path holds the conditions of the rules that jump to the chain. every
+// reports whether all packets reach the chain.
 func (w *chainWalk) walkChain(name string, path []expr.Any, every bool, depth int) error {
 	rules, err := w.rules(name)
 	if err != nil {

@@ -24,8 +24,8 @@ func (c *Change) IsEmpty() bool {
 	) == 0
 }
 
-// kernelState holds the kernel's state of everything that was changed since Done. nil marks what the kernel does not
-// have.
+// kernelState holds the kernel's state of everything that was changed since the last call of MarkApplied. nil
+// marks an item that the kernel does not have.
 type kernelState struct {
 	chains   map[string]*Chain
 	sets     map[string]*Set
@@ -71,7 +71,7 @@ func (b *kernelState) saveElement(t *Table, set string, k Key) {
 	}
 }
 
-// Changes returns the differences since the last call of Done.
+// Changes returns the differences since the last call of MarkApplied.
 func (t *Table) Changes() *Change {
 	c := &Change{}
 	for name, was := range t.before.sets {
@@ -157,7 +157,8 @@ type KernelChain struct {
 }
 
 // DiffFrom returns the changes from the kernel's state to the table. It returns false if a set or a hook with the same
-// name has another type. The whole table must then be replaced, which is the change against an empty Found.
+// name has another type. The whole table must then be replaced, which is the change against an empty
+// KernelTable.
 func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 	c := &Change{}
 	for name, is := range t.sets {

@@ -69,7 +69,7 @@ type Kind uint8
 const (
 	NoValues  Kind = iota // no values: a set
 	Verdicts              // a map to verdicts
-	Numbers               // a map to numbers below 65536, for Note
+	Numbers               // a map to numbers below 65536, for StoreNumber
 	Endpoints             // a map to addresses with ports
 )
 

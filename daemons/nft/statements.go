@@ -68,8 +68,8 @@ type (
 	// RandomTo translates the destination to one of several endpoints with equal probability.
 	RandomTo struct{ To []netip.AddrPort }
 	// StoreNumber stores the number that a map has for the key, and continues only if there is one. GotoStored goes to
-	// the chain at the stored number in Chains, counted from 1, or continues if nothing is stored. Unnote clears the
-	// number.
+	// the chain at the stored number in Chains, counted from 1, or continues if nothing is stored. ClearStored
+	// clears the number.
 	StoreNumber struct {
 		Map string
 		Key []Field
@@ -105,8 +105,8 @@ type (
 	Masquerade struct{}
 	// Reject drops a packet and notifies its sender.
 	Reject struct{}
-	// NewConnection matches the first packet of a connection. Known matches packets of connections that were accepted
-	// before.
+	// NewConnection matches the first packet of a connection. EstablishedConnection matches packets of connections that
+	// were accepted before.
 	NewConnection         struct{}
 	EstablishedConnection struct{}
 )

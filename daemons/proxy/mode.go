@@ -84,7 +84,7 @@ func (c *iptablesBackend) Apply() error {
 		return err
 	}
 	// If there were other transactions, another program may have flushed the chains. Keep the old generation, so that
-	// Intact checks them.
+	// IsIntact checks them.
 	if c.generation = seen; seen == before && after == before+uint32(transactions) {
 		c.generation = after
 	}

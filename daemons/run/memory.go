@@ -28,7 +28,7 @@ const (
 	// and again.
 	idleChecks     = 4
 	idleCheckShare = 16
-	// startingChecks is the number of looks after which a process that was never idle no longer counts as starting.
+	// startingChecks is the number of checks after which a process that was never idle no longer counts as starting.
 	startingChecks = 6
 )
 
@@ -119,8 +119,8 @@ const (
 	startLive    = 32 << 20
 )
 
-// heapPercent returns the garbage collector's percentage. A small heap may grow by floor. A large one at most doubles,
-// or grows less if it is dense.
+// heapPercent returns the garbage collector's percentage. A small heap may grow by minHeapGrowth. A large one at most
+// doubles, or grows less if it is dense.
 func heapPercent(live uint64, dense bool) int {
 	least := uint64(minPercent)
 	if dense {

@@ -52,11 +52,11 @@ func TestPagesReportTheDaemonAndItsFlags(t *testing.T) {
 	}
 }
 
-// fakeReviewer implements Judge for an API server that lets members of system:monitoring read everything except
-// profiles.
+// fakeReviewer implements AccessReviewer for an API server that lets members of system:monitoring read everything
+// except profiles.
 type fakeReviewer struct{}
 
-// TokenUser implements Judge.
+// TokenUser implements AccessReviewer.
 func (fakeReviewer) TokenUser(_ context.Context, token string) (api.User, bool, error) {
 	return api.User{
 		Name:   "system:serviceaccount:monitoring:prometheus",
@@ -64,7 +64,7 @@ func (fakeReviewer) TokenUser(_ context.Context, token string) (api.User, bool, 
 	}, strings.HasPrefix(token, "system:"), nil
 }
 
-// IsPathAllowed implements Judge.
+// IsPathAllowed implements AccessReviewer.
 func (fakeReviewer) IsPathAllowed(_ context.Context, user api.User, path string) (bool, error) {
 	if path == "/flagz" && user.InGroup("away") {
 		return false, errors.New("no API server answers")

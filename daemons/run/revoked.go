@@ -25,7 +25,7 @@ type Revoked struct {
 	modTime    time.Time
 	checkedAt  time.Time
 	activeUses map[*activeUse]struct{} // contexts to cancel when their certificate is revoked
-	timer      *time.Timer             // set while lasting is not empty
+	timer      *time.Timer             // set while activeUses is not empty
 }
 
 // activeUse is a connection or response that lasts long.

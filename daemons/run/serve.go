@@ -67,7 +67,7 @@ func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace 
 	return nil
 }
 
-// AccessReviewer decides who may read a daemon's own pages. client.Judge implements it with the API server.
+// AccessReviewer decides who may read a daemon's own pages. client.AccessReviewer implements it with the API server.
 type AccessReviewer interface {
 	// TokenUser returns the user of a token. It returns false if the token is not valid.
 	TokenUser(ctx context.Context, token string) (api.User, bool, error)

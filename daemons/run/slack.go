@@ -22,7 +22,8 @@ const defaultSlack = 50 * time.Microsecond
 
 // SetTimerSlack sets the timer slack and executes the program again, in the same process, unless the slack was already
 // set, for example by the unit. The slack must be set before the Go runtime starts its monitor thread, because threads
-// inherit it from the first thread. Slacken returns if the slack is already set, or with an error if it cannot be set.
+// inherit it from the first thread. SetTimerSlack returns only if the slack is already set, or with an error if it
+// cannot be set.
 //
 // Call it on the process's first thread, where init functions run. After execve(2) on another thread, the process is
 // briefly a zombie until its other threads have ended, and it loses its parent-death signal.

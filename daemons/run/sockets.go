@@ -15,8 +15,8 @@ import (
 // inherited returns the sockets that systemd stored for the previous process.
 var inherited = sync.OnceValue(func() []*os.File { return activation.Files(true) })
 
-// InheritedSockets returns the sockets that the previous process stored under name with Keep, in order. The caller owns
-// them. A second call returns none.
+// InheritedSockets returns the sockets that the previous process stored under name with StoreSocket, in order. The
+// caller owns them. A second call returns none.
 func InheritedSockets(name string) (list []*os.File) {
 	for i, f := range inherited() {
 		if f != nil && f.Name() == name {
@@ -28,7 +28,7 @@ func InheritedSockets(name string) (list []*os.File) {
 }
 
 // StoreSocket stores a socket in systemd for the next process of this unit, after a restart or failure. Data that
-// arrives in between waits in the socket. Keep reports whether there is a service manager. The unit must set
+// arrives in between waits in the socket. StoreSocket reports whether there is a service manager. The unit must set
 // FileDescriptorStoreMax.
 func StoreSocket(name string, socket syscall.Conn) (bool, error) {
 	if !manager.IsAvailable() {

@@ -23,7 +23,7 @@ type UnidentifiedLimiter struct {
 
 	mu      sync.Mutex
 	changed sync.Cond // signals changes of the fields below; its lock is mu
-	conns   list.List // served connections as *Visitor, the oldest first
+	conns   list.List // served connections as *UnidentifiedConn, the oldest first
 }
 
 // UnidentifiedConn is a connection that counts until its client is identified.
@@ -36,7 +36,7 @@ type UnidentifiedConn struct {
 	element     *list.Element // guarded by all.mu; nil if it does not count
 }
 
-// Identify records that the client is identified. A nil Visitor is a connection that is not counted.
+// Identify records that the client is identified. A nil UnidentifiedConn is a connection that is not counted.
 func (v *UnidentifiedConn) Identify() {
 	if v != nil {
 		v.once.Do(func() {
@@ -190,7 +190,7 @@ func (v *UnidentifiedConn) NetConn() net.Conn { return v.Conn }
 
 type connKey struct{}
 
-// connContext is for http.Server. It stores the Visitor of a connection in the context of its requests.
+// connContext is for http.Server. It stores the UnidentifiedConn of a connection in the context of its requests.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
 	for {
 		switch c := conn.(type) {

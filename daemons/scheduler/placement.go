@@ -173,7 +173,7 @@ func (s *search) selectNode(start int) (Placement, int) {
 		}
 	}
 	p.Node = s.bestNode(fit, use)
-	use.fit, use.resolvable = fit, nil // if no node fits, the caller uses p.Open
+	use.fit, use.resolvable = fit, nil // if no node fits, the caller uses p.Resolvable
 	if p.Node != nil {
 		use.resolvable, p.Resolvable = p.Resolvable, nil
 	}

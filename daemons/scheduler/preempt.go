@@ -50,7 +50,8 @@ func (b budgets) delete(o *policyv1.PodDisruptionBudget) {
 }
 
 // preempt selects the node on which preemption does the least harm. The criteria are: fewest violated disruption
-// budgets, least important victims, fewest victims, shortest run time. refused is the result of place.
+// budgets, least important victims, fewest victims, shortest run time. refused is the result of
+// selectNodeFor.
 func (s *search) preempt(refused Placement, known budgets) Preemption {
 	pod := s.task.Pod
 	switch {

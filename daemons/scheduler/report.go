@@ -89,7 +89,8 @@ const (
 	actionPreempting = "Preempting"
 )
 
-// maxEventNote is the maximum length of an event's message in bytes. A longer message ends with cut.
+// maxEventNote is the maximum length of an event's message in bytes. A longer message is cut and ends with
+// truncationMark.
 const (
 	maxEventNote   = 1024
 	truncationMark = " ..."

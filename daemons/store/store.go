@@ -41,7 +41,7 @@ type Unreadable struct {
 	Err       error
 }
 
-// These are the values of Unreadable.What.
+// These are the values of Unreadable.Problem.
 const (
 	NotTransformable = "data from the storage is not transformable"
 	NotDecodable     = "object not decodable"

@@ -13,12 +13,12 @@ func EscapeControls(text string) string {
 	return escapeRunes(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// EscapeLine does the same as Plain and also escapes line breaks, so that a text cannot fake a line of the program's
-// own output.
+// EscapeLine does the same as EscapeControls and also escapes line breaks, so that a text cannot fake a line of the
+// program's own output.
 func EscapeLine(text string) string { return escapeRunes(text, func(r rune) bool { return r == '\t' }) }
 
-// EscapeIndented does the same as Plain and indents all lines but the first, so that they cannot be mistaken for the
-// program's own lines.
+// EscapeIndented does the same as EscapeControls and indents all lines except the first, so that they cannot be
+// mistaken for the program's own lines.
 func EscapeIndented(text, by string) string {
 	return strings.ReplaceAll(EscapeControls(strings.TrimRight(text, "\n")), "\n", "\n"+by)
 }

@@ -212,7 +212,7 @@ func (r *yamlInventory) value(n *nodes.Node) (any, error) {
 	return yaml11Value(n), nil
 }
 
-// Plain scalars of YAML 1.1 that are not text. yaml11Sixty matches numbers of base 60, such as 1:30.
+// Plain scalars of YAML 1.1 that are not text. yaml11Sexagesimal matches numbers of base 60, such as 1:30.
 var (
 	yaml11Integer     = regexp.MustCompile(`^[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$`)
 	yaml11Sexagesimal = regexp.MustCompile(`^[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)

@@ -121,7 +121,7 @@ func TestDocumentInAnotherFormatIsNotAServerWithoutGroups(t *testing.T) {
 	}
 }
 
-func TestMissingDocumentIsNotAServerWithoutCoreGroup(t *testing.T) {
+func TestMissingCoreDocumentIsAnError(t *testing.T) {
 	client := newClient(t, newServerConfig(t, map[string]string{"/apis": groupsDocument}))
 	if lists, err := client.ServerPreferredResources(); err == nil || len(lists) > 0 {
 		t.Errorf("%d lists, %v", len(lists), err)

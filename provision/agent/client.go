@@ -193,8 +193,8 @@ func (c *Client) exchange(
 }
 
 // readAnswer reads frames up to the answer to q. It calls heard for each frame. An agent reports each of its steps
-// once, and sends beats for one step no longer than stuck. Another program could send more and would never end, so that
-// is an error.
+// once, and sends beats for one step no longer than stepTimeout. Another program could send more and would never end,
+// so that is an error.
 func (c *Client) readAnswer(q request, steps int, heard func(), progress func(Progress)) (answer, error) {
 	reports, beats := 0, 0
 	for {

@@ -16,7 +16,8 @@ const (
 	// stepTimeout is how long a single step may take before the agent stops sending beats. It is longer than the
 	// timeouts of all steps.
 	stepTimeout = 30 * time.Minute
-	// maxBeats is the maximum number of beats for one step: one more than stuck allows, and one for the previous step.
+	// maxBeats is the maximum number of beats for one step: one more than stepTimeout allows, and one for the previous
+	// step.
 	maxBeats = int(stepTimeout/beatInterval) + 2
 )
 
@@ -66,8 +67,8 @@ func (a *heartbeatWriter) stop() {
 	a.done.Wait()
 }
 
-// watchSilence closes the connection when no frame arrives for silence. The caller calls heard for each frame, and stop
-// at the end.
+// watchSilence closes the connection when no frame arrives for silenceTimeout. The caller calls heard for each frame,
+// and stop at the end.
 func (c *Client) watchSilence() (heard, stop func()) {
 	t := time.AfterFunc(silenceTimeout, func() {
 		c.timedOut.Store(true)

@@ -158,7 +158,8 @@ type Facts struct {
 	MissingFeatures []string          `json:"missing"` // required kernel features that are absent
 	// Snapshot is the outcome of the machine's last snapshot of the store; nil means that none was ever taken.
 	Snapshot *store.Outcome `json:"snapshot,omitempty"`
-	// Release is the machine's confirmed release. Tried is a release whose update is not confirmed yet. Nil means none.
+	// Release is the machine's confirmed release. UnconfirmedRelease is a release whose update is not confirmed
+	// yet. Nil means none.
 	Release            *Release `json:"release,omitempty"`
 	UnconfirmedRelease *Release `json:"tried,omitempty"`
 	Survey
@@ -172,13 +173,14 @@ type Survey struct {
 	Clock  time.Time `json:"clock"`          // the machine's time when it was asked
 	Swap   int64     `json:"swap,omitempty"` // bytes
 	// kernel features that nodes need and the kernel does not have
-	MissingNodeFeatures []string       `json:"lacking,omitempty"`
-	MissingPrograms     []string       `json:"absent,omitempty"`      // those of Programs that are not installed
-	Controllers         []string       `json:"controllers,omitempty"` // cgroup controllers; empty means unknown
-	MTU                 map[string]int `json:"mtu,omitempty"`         // MTU of the interface, by address
+	MissingNodeFeatures []string `json:"lacking,omitempty"`
+	// those of ExternalPrograms that are not installed
+	MissingPrograms []string       `json:"absent,omitempty"`
+	Controllers     []string       `json:"controllers,omitempty"` // cgroup controllers; empty means unknown
+	MTU             map[string]int `json:"mtu,omitempty"`         // MTU of the interface, by address
 	// FreeBytes is the number of bytes that root can write at each path, or where the path will be created.
 	FreeBytes map[string]int64 `json:"free,omitempty"`
-	Listening []Listener       `json:"listening,omitempty"` // other processes that use a port of Ports
+	Listening []Listener       `json:"listening,omitempty"` // other processes that use a port of DaemonPorts
 	// SyncDuration is the duration of a small synchronous write, as all but the slowest of a few writes took at most; 0
 	// means not measured.
 	SyncDuration time.Duration `json:"sync,omitempty"`
@@ -273,7 +275,7 @@ var Sysctls = map[string]string{
 // RouteProtocol marks the routes to other nodes' pods in the kernel's routing table.
 const RouteProtocol = 99
 
-// LibraryDir is the directory of the files that were sent to a machine, at Library/DIGEST/NAME.
+// LibraryDir is the directory of the files that were sent to a machine, at LibraryDir/DIGEST/NAME.
 const LibraryDir = "/usr/local/lib/clusterctl"
 
 // RunDir is the directory, emptied by a reboot, in which a machine records which run may change it.

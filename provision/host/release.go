@@ -38,7 +38,7 @@ type SavedRelease struct {
 type SavedFile struct {
 	Path   string `json:"path"`
 	Target string `json:"target,omitempty"` // target of a link
-	// CopyName is the name of the copy in SavedReleaseDir. If Kept and Target are empty, the file did not exist.
+	// CopyName is the name of the copy in SavedReleaseDir. If CopyName and Target are empty, the file did not exist.
 	CopyName string      `json:"kept,omitempty"`
 	Mode     fs.FileMode `json:"mode,omitempty"`
 	UID      int         `json:"uid,omitempty"`

@@ -27,8 +27,8 @@ const ServiceAccountKey = "sa"
 
 const pkiDir = "/etc/kubernetes/pki/"
 
-// ReadSecretDigests reads a control-plane machine's Given; nodes have no keys. Files that are missing or cannot be read
-// are left out.
+// ReadSecretDigests reads a control-plane machine's SecretDigests; nodes have no keys. Files that are missing or cannot
+// be read are left out.
 func ReadSecretDigests(files Files) SecretDigests {
 	if _, err := files.Stat(pkiDir + certs.ClusterCA + ".key"); err != nil {
 		return SecretDigests{}

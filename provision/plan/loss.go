@@ -9,8 +9,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// LossOf says which data is permanently lost when an object is deleted. It returns "" if the object can be recreated
-// from the configuration.
+// LossOf describes which data is permanently lost when an object is deleted. It returns "" if the object can be
+// recreated from the configuration.
 func LossOf(o state.Object) string {
 	group, _, grouped := strings.Cut(o.APIVersion, "/")
 	switch {

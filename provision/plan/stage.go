@@ -1,6 +1,6 @@
 package plan
 
-// Stage is a part of a run. The next stage begins when it is complete, unless Beside is set.
+// Stage is a part of a run. The next stage begins when it is complete, unless InParallel is set.
 type Stage struct {
 	Title       string   `json:"title"`
 	Machines    []string `json:"machines,omitempty"` // addresses, in the order in which work on them begins

@@ -96,7 +96,7 @@ func ReadRemains(ctx context.Context, h host.Host) (Remains, error) {
 		return r, err
 	}
 	authorities := bytes.Join(slices.Collect(maps.Values(r.Trusted)), nil)
-	for _, file := range []string{caCRL, etcdCRL, apiCRL} { // apiCRL also contains the lists of crl
+	for _, file := range []string{caCRL, etcdCRL, apiCRL} { // apiCRL also contains the lists of caCRL
 		var text []byte
 		if err := read(file, &text); err != nil {
 			return r, err

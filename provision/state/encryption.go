@@ -113,8 +113,8 @@ func (e *Encryption) Drop() {
 }
 
 // AddFormerKeys makes servers able to read values that former keys have encrypted, as in a restored copy of the store.
-// written has the resources that each key has encrypted. The next rotation encrypts those values again. Need returns
-// the keys that the state does not have.
+// written has the resources that each key has encrypted. The next rotation encrypts those values again.
+// AddFormerKeys returns the IDs of the keys that the state does not have.
 func (e *Encryption) AddFormerKeys(written map[string][]string) (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(written)) {
 		if i := e.find(e.Former, id); i >= 0 && e.find(e.Keys, id) < 0 {

@@ -165,7 +165,7 @@ func (o Object) FullName() string {
 // IsSame reports whether two entries are the same object, whatever their blocks and API versions.
 func (o Object) IsSame(other Object) bool { return o.Identity() == other.Identity() }
 
-// Identity returns the fields that Same compares, with the API group in APIVersion.
+// Identity returns the fields that IsSame compares, with the API group in APIVersion.
 func (o Object) Identity() Object {
 	return Object{APIVersion: apiGroup(o.APIVersion), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }

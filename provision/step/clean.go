@@ -60,8 +60,8 @@ func (s *SavedSysctl) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return saveSysctl(h, s.Name)
 }
 
-// RestoreSysctls restores the original values of kernel settings. It leaves a setting alone if its value is no longer
-// the one in Given, because someone else has changed it.
+// RestoreSysctls restores the original values of kernel settings. It leaves a setting unchanged if its value is no
+// longer the one in Changed, because another program or user has changed it.
 type RestoreSysctls struct {
 	Changed map[string]string `json:"given"`
 }

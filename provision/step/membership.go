@@ -12,7 +12,7 @@ import (
 // Membership compares etcd's own list of members with the machines that should have one. It is only checked.
 type Membership struct {
 	Store Store `json:"store"`
-	// Allowed are the machines that may have a member. Wanted are those that must have one.
+	// Allowed are the machines that may have a member. Required are those that must have one.
 	Allowed  []string `json:"known"`
 	Required []string `json:"wanted"`
 }

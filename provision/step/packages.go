@@ -157,7 +157,7 @@ func (s *Upgrade) Check(ctx context.Context, h host.Host, w *Walk) (Change, erro
 	return c, nil
 }
 
-// Upgrades and Reboots are the kinds of changes that take a whole machine out of service.
+// KindUpgrade and KindReboot are the kinds of changes that take a whole machine out of service.
 const (
 	KindUpgrade = "upgrade"
 	KindReboot  = "reboot"

@@ -23,8 +23,8 @@ type Redactor struct {
 	shortValues    []string         // short values
 }
 
-// NewRedactor returns a Known for a list of values. It ignores "true" and "false", which are everywhere; hiding one of
-// them would reveal the other.
+// NewRedactor returns a Redactor for a list of values. It ignores "true" and "false", which are everywhere; hiding one
+// of them would reveal the other.
 func NewRedactor(values []string) *Redactor {
 	k := &Redactor{}
 	for _, value := range values {

@@ -35,7 +35,7 @@ func quoteAddress(address string) string {
 	return strconv.Quote(address)
 }
 
-// markAdoptable sets Known for objects that may be applied over existing ones: those that were applied before, and
+// markAdoptable sets CanAdopt for objects that may be applied over existing ones: those that were applied before, and
 // those with an import block.
 func markAdoptable(desired []Desired, c *config.Cluster, before []state.Object) {
 	applied := map[state.Object]bool{}

@@ -84,7 +84,7 @@ func ownersOf(live *unstructured.Unstructured) (list owners) {
 	return list
 }
 
-// ownership says how much of a field a manager owns.
+// ownership is how much of a field a manager owns.
 type ownership int
 
 const (

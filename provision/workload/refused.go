@@ -54,7 +54,7 @@ type writeError struct{ error }
 
 func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 
-// tryApply compares an object. If the object does not exist, try also creates it in a dry run.
+// tryApply compares an object. If the object does not exist, tryApply also creates it in a dry run.
 func (l *Live) tryApply(ctx context.Context, d Desired, there *listedObjects) (plan.Object, error) {
 	o, err := l.compare(ctx, &d, there)
 	if errors.As(err, new(deletingError)) {

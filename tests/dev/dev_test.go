@@ -179,7 +179,7 @@ func connectClients(path string) (err error) {
 // waitTimeout is the maximum wait of a test. It is much longer than normal, because the machine may be busy.
 const waitTimeout = 30 * time.Second
 
-// waitFor calls look until it returns true. After patience it fails the test with what look returned last.
+// waitFor calls look until it returns true. After waitTimeout it fails the test with what look returned last.
 func waitFor(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)

@@ -48,7 +48,7 @@ type leaderTransport struct {
 	next   http.RoundTripper
 	killed chan struct{}
 
-	mu   sync.Mutex // held while dead is closed, and while a write begins
+	mu   sync.Mutex // held while killed is closed, and while a write begins
 	sent sync.WaitGroup
 }
 

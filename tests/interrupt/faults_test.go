@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fault is a way to interrupt an apply. happen returns a function that undoes the fault after the apply has ended.
+// fault is a way to interrupt an apply. cause returns a function that undoes the fault after the apply has ended.
 type fault struct {
 	name  string
 	cause func(ctx context.Context, w *world, apply *exec.Cmd) (undo func() error, err error)

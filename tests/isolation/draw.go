@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// LocalPods and Numbers are counts of pods. Pods are numbered below Numbers, and those below Here are on the machine
-// under test.
+// LocalPods and TotalPods are counts of pods. Pods are numbered from 0 to TotalPods-1. Those below LocalPods are on the
+// machine under test.
 const LocalPods, TotalPods = 4, 8
 
 // OutsideAddresses are addresses outside the cluster.

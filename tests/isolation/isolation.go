@@ -199,8 +199,8 @@ func matchesLabels(s *metav1.LabelSelector, labels map[string]string) bool {
 	return true
 }
 
-// Publish calls tell for the endpoint slices of the needed groups, as the controller would publish them: one slice for
-// each pod.
+// Publish calls setGroup for the endpoint slices of the needed groups, as the controller would publish them: one slice
+// for each pod.
 func (c *Cluster) Publish(
 	needed map[string]bool,
 	setGroup func(group, slice string, addresses []netip.Addr, ports []Port),

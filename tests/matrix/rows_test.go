@@ -11,10 +11,10 @@ type row struct {
 	// from is the client. pod, friend, muted and endpoint are pods on machine a, of which endpoint is the server on
 	// this machine. node is machine a, and outside is not in the cluster.
 	from        string
-	to          string // the kind of address, from ways
+	to          string // the kind of address, a key of addressKinds
 	service     string // for Pod and HostPort, the server
 	by          string // protocols; empty: all that the kind of address has
-	want        string // outcome of walk
+	want        string // outcome of the program walk
 	answers     string // names of the servers, all of which answer and no others; after "one of ", any one of them
 	keepsClient bool   // whether the server sees the client's own address
 	// relayed is the outcome for TCP and UDP in the mode userspace, if it differs. In this mode, policies see the proxy

@@ -60,7 +60,7 @@ type world struct {
 	stopKubelet func()
 	dns         string
 	metrics     string // address of the name server's metrics
-	churnRounds int    // number of calls of churn
+	churnRounds int    // number of calls of makeActivity
 }
 
 // slowRuntime is a runtime that can be slow.

@@ -49,7 +49,7 @@ func Admit(ctx context.Context, socket string, p Pod) error {
 }
 
 func sendRequest(ctx context.Context, socket string, p Pod) (a Answer, err error) {
-	// The daemon answers within Wait. Allow a little more, then give up.
+	// The daemon answers within Timeout. Allow a little more, then give up.
 	ctx, cancel := context.WithTimeout(ctx, Timeout+2*time.Second)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", socket)

@@ -34,7 +34,7 @@ const (
 	Resource = "localVolumes"
 	// SizeParameter is the query parameter of PUT, in bytes.
 	SizeParameter = "bytes"
-	// UsedParameter and Machine are query parameters of DELETE, with the values of UsedAnnotation and
+	// UsedParameter and MachineParameter are query parameters of DELETE, with the values of UsedAnnotation and
 	// MachineAnnotation.
 	UsedParameter, MachineParameter = "made", "machine"
 	// MissingCause is the status cause that a kubelet returns if it does not have a directory that may be elsewhere.

@@ -16,8 +16,8 @@ import (
 )
 
 // Quota refuses writes that would exceed a namespace's quotas. It counts usage from the objects themselves, so a
-// controller that lags does not matter. Concurrent writes could exceed a quota together. So the API server validates
-// the writes for which Bounds returns true again, one per namespace at a time.
+// controller that lags does not matter. Concurrent writes could exceed a quota together. So the API server validates a
+// second time the writes for which AffectsQuota returns true, one per namespace at a time.
 type Quota struct{ objects api.Objects }
 
 // NewQuota returns the plugin.

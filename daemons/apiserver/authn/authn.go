@@ -77,7 +77,7 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 	return a, a.addTokens(cfg, objects, now, log)
 }
 
-// addTokens adds the token authenticators, this cluster's own first.
+// addTokens adds the token authenticators. That of this cluster's service accounts is first.
 func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() time.Time, log *slog.Logger) error {
 	audiences := cfg.APIAudiences
 	if len(audiences) == 0 {

@@ -56,7 +56,7 @@ type Connector struct {
 	transports map[connectionKey]*http.Transport
 }
 
-// New returns a Reach that finds services and endpoints in objects.
+// New returns a Connector that finds services and endpoints in objects.
 func New(objects api.Objects) *Connector {
 	return &Connector{objects: objects, transports: map[connectionKey]*http.Transport{}}
 }

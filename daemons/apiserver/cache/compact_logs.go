@@ -3,8 +3,7 @@ package cache
 import "strings"
 
 // CompactLogs compacts the entries that only the logs still have. After a busy time these are scattered over the heap,
-// and each keeps a page from being returned to the system. Rest is called when the server is idle, and changes nothing
-// for readers.
+// and each keeps a page from being returned to the system. Call it when the server is idle. Readers see no change.
 func (c *Cache) CompactLogs() {
 	for _, r := range c.Resources() {
 		r.pack()

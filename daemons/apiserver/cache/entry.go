@@ -43,7 +43,8 @@ type Entry struct {
 
 // entryForms are the other forms of an entry.
 type entryForms struct {
-	pinned    atomic.Pointer[runtime.Object] // for kinds that every request reads
+	// the decoded object, for pinnedResources, which almost every request reads
+	pinned    atomic.Pointer[runtime.Object]
 	decoded   atomic.Pointer[weak.Pointer[runtime.Object]]
 	encodings [formCount]atomic.Pointer[weak.Pointer[[]byte]]
 	protobuf  atomic.Pointer[[]byte]   // the protobuf form, from which watches and lists of daemons are made

@@ -11,10 +11,10 @@ import (
 // labelSets lets objects with equal labels share one set. Most objects of a kind have the same labels as many others.
 type labelSets struct {
 	mu              sync.Mutex
-	current, former map[string]labels.Set // by their JSON; old is dropped when young is full
+	current, former map[string]labels.Set // by their JSON; former is dropped when current is full
 }
 
-// maxGeneration is the maximum number of sets in young, and in old.
+// maxGeneration is the maximum number of sets in current, and in former.
 const maxGeneration = 2048
 
 // sharedLabels serves all caches, because sets do not depend on the resource.

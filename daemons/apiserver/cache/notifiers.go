@@ -66,7 +66,8 @@ func (b *notifiers) addSubscribers(bell *Notifier, more int) {
 	}
 }
 
-// notify calls all bells, a crowd perhaps a moment later.
+// notify calls all notifiers in the list. More than batchThreshold subscribers are notified at most once per
+// batchInterval.
 func (b *notifiers) notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -51,33 +51,33 @@ func (p *progress) state() (int64, <-chan struct{}) {
 	return p.reached, p.changed
 }
 
-// revisionReads lets readers share reads of the store's revision. Such a read, a look, serves the readers that arrived
-// before it began. Readers that arrive later share the next one.
+// revisionReads lets readers share reads of the store's revision. A revision read serves the readers that arrived
+// before it began. Readers that arrive later share the next revision read.
 type revisionReads struct {
 	mu         sync.Mutex
 	isRunning  bool
 	isIdle     bool          // whether run waits for a signal on wake
 	wake       chan struct{} // has a capacity of one
 	waiting    *revisionRead
-	lastEnded  time.Time // when the last look ended
-	lastServed int       // how many readers the last look served
+	lastEnded  time.Time // when the last revision read ended
+	lastServed int       // how many readers the last revision read served
 }
 
 type revisionRead struct {
 	done        chan struct{}
-	full        chan struct{} // closed when as many readers wait as the last look served
+	full        chan struct{} // closed when as many readers wait as the last revision read served
 	readerCount int
 	callbacks   []RevisionReader // readers that are called instead of waiting
 	revision    int64
 	err         error
 }
 
-// batchWait is how long a look waits for as many readers as the last one served. A look costs as much as several reads.
-// Readers that were answered together are likely to send their next reads together, which are then handled together
-// again. A single reader is not delayed.
+// batchWait is how long a revision read waits for as many readers as the last one served. A revision read costs as much
+// as several reads from the cache. Readers that were answered together are likely to send their next reads together,
+// which are then handled together again. A single reader is not delayed.
 const batchWait = 2 * time.Millisecond
 
-// RevisionTimeout limits one look, whatever the timeouts of its readers.
+// RevisionTimeout limits one revision read, whatever the timeouts of its readers.
 const RevisionTimeout = 10 * time.Second
 
 func (c *Cache) readRevision(ctx context.Context) (int64, error) {
@@ -90,7 +90,7 @@ func (c *Cache) readRevision(ctx context.Context) (int64, error) {
 	}
 }
 
-// join adds a reader to the next look. If r is not nil, it is called with the result.
+// join adds a reader to the next revision read. If r is not nil, it is called with the result.
 func (l *revisionReads) join(c *Cache, r RevisionReader) *revisionRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *revisionReads) waitForReaders() bool {
 	return false
 }
 
-// run performs looks while readers wait. It ends some time after the last reader.
+// run performs revision reads while readers wait. It ends some time after the last reader.
 func (l *revisionReads) run(c *Cache) {
 	for {
 		l.mu.Lock()
@@ -182,17 +182,17 @@ func (l *revisionReads) run(c *Cache) {
 
 // RevisionReader is called, instead of waiting, when the cache has all writes that finished before its request.
 type RevisionReader interface {
-	// OnCurrent is called once. why is nil if the cache is current, and otherwise the reason. Current must not block.
+	// OnCurrent is called once. why is nil if the cache is current, and otherwise the reason. OnCurrent must not block.
 	OnCurrent(why error)
-	// OnBatchDone is called after the other readers of the same look have been called, too.
+	// OnBatchDone is called after all readers that share the same read of the revision have been called.
 	OnBatchDone()
 }
 
-// CallWhenCurrent is like Current, but calls r instead of waiting. The call comes within three LookTimeouts: one for a
-// look in progress, one for its own, and one for the cache to catch up.
+// CallWhenCurrent is like WaitForCurrent, but calls r instead of waiting. The call comes within three RevisionTimeouts:
+// one for a read of the revision in progress, one for the next read, and one for the cache to catch up.
 func (c *Cache) CallWhenCurrent(r RevisionReader) { c.revisionReads.join(c, r) }
 
-// callReaders calls the readers of a look once the cache has reached its revision.
+// callReaders calls the readers of a revision read once the cache has reached its revision.
 func (c *Cache) callReaders(l *revisionRead) {
 	if l.err == nil && c.Reached() < l.revision {
 		go func() {

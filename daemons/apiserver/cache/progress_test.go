@@ -32,7 +32,7 @@ type testCallback struct {
 func (t *testCallback) OnCurrent(why error) { t.why <- why }
 func (t *testCallback) OnBatchDone()        { t.batchDone.Done() }
 
-// Readers that arrive during a look are all served by the next one, whether they wait or are called.
+// Readers that arrive during a revision read are all served by the next one, whether they wait or are called.
 func TestARevisionReadServesEarlierReaders(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
@@ -56,7 +56,7 @@ func TestARevisionReadServesEarlierReaders(t *testing.T) {
 	}
 	for range 3 {
 		first := ask()
-		// The look that serves first is in progress once the store takes the test's value.
+		// The revision read that serves first is in progress once the store takes the test's value.
 		bad := errors.New("no majority")
 		s.results <- bad
 		if err := <-first.why; !errors.Is(err, bad) {

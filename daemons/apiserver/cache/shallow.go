@@ -84,14 +84,14 @@ func (e *Entry) indexFields(set fields.Set) {
 	}
 }
 
-// shallowReader is an object that is being read shallowly. thin is a reduced copy for the kind's Fields function. It
-// has no metadata, nothing deeper than deepest, and no lists but short ones: of a pod, the addresses stay and the
-// containers do not.
+// shallowReader is an object that is being read shallowly. reduced is a reduced copy for the kind's Fields function.
+// It has no metadata, nothing deeper than maxFieldDepth, and only short lists. For example, it has the addresses of a
+// pod, but not the containers.
 type shallowReader struct {
 	scan.Scanner
-	needsThin          bool // whether thin is needed
+	needsThin          bool // whether reduced is needed
 	reduced            []byte
-	places             fieldPlaces // used instead of thin, for kinds that declare where their fields are
+	places             fieldPlaces // used instead of reduced, for kinds that declare where their fields are
 	labels             []byte
 	kind               []byte
 	apiVersion         []byte

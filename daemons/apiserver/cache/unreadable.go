@@ -78,8 +78,8 @@ func (u *unreadableKeys) errorOf(key string) error {
 	return u.keys[key]
 }
 
-// ReadError returns why an object cannot be read. If key is empty or ends in a slash, it is a prefix, and Unread
-// returns the error of one object with that prefix.
+// ReadError returns why an object cannot be read. If key is empty or ends in a slash, it is a prefix, and
+// ReadError returns the error of one object with that prefix.
 func (r *Resource) ReadError(key string) error {
 	if all := r.ReadErrors(key, 1); len(all) > 0 {
 		return all[0]
@@ -87,7 +87,7 @@ func (r *Resource) ReadError(key string) error {
 	return nil
 }
 
-// ReadErrors is like Unread, but returns up to most errors, unordered.
+// ReadErrors is like ReadError, but returns up to most errors, unordered.
 func (r *Resource) ReadErrors(key string, most int) []error {
 	u := &r.unreadable
 	if !u.isNonEmpty.Load() {

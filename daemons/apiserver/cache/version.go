@@ -81,7 +81,8 @@ func (e *Entry) cachedVersion(to *kinds.Kind) *Entry {
 	return nil
 }
 
-// addVersion stores a converted version of the entry. If that version is stored already, learn returns the stored one.
+// addVersion stores a converted version of the entry. If that version is stored already, addVersion returns the stored
+// one.
 func (e *Entry) addVersion(v *Entry) *Entry {
 	for {
 		if have := e.cachedVersion(v.kind); have != nil {

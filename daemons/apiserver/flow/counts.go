@@ -24,7 +24,7 @@ type requestCounters struct {
 	dispatched, executing, seats, waiting atomic.Int64
 	rejected                              [len(rejectionReasons)]atomic.Int64
 	waited                                [2]histogram // time in a queue: of refused requests, and of the others
-	// execution time: of requests but watches, and of watches until they have sent their initial events
+	// execution time: of requests except watches, and of watches until they have sent their initial events
 	executed [2]histogram
 }
 

@@ -163,7 +163,7 @@ func (c *Controller) applyObjects(
 			delete(c.levels, name)
 		} else if levels[name] == nil {
 			l.nominal, l.minSeats = 0, 0 // a deleted level keeps its running and waiting requests
-			c.revision[0] = -1           // until they end, look runs again
+			c.revision[0] = -1           // until they end, reload runs again
 		}
 	}
 	c.levelsByName, c.reserved = nil, 0

@@ -19,7 +19,7 @@ func (st *stream) canHold() bool {
 		st.response.errorStatus == 0
 }
 
-// holdForBody delays a handler until its body has arrived or patience has ended. The caller holds c.mu.
+// holdForBody delays a handler until its body has arrived or bodyWait has passed. The caller holds c.mu.
 func (c *Conn) holdForBody(st *stream) {
 	st.isHeld = true
 	switch {

@@ -83,7 +83,7 @@ func (st *stream) canSend(n int) bool {
 	return int64(n) <= min(st.window, o.window, int64(maxPending-len(o.pending)))
 }
 
-// endedContext is the context of requests that are offered to Prompt. It has ended, so that waiting on it returns at
+// endedContext is the context of requests that are offered to ServeFast. It has ended, so that waiting on it returns at
 // once.
 var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -91,14 +91,14 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// canDefer reports whether a request is offered to Prompt.
+// canDefer reports whether a request is offered to ServeFast.
 func (st *stream) canDefer() bool {
 	return st.conn.s.ServeFast != nil && st.body.isComplete && st.req.Method == http.MethodGet &&
 		st.response.errorStatus == 0
 }
 
-// serveOrBegin offers a request to Prompt. If Prompt does not take it, a handler begins. The caller holds c.mu; offer
-// releases it meanwhile.
+// serveOrBegin offers a request to ServeFast. If ServeFast does not take it, a handler begins. The caller holds c.mu,
+// which is released during the call of ServeFast.
 func (c *Conn) serveOrBegin(st *stream) error {
 	if c.handlers.running >= maxStreams {
 		return c.begin(st)

@@ -11,7 +11,8 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// A deferred response equals a handler's response, whatever its size. A handler answers what Prompt does not take.
+// A deferred response equals a handler's response, whatever its size. A handler answers the requests that ServeFast
+// does not take.
 func TestDeferredResponsesEqualHandlerResponses(t *testing.T) {
 	bodies := map[string][]byte{
 		"/none":  nil,

@@ -13,7 +13,7 @@ import (
 // outputBuffer is the write buffer of a connection, guarded by the connection's lock. One goroutine at a time writes.
 // If another goroutine adds data meanwhile, the writing goroutine sends it as well.
 type outputBuffer struct {
-	pending    []byte    // nil if empty; from rooms
+	pending    []byte    // nil if empty; from writeBuffers
 	scratch    []byte    // buffer for header blocks
 	deadline   time.Time // write deadline; used only by the writing goroutine
 	flushing   bool

@@ -216,7 +216,7 @@ func (s *Stream) Conn() *Conn { return s.st.conn }
 
 // TryWrite takes as much of data as can be sent without waiting. The headers must have been written. The data is sent
 // at the next flush. If not all of it was taken, onRoom is called once there may be room. onRoom must not block or call
-// Offer.
+// TryWrite.
 func (s *Stream) TryWrite(data []byte, onRoom func()) (int, error) {
 	st := s.st
 	st.conn.mu.Lock()

@@ -22,10 +22,10 @@ import (
 type Memo struct {
 	mu      sync.Mutex
 	current map[Key]outcome
-	former  map[Key]outcome // the previous content of young; dropped when young is full again
+	former  map[Key]outcome // the previous content of current; dropped when current is full again
 }
 
-// maxGeneration is the maximum number of results in young, and in old.
+// maxGeneration is the maximum number of results in current, and in former.
 const maxGeneration = 512
 
 // Key is the digest of everything that a result depends on.

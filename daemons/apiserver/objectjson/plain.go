@@ -11,7 +11,7 @@ func Marshal(v any) ([]byte, error) {
 	return unescape(text), err
 }
 
-// escapePrefix is the beginning of a Unicode escape below U+0100. short is the length of such an escape.
+// escapePrefix is the beginning of a Unicode escape below U+0100. escapeLength is the length of such an escape.
 const escapePrefix, escapeLength = `\u00`, len(`\u003c`)
 
 // unescape replaces the escapes of <, > and & in place. Disabling HTML escaping in encoding/json is no alternative: it

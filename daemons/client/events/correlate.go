@@ -29,7 +29,7 @@ type correlator struct {
 	seed    maphash.Seed
 	similar *lru.Cache // lookalikes by similarity
 	seen    *lru.Cache // occurrence by identity
-	budgets *lru.Cache // budget by talker
+	budgets *lru.Cache // budget by eventSource
 }
 
 func newCorrelator(c clock.Clock) *correlator {

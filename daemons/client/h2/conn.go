@@ -57,7 +57,7 @@ type conn struct {
 	lastReceived time.Time
 	pingSentAt   time.Time   // when a ping was sent; zero if it was answered
 	idleSince    time.Time   // since when there are no requests
-	timer        *time.Timer // for the next look; nil if there is nothing to check
+	timer        *time.Timer // for the next checkIdle; nil if there is nothing to check
 
 	sendWindow, initialWindow int64 // send windows: of the connection, and of a new stream
 	maxFrame                  int
@@ -247,7 +247,7 @@ func (c *conn) write(buf []byte) error {
 	return err
 }
 
-// scheduleCheck schedules the next look within a time. The caller holds c.mu.
+// scheduleCheck schedules the next call of checkIdle within a time. The caller holds c.mu.
 func (c *conn) scheduleCheck(in time.Duration) {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(in, c.checkIdle)

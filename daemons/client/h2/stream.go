@@ -24,7 +24,7 @@ type stream struct {
 	expectedLength int64 // length of the body; negative if unknown
 	receivedLength int64
 	unreturned     int // received bytes that are not returned to the stream's window yet
-	consumed       int // the part of ahead that was read or is discarded
+	consumed       int // the part of unreturned that was read or is discarded
 	stop           func() bool
 
 	isSent     bool          // whether the request is sent completely

@@ -40,8 +40,9 @@ type dialing struct {
 	cancel  context.CancelFunc
 }
 
-// retries is how often a request is sent again if a server reports that it did not process it. The first retry is
-// immediate, for connections that have just ended. Later ones wait longer each time, for servers without capacity.
+// maxRetries is how often a request is sent again if a server reports that it did not process the request. The first
+// retry is immediate, for connections that have just ended. Later retries wait at least minRetryWait and longer each
+// time, for servers without capacity.
 const (
 	maxRetries   = 6
 	minRetryWait = 50 * time.Millisecond

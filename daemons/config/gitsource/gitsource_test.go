@@ -184,7 +184,7 @@ func TestDefaultsApplyToFieldsThatAreNotSet(t *testing.T) {
 }
 
 // Otherwise the API server would drop the field, or the controller could not read it.
-func TestTheDefinitionHasTheFieldsOfTheTypes(t *testing.T) {
+func TestDefinitionSchemaMatchesGoTypes(t *testing.T) {
 	var definition struct {
 		Metadata struct{ Name string }
 		Spec     struct {

@@ -14,7 +14,7 @@ type Topology struct {
 	// ZoneCPU is the allocatable CPU of each zone in millicores. It is nil if it is not known of all nodes, or if there
 	// is only one zone.
 	ZoneCPU map[string]int64
-	// Balanced holds the address types whose hints followed Power at the last sync of the service.
+	// Balanced holds the address types whose hints followed ZoneCPU at the last sync of the service.
 	Balanced sets.Set[discoveryv1.AddressType]
 }
 

@@ -47,8 +47,8 @@ type watchedKind struct {
 	stop     func()
 }
 
-// discoverInterval is the interval between looks for new and removed kinds. Changed definitions trigger a look too,
-// after discoverDelay, so that several changes cause one look.
+// discoverInterval is the interval between discoveries of new and removed kinds. Changed definitions also trigger a
+// discovery, after discoverDelay, so that several changes cause one discovery.
 const (
 	discoverInterval = 30 * time.Second
 	discoverDelay    = 300 * time.Millisecond
@@ -132,7 +132,7 @@ func (g *controller) isSynced() bool {
 	return len(g.watched) > 0
 }
 
-// discoverKinds watches the kinds that are served now. Failures are repeated with the next look.
+// discoverKinds watches the kinds that are served now. A failed discovery is repeated with the next one.
 func (g *controller) discoverKinds(ctx context.Context, wg *sync.WaitGroup) {
 	if err := g.discover(ctx, wg); err != nil && ctx.Err() == nil {
 		g.failures.WithLabelValues().Inc()
@@ -264,7 +264,7 @@ func (g *controller) objectChanged(of *served, was, is meta) {
 	if of.resource.GroupResource() == crdResource {
 		select {
 		case g.discoverNow <- struct{}{}:
-		default: // a look is already due
+		default: // a discovery is already due
 		}
 	}
 	if was != nil &&

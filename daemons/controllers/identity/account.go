@@ -141,7 +141,7 @@ func (a *account) discardToken(value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.value != value {
-		return // it was dropped or replaced already
+		return // another caller has already discarded or replaced the token
 	}
 	a.value = ""
 	if a.now().Sub(a.receivedAt) < refusalWindow {

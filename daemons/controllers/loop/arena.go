@@ -32,8 +32,8 @@ func (s *TextArena) Copy(texts ...*string) {
 	}
 }
 
-// ValueArena is a Shelf for values of any type. A full allocation is replaced; its memory lives as long as the lists in
-// it.
+// ValueArena is like TextArena, for lists of values of any type. A full allocation is replaced. Its memory lives as
+// long as the lists in it.
 type ValueArena[T any] struct{ all []T }
 
 // Copy returns a copy of a list in a shared allocation.

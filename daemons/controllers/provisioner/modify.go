@@ -13,8 +13,8 @@ import (
 )
 
 // modifyAttributes handles a claim that asks for a VolumeAttributesClass: directories have no attributes. The request
-// is never carried out. The claim's status reports that until the claim asks for its previous class again. modify
-// returns the updated claim, or nil if it is gone.
+// is never carried out. The claim's status reports that until the claim asks for its previous class again.
+// modifyAttributes returns the updated claim, or nil if it is gone.
 func (p *controller) modifyAttributes(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,

@@ -19,8 +19,8 @@ const (
 	ActionReleaseOnly Action = "let go"
 )
 
-// DecideVolume returns the action for a volume. Before anything is removed, the claim that the volume names is checked
-// by unclaimed.
+// DecideVolume returns the action for a volume. Before anything is removed, isUnclaimed checks the claim that the
+// volume names.
 func DecideVolume(v *corev1.PersistentVolume) Action {
 	if !directory.IsProvisioned(v) {
 		return ActionNone

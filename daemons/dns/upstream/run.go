@@ -140,7 +140,7 @@ type loops struct {
 // loopDomain is the domain of these queries. It does not exist.
 const loopDomain = "dns-loop-check.clusterctl."
 
-// findLoops sends a unique query to every server. If it comes back, Looped recognizes it.
+// findLoops sends a unique query to every server. If the query comes back, IsLoopQuery recognizes it.
 func (r *Resolver) findLoops(ctx context.Context) {
 	var g sync.WaitGroup
 	for _, s := range r.pools.Load().byAddr {

@@ -32,7 +32,7 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// fakeServer is another name server. It answers over both protocols with the result of say. A nil result means no
+// fakeServer is another name server. It answers over both protocols with the result of reply. A nil result means no
 // response.
 type fakeServer struct {
 	addr    string

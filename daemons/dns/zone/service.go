@@ -251,7 +251,7 @@ func addressLabel(ip netip.Addr) string {
 	return strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
 }
 
-// parseAddressLabel parses a label that was made by dashed.
+// parseAddressLabel parses a label that addressLabel returned.
 func parseAddressLabel(label string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil {
 		return ip, ip.Is4()

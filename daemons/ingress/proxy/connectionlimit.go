@@ -13,8 +13,8 @@ const closedForRoom = -1
 const closeDivisor = 64
 
 // register registers a connection once there is room. At the limit, it closes the connections that have waited longest
-// for a request or for the rest of a head. If none waits, because all are handling requests or were upgraded, enter
-// blocks until one does.
+// for a request or for the rest of a head. If no connection waits, because all are handling requests or were upgraded,
+// register blocks until one waits.
 func (e *Engine) register(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

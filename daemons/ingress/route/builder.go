@@ -33,7 +33,7 @@ type Builder struct {
 	claims         map[position]map[Key]positionClaim
 	secrets        map[Key]*secret
 	secretUsers    map[Key]map[Key]*ingress // by secret, then by Ingress
-	changedSecrets map[Key]struct{}         // secrets whose use has changed since the last call of Touched
+	changedSecrets map[Key]struct{}         // secrets whose use has changed since the last call of ChangedSecrets
 
 	certsOf    map[Key]map[string]*tls.Certificate // by Ingress, then by name; "" for names without a certificate
 	certOwners map[string]map[Key]*ingress         // Ingresses with a certificate for a name

@@ -19,7 +19,7 @@ type Listener struct {
 }
 
 // PathRule is a rule at a path. If Exact, it matches only the path, otherwise also all paths below it by segments.
-// Among equal places, earlier ones take precedence.
+// Among rules at equal paths, earlier ones take precedence.
 type PathRule struct {
 	Path  string // as written in the route
 	Exact bool
@@ -27,7 +27,7 @@ type PathRule struct {
 }
 
 // WithHosts returns a listener with replaced rules for some hosts, by name. "" means all hosts, and "*.a.example" those
-// below a.example. A host without a place is removed.
+// below a.example. A host without rules is removed.
 func (l *Listener) WithHosts(hosts map[string][]PathRule) *Listener {
 	next := *l
 	next.exact, next.wildcard = copyMap(l.exact), copyMap(l.wildcard)

@@ -13,7 +13,8 @@ import (
 	"clusterctl/daemons/kinds/warn"
 )
 
-// volumeWarnings warns about volumes without a driver, and about files that hide each other.
+// volumeWarnings warns about volumes of types that have no driver any more, and about files of one volume with
+// overlapping paths.
 func volumeWarnings(d *warn.List, volumes []corev1.Volume, at *field.Path) {
 	for i := range volumes {
 		v, where := &volumes[i], at.Index(i)

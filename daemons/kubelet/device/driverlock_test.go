@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// silentDriver is a set of drivers, one of which does not answer until let is closed.
+// silentDriver is a set of drivers, one of which does not answer until release is closed.
 type silentDriver struct {
 	called, release chan struct{}
 }

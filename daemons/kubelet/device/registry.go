@@ -98,7 +98,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// reportGone calls Gone for a driver, unless it comes back within goneDelay.
+// reportGone calls OnGone for a driver, unless it comes back within goneDelay.
 func (r *Registry) reportGone(ctx context.Context, driver string) {
 	t := time.NewTimer(goneDelay)
 	defer t.Stop()

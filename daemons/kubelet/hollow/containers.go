@@ -110,7 +110,7 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
-// isFinite calls Finite for a container. It holds no lock during the call, because Finite takes other locks.
+// isFinite calls IsFinite for a container. It holds no lock during the call, because IsFinite takes other locks.
 func (r *Runtime) isFinite(id string) bool {
 	r.mu.Lock()
 	c := r.containers[id]

@@ -27,8 +27,8 @@ type Runtime struct {
 	// stopped.
 	Exit func(c *runtime.ContainerConfig) (after time.Duration, code int32, ok bool)
 	// IsFinite reports whether a container of a pod should end by itself, such as a Job's. Whatever its image and
-	// command are, it then succeeds after FiniteFor, unless Exit knows its command. If Finite is nil, none does. It is
-	// called without locks.
+	// command are, it then succeeds after FiniteFor, unless Exit knows its command. If IsFinite is nil, no
+	// container ends by itself. IsFinite is called without locks.
 	IsFinite func(podUID, name string) bool
 	// Fail returns the error of a call that should fail, or nil. Fail may be nil.
 	Fail func(call string) error

@@ -15,7 +15,7 @@ type Name struct {
 	Repository string // path below the registry, without a leading slash
 }
 
-// hub is the registry of names that have none; hubHost is the host that serves it.
+// dockerHub is the registry of image names that contain none. hubHost is the host that serves it.
 const (
 	dockerHub = "docker.io"
 	hubHost   = "registry-1.docker.io"

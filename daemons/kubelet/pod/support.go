@@ -69,7 +69,7 @@ func CheckContainer(c *corev1.Container) *End {
 	return end
 }
 
-// checkFields checks the fields of one container for Refuse.
+// checkFields checks the fields of one container for CheckPod.
 func checkFields(c *corev1.Container) *End {
 	refuse := func(reason, format string, args ...any) *End {
 		return &End{

@@ -92,8 +92,9 @@ func (f FileSystem) isFormatMarked() (bool, error) {
 	return string(note) == is, err
 }
 
-// deviceIdentity returns the identification of the device for the file Made. The name alone is not enough, because
-// another disk may have it by now. The kernel's disk sequence number is unique since boot (missing before Linux 5.15).
+// deviceIdentity returns the identification of the device for the file FormatMark. The name alone is not enough,
+// because another disk may have it by now. The kernel's disk sequence number is unique since boot (missing before Linux
+// 5.15).
 func (f FileSystem) deviceIdentity() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -233,7 +234,7 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	}
 	_, err = runTool(ctx, "mkfs."+kind, args...)
 	if err == nil {
-		return kind, nil // the note is removed when it is mounted
+		return kind, nil // FormatMark is removed when the file system is mounted
 	}
 	err = fmt.Errorf("make a file system on %s: %w", f.Device, err)
 	var exit *exec.ExitError
@@ -243,8 +244,8 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	return "", errors.Join(err, f.clearFormatMark())
 }
 
-// repair repairs what fsck can repair without asking, as at boot. If the machine has no fsck for the type, mend relies
-// on the kernel.
+// repair repairs what fsck can repair without asking, as at boot. If the machine has no fsck for the type, repair does
+// nothing and relies on the kernel.
 func repair(ctx context.Context, device string) error {
 	const left, canceled = 4, 32 // exit codes: errors left uncorrected, canceled
 	_, err := runTool(ctx, "fsck", "-a", device)

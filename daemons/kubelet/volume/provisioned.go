@@ -65,7 +65,7 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 	if there, err := m.hasVolume(pv.Name); err != nil || there {
 		return err
 	}
-	if why, known := m.onOtherNode(pv.Annotations[directory.UsedAnnotation] != "",
+	if why, known := m.missingReason(pv.Annotations[directory.UsedAnnotation] != "",
 		pv.Annotations[directory.MachineAnnotation]); why != "" {
 		return fmt.Errorf("persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, "+
 			"delete the claim or take the %s off the volume to have an empty one", pv.Name, ErrMissing, why, known)
@@ -73,9 +73,10 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// onOtherNode returns why the data of a missing volume may be elsewhere, and the annotations that show it. made means
-// that a pod has used the volume, machine is where it was provisioned. If why is empty, the volume was never created.
-func (m *Manager) onOtherNode(made bool, machine string) (why, known string) {
+// missingReason returns why the data of a missing volume may be on another machine or disk, and the names of the
+// annotations that indicate this. made means that a pod has used the volume. machine is the ID of the machine where it
+// was provisioned. An empty why means that the volume was never created.
+func (m *Manager) missingReason(made bool, machine string) (why, known string) {
 	switch {
 	case made:
 		return fmt.Sprintf("the machine was installed again, or its disk is not mounted at %s", m.Provisioned),
@@ -235,7 +236,7 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 		return err
 	}
 	if !there && !records(m.Root).wasRemoved(name) {
-		if why, known := m.onOtherNode(made, machine); why != "" {
+		if why, known := m.missingReason(made, machine); why != "" {
 			return fmt.Errorf("%w: %s; bring the directory back to have it removed, or, if the data is gone for good, "+
 				"take the %s off the volume", ErrMissing, why, known)
 		}

@@ -137,7 +137,7 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 	if _, err := m.Setup(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
-	// sames has moved the directory to the mount, so look up the users there.
+	// movingMounter has moved the directory to the mount, so look up the users there.
 	mounted := filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~local-volume", "v")
 	users, err := m.usersOf(mounted)
 	if err != nil || len(users) != 1 || users[0] != "u" {

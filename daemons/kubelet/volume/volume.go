@@ -48,7 +48,7 @@ type KeyPair struct{ Key, Chain []byte }
 // Mounter is the interface to the kernel's mounts.
 type Mounter interface {
 	Tmpfs(path, options string) error
-	Bind(from, to string, options []string) error // see bindable for the supported options
+	Bind(from, to string, options []string) error // see bindFlags for the supported options
 	MountDevice(ctx context.Context, f FileSystem, at string) error
 	MakeDir(path string) error   // creates a missing directory of the machine
 	Unmount(path string) error   // all mounts at path and below

@@ -47,8 +47,8 @@ type Options struct {
 	OnLeaseError func(error) error // receives errors of Leases; may be nil
 	Nodes        corelisters.NodeLister
 	Log          *slog.Logger
-	// PoolsFile is the file of the last known pools, for a start while the API has none; "" disables it. Write replaces
-	// a file atomically.
+	// PoolsFile is the file of the last known pools, for a start while the API has none; "" disables it. WriteFile
+	// replaces a file atomically.
 	PoolsFile string
 	WriteFile func(path string, data []byte) error
 }
@@ -64,7 +64,7 @@ type Announcer struct {
 	routing    routing
 	heldGauge  prometheus.Gauge
 
-	knownPools knownPools // used only by look
+	knownPools knownPools // used only by updateDuties
 
 	mu         sync.Mutex
 	duties     map[string]Duty // by lease name

@@ -15,12 +15,12 @@ import (
 	"clusterctl/daemons/floating"
 )
 
-// With these times, another machine serves the addresses within two seconds after a machine has died. Standbys see a
-// renewal within glance, and count the silence from then on. When the lease is due, they also ask the network whether a
-// machine still has the address. If its kernel answers, only its daemon or its connection to the API server has failed,
-// and connections to the address still work. It then keeps the lease until mercy is over, which is long before its
-// kernel drops the address. If two machines hold an address for a moment, both forward packets, and the newer one's
-// announcements come last.
+// With these times, another machine serves the addresses within two seconds after a machine has died. The next machines
+// in the ranking see a renewal within nextCheckInterval, and measure the silence from then on. When the lease expires,
+// they also ask the network whether a machine still has the address. If the holder's kernel answers, only its daemon or
+// its connection to the API server has failed, and connections to the address still work. The holder then keeps the
+// lease for answeringGrace, which ends long before its kernel drops the address. If two machines hold an address for a
+// moment, both forward packets, and the newer holder's announcements come last.
 const (
 	// leaseTime is the silence after which another machine takes the lease of a dead machine.
 	leaseTime          = 1400 * time.Millisecond
@@ -300,8 +300,8 @@ func (k *leaseKeeper) placeAddresses(d Duty) error {
 }
 
 // keepWithoutLease keeps the addresses while the lease cannot be renewed, because Services should work without an API
-// server. If only this machine is cut off and another has taken over, the neighbours answer for the addresses, and
-// defend drops them.
+// server. If only this machine is cut off and another machine has taken over, the other machine answers for the
+// addresses, and keepWithoutLease drops them.
 func (k *leaseKeeper) keepWithoutLease(d Duty) error {
 	if time.Since(k.renewedAt) >= leaseTime {
 		for _, a := range d.Addresses[:min(2, len(d.Addresses))] {

@@ -75,7 +75,8 @@ func (a *Announcer) savePools(what storedPools) {
 		return
 	}
 	if err := a.WriteFile(a.PoolsFile, text); err != nil {
-		if !a.knownPools.loggedSaveError { // log once, because the error contains another temporary file each time
+		if !a.knownPools.loggedSaveError {
+			// log once: the error text contains the name of a new temporary file each time
 			a.knownPools.loggedSaveError = true
 			a.Log.Warn("the pools of addresses cannot be kept for the next start", "error", err)
 		}

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Node holds the rules of one machine. The Set methods and Hear change its inputs, and Update updates the tables. It is
+// Node holds the rules of one machine. The methods named Set… change its inputs, and Update updates the tables. It is
 // not safe for concurrent use.
 //
 // A pod may need addresses of a group that are not known yet. Until they are, the pod's rules in the tables stay

@@ -56,7 +56,7 @@ func (k *Kernel) Apply(t *nft.Table) error {
 		return err
 	}
 	// If the generation has advanced by more than this transaction, another program has changed rules and may have
-	// flushed this table. Keep the old generation, so that Intact checks the rules.
+	// flushed this table. Keep the old generation, so that IsIntact checks the rules.
 	if k.generation = seen; seen == before && after == expected {
 		k.generation = after
 	}
@@ -114,7 +114,7 @@ func (k *Kernel) IsIntact(t *nft.Table, deep bool) (bool, error) {
 // Invalidate makes the next Apply compare everything, for cases in which the kernel may have lost the rules.
 func (k *Kernel) Invalidate() { k.applied = false }
 
-// IsApplied reports whether the last Apply succeeded and Forget was not called since.
+// IsApplied reports whether the last Apply succeeded and Invalidate was not called since.
 func (k *Kernel) IsApplied() bool { return k.applied }
 
 // Remove removes a table if it exists.

@@ -45,7 +45,7 @@ func (m *netlinkMessage) requestConfirm() {
 	binary.NativeEndian.PutUint16(m.bytes[m.messageStart+6:], flags|unix.NLM_F_ACK)
 }
 
-// openAttr starts an attribute and returns its position; shut completes it.
+// openAttr starts an attribute and returns its position. closeAttr completes the attribute.
 func (m *netlinkMessage) openAttr(kind uint16) int {
 	at := len(m.bytes)
 	m.bytes = binary.NativeEndian.AppendUint16(m.bytes, 0)

@@ -317,7 +317,7 @@ func splitWords(rule string) (list []string) {
 // Invalidate makes the next Apply compare everything.
 func (t *Tables) Invalidate() { t.applied = false }
 
-// IsApplied reports whether the last Apply succeeded and Forget was not called since.
+// IsApplied reports whether the last Apply succeeded and Invalidate was not called since.
 func (t *Tables) IsApplied() bool { return t.applied }
 
 // HasChains reports whether the kernel has chains of a service proxy. It returns false on a machine without iptables.

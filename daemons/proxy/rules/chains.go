@@ -115,7 +115,7 @@ type Chains struct {
 	parts          map[string]*servicePart // by service
 	ownChains      map[Chain][]string      // chains that belong to one service
 	sharedLines    map[Chain][]string      // sorted names of the services that have lines in a shared chain
-	changed        map[Chain]bool          // chains that have changed since Done
+	changed        map[Chain]bool          // chains that have changed since MarkApplied
 }
 
 // servicePart is what one service has: its own chains, and lines in shared chains.
@@ -218,7 +218,8 @@ func (c *Chains) store(service string, is *servicePart) {
 	}
 }
 
-// Changed returns the current content of the chains that have changed since Done, or nil for a removed chain.
+// Changed returns the current content of the chains that have changed since the last call of MarkApplied. A removed
+// chain has the value nil.
 func (c *Chains) Changed() map[Chain][]string {
 	all := map[Chain][]string{}
 	if len(c.changed) == 0 {

@@ -6,11 +6,11 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// AddChange adds the connections that the kernel has to forget when a service's ports change from have to want. Flows
-// to removed endpoints are forgotten if they are UDP or never were answered: nothing would end them, and a new flow
-// from the same client port would follow them. Flows to a UDP port that gets its first endpoint are all forgotten, for
-// the same reason. Associations of SCTP keep the client's port and are kept alive by heartbeats: they are forgotten
-// once no endpoint slice lists their endpoint, and stay while it is listed in any condition.
+// AddChange adds the conntrack entries to delete when a service's ports change from have to want. Entries of flows to
+// removed endpoints are deleted if the flow is UDP or was never answered: nothing would end the flow, and a new flow
+// from the same client port would use its entry. For the same reason, all entries are deleted of flows to a UDP port
+// that gets its first endpoint. SCTP associations keep the client's port and are kept alive by heartbeats. Their
+// entries are deleted once no endpoint slice lists the endpoint. They stay while it is listed in any condition.
 func (g *StaleFlows) AddChange(have, want []Port) {
 	type id struct {
 		key string
@@ -51,8 +51,8 @@ func (p *Port) FlowEndpoints() []netip.AddrPort {
 	return list
 }
 
-// StaleFlows lists the connections that the kernel must forget: those to Endpoints, and all flows to the UDP and SCTP
-// ports in Services.
+// StaleFlows lists the flows whose conntrack entries must be deleted: those to Endpoints, and all flows to the UDP and
+// SCTP ports in Services.
 type StaleFlows struct {
 	Endpoints []RemovedEndpoint
 	Services  []Port
@@ -64,5 +64,5 @@ type RemovedEndpoint struct {
 	To   netip.AddrPort
 }
 
-// IsEmpty reports whether there is nothing to forget.
+// IsEmpty reports whether there are no entries to delete.
 func (g *StaleFlows) IsEmpty() bool { return len(g.Endpoints)+len(g.Services) == 0 }

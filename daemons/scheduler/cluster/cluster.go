@@ -332,15 +332,15 @@ func (c *Cluster) Remove(p *Pod) {
 	p.node, p.group = nil, nil
 }
 
-// RetainTables retains the tables of the pods' terms while the pods are temporarily removed, until Release. Callers
-// that looked the tables up can then continue to read them.
+// RetainTables retains the tables of the pods' terms while the pods are temporarily removed, until ReleaseTables.
+// Callers that have tables can then continue to read them.
 func (c *Cluster) RetainTables(pods []*Pod) {
 	for _, p := range pods {
 		c.acquireTerms(p)
 	}
 }
 
-// ReleaseTables reverts Hold.
+// ReleaseTables reverts RetainTables.
 func (c *Cluster) ReleaseTables(pods []*Pod) {
 	for _, p := range pods {
 		c.releaseTerms(p)

@@ -166,7 +166,7 @@ func (d *Devices) MarkWritten(claim *resourcev1.ResourceClaim) {
 }
 
 // MarkUncertain retains a claim's allocation although its write failed, since the write may have been carried out. The
-// doubt ends when the API shows the claim with an allocation or as deleted, or with Disprove.
+// doubt ends when the API shows the claim with an allocation or as deleted, or with ConfirmUnwritten.
 func (d *Devices) MarkUncertain(claim *resourcev1.ResourceClaim) {
 	a := d.assumed[claim.UID]
 	if a == nil {

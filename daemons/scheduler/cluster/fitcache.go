@@ -18,7 +18,7 @@ type NodeFit struct {
 	Fit, Balanced                 int8
 }
 
-// fitCacheKey is what pods that share a Room have in common: their requests, and the arguments for scores.
+// fitCacheKey holds the values that pods with the same FitCache share: their requests, and the arguments for scores.
 type fitCacheKey struct {
 	requests, withDefaults [3]int64
 	arguments              any
@@ -49,7 +49,7 @@ func (c *Cluster) FitCache(asks, usual *Resources, by any) *FitCache {
 	return r
 }
 
-// evictFitCache removes the least recently used Room if there are maxFitCaches.
+// evictFitCache removes the least recently used FitCache if there are maxFitCaches.
 func (c *Cluster) evictFitCache() {
 	if len(c.fitCaches) < maxFitCaches {
 		return

@@ -12,11 +12,11 @@ type podGroup struct {
 	namespace string
 	labels    map[string]string
 	users     int
-	selectors []*activeSelector // choices that select its pods
+	selectors []*activeSelector // selectors that select its pods
 	pods      []*Pod            // those on nodes
 }
 
-// activeSelector is an About that is in use by a table or a carried term.
+// activeSelector is a PodSelector that is in use by a table or a carried term.
 type activeSelector struct {
 	*PodSelector
 	groups      map[*podGroup]bool
@@ -95,7 +95,7 @@ func (c *Cluster) connectIfSelected(k *podGroup, ch *activeSelector) {
 	}
 }
 
-// activeSelectorOf returns the choice of an About. It exists as long as it has tables or carried terms.
+// activeSelectorOf returns the activeSelector of a PodSelector. It exists as long as it has tables or carried terms.
 func (c *Cluster) activeSelectorOf(a *PodSelector) *activeSelector {
 	ch := c.selectors[a.id]
 	if ch != nil {
@@ -136,7 +136,7 @@ func (c *Cluster) removeUnused(ch *activeSelector) {
 	}
 }
 
-// Selects reports whether an About selects pods of a shape.
+// Selects reports whether a PodSelector selects pods of a shape.
 func (c *Cluster) Selects(a *PodSelector, s *Shape) bool {
 	return a.matches(s.namespace, s.labels, c.namespaces)
 }

@@ -126,7 +126,7 @@ func usageList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
 	return sum
 }
 
-// podLevelUsage is like used for pod-level requests.
+// podLevelUsage is like usageOf, for pod-level requests.
 func podLevelUsage(pod *corev1.Pod) corev1.ResourceList {
 	if pod.Status.Resources == nil {
 		return pod.Spec.Resources.Requests

@@ -92,17 +92,18 @@ type Table struct {
 // Spread restricts a table as a topology spread constraint does: only pods that are not being deleted, on nodes that
 // count.
 type Spread struct {
-	Keys           []string // labels that nodes must have
-	Shape          *Shape   // its node affinity counts if Nodes is set, its tolerations count if Taint is set
+	Keys []string // labels that nodes must have
+	// its node affinity counts if HonorsAffinity is set, its tolerations count if HonorsTaints is set
+	Shape          *Shape
 	HonorsAffinity bool
 	HonorsTaints   bool
 	// Tolerates reports whether a shape tolerates a node's taints.
 	Tolerates func(*Shape, *Node) bool
 }
 
-// Table returns the number of pods that an About selects in each domain of a key. With a spread, only the pods that it
-// admits count. A table is created on first use and maintained until its memory is needed for others. Callers must not
-// retain it for longer than one pod.
+// Table returns the number of pods that a PodSelector selects in each domain of a key. With a spread, only the pods
+// that it admits count. A table is created on first use and maintained until its memory is needed for others. Callers
+// must not retain it for longer than one pod.
 func (c *Cluster) Table(a *PodSelector, key string, spread *Spread) *Table {
 	id := key + "\x02" + a.id
 	if spread != nil {

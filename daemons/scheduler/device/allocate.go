@@ -21,7 +21,7 @@ var (
 )
 
 // LackingError means that nothing fits, although there are devices that would fit if one of their features were
-// supported. What names the feature.
+// supported. Feature names it.
 type LackingError struct{ Feature string }
 
 func (e *LackingError) Error() string {
@@ -332,7 +332,7 @@ func (s *search) takeShare(p *pick) bool {
 	return true
 }
 
-// undoPick reverts the last take.
+// undoPick reverts the last pickDevice of a claim.
 func (s *search) undoPick(claim int) {
 	last := len(s.picked[claim]) - 1
 	p := s.picked[claim][last]

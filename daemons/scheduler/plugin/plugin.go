@@ -135,7 +135,7 @@ type Task struct {
 	Args *Args
 }
 
-// Refusal is a reason why a node does not fit. Final means that removing pods would not help. Equal refusals are the
+// Refusal is a reason why a node does not fit. IsFinal means that removing pods would not help. Equal refusals are the
 // same pointer where possible.
 type Refusal struct {
 	Plugin  string

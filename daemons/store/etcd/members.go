@@ -17,9 +17,9 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// A member that hangs or is unreachable is silent, and gRPC waits for it a quarter of a minute. So one member is used
-// at a time. It is the first of the list as long as that works. Whenever the member was silent for a beat, it is
-// checked. If it does not answer within patience, the first member that does replaces it.
+// A member that hangs or is unreachable is silent, and gRPC waits 15 seconds for it. Therefore one member is used at a
+// time. It is the first member of the list, as long as that member works. A member that was silent for
+// heartbeatInterval is checked. If it does not answer within silenceTimeout, the first member that answers replaces it.
 const (
 	heartbeatInterval = 500 * time.Millisecond
 	silenceTimeout    = time.Second
@@ -131,7 +131,7 @@ func (s *memberConn) readRevision(ctx context.Context) (revision int64, err erro
 	return r.revision, nil
 }
 
-// readIdentity is like ask, and also returns the identity of the store's history.
+// readIdentity is like readRevision, and also returns the identity of the store's history.
 func (s *memberConn) readIdentity(ctx context.Context) (*rangeReply, error) {
 	r, err := s.read(ctx, "\x00", true)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *memberConn) readIdentity(ctx context.Context) (*rangeReply, error) {
 	return r, nil
 }
 
-// checkMajority is like ask, but without the revision. It needs a majority as a read does, but reads no keys. So the
-// metrics of range requests count only real reads.
+// checkMajority is like readRevision, but without the revision. It needs a majority like a read, but reads no keys.
+// Therefore the metrics of range requests count only reads of clients.
 func (s *memberConn) checkMajority(ctx context.Context) error {
 	_, err := s.etcdClient.MemberList(ctx)
 	s.recordAnswer(err)

@@ -125,7 +125,7 @@ func (r *txnReply) response(field protowire.Number, data []byte) error {
 // rangeReply is a RangeResponse for one key.
 type rangeReply struct {
 	revision      int64
-	identity      historyIdentity // set only if asks
+	identity      historyIdentity // set only if wantsIdentity
 	wantsIdentity bool
 	kv            *store.KeyValue // nil if the key does not exist
 }
@@ -151,7 +151,8 @@ func (r *rangeReply) Read(message []byte) error {
 	})
 }
 
-// streamPart is a RangeStreamResponse. It has some of the keys, and the last one has the revision of all.
+// streamPart is one RangeStreamResponse of a stream. Each part has some of the keys. Only the last part of the stream
+// has the revision, which is that of all parts.
 type streamPart struct {
 	revision int64
 	kvs      []store.KeyValue

@@ -59,7 +59,7 @@ func (s *Store) waitForCommitsBriefly() error {
 	return s.waitForCommits(ctx)
 }
 
-// CheckRewritten returns an error unless all values are written as the file configures.
+// CheckRewritten returns an error unless all values are encrypted as the EncryptionConfiguration specifies.
 func (s *Store) CheckRewritten() error {
 	if err := s.Reload(); err != nil {
 		return err

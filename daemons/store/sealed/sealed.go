@@ -55,7 +55,7 @@ func Open(c Config) (*Store, error) {
 	if s.rules, err = readRules(c.File, s.pool); err != nil {
 		return nil, err
 	}
-	_ = s.checkPlugins(context.Background(), s.rules.plugins) // look logs the errors
+	_ = s.checkPlugins(context.Background(), s.rules.plugins) // the plugins log the errors
 	s.requestRewrite()
 	return s, nil
 }

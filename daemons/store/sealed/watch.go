@@ -16,7 +16,7 @@ type watchEnder struct {
 	mu           sync.Mutex
 	hasMissed    bool
 	reloadSignal chan struct{} // closed by a reload after a value could not be decrypted
-	endsNext     bool          // whether again was closed before there was a watch; the next watch ends at once
+	endsNext     bool          // reloadSignal was closed before there was a watch; the next watch ends at once
 }
 
 func (w *watchEnder) recordMissed() {

@@ -223,7 +223,7 @@ func (k *Keeper) writeOutcome(s store.Snapshot, uploaded time.Time, failed error
 }
 
 // List returns the snapshots of the folder and of the bucket, the newest first. A snapshot in both places is listed
-// once. notes says what could not be read.
+// once. notes describe what could not be read.
 func (k *Keeper) List(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
 	if all, err = listFolder(k.Settings.Directory); err != nil {
 		return nil, nil, err

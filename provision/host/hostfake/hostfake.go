@@ -31,7 +31,7 @@ type Host struct {
 	Store        *Etcd            // shared by the machines of one cluster
 	StartErrors  map[string]error // by unit: the error of starting it
 	AnswerErrors map[string]error // by URL: the error of asking a daemon
-	// the error of asking another machine's daemon, for URLs that Sick does not contain
+	// the error of asking another machine's daemon, for URLs that AnswerErrors does not contain
 	AnswerError func(url string) error
 	OnStart     func(unit string) // called before a unit starts
 	OnRequest   func(url string)  // called when a daemon of this machine is asked
@@ -50,7 +50,7 @@ type Host struct {
 	AnswerStore  func(store.Request) (store.Answer, error)
 	RestoreError error // error of making a member from a snapshot
 
-	hostLock sync.Mutex // held by the caller that Alone has returned to
+	hostLock sync.Mutex // held by the caller that Lock has returned to
 
 	mu     sync.Mutex
 	files  map[string]file
@@ -274,7 +274,7 @@ func (h *Host) Run(_ context.Context, name string, args ...string) ([]byte, erro
 	return nil, nil
 }
 
-// RunStore answers with Stored.
+// RunStore answers with AnswerStore.
 func (h *Host) RunStore(_ context.Context, _, request string) ([]byte, error) {
 	var q store.Request
 	if err := json.Unmarshal([]byte(request), &q); err != nil {
@@ -325,7 +325,7 @@ func (h *Host) HealPeers() {
 }
 
 // CheckURL behaves as if the kubelet had started every static pod whose manifest contains the URL's port. Other
-// machines are healthy except as Sick and Ill say.
+// machines are healthy, except for the errors of AnswerErrors and AnswerError.
 func (h *Host) CheckURL(_ context.Context, address string, _ host.Client) error {
 	at, err := url.Parse(address)
 	if err != nil {

@@ -99,7 +99,7 @@ func (h *Host) setState(ctx context.Context, name, verb, active string) error {
 	return err
 }
 
-// runProgram returns the program in a unit's file, its link resolved, and the result of Runs.
+// runProgram returns the program in a unit's file, its link resolved, and the error of RunProgram.
 func (h *Host) runProgram(ctx context.Context, name, verb string) (program string, err error) {
 	unlock := h.lock()
 	_, exec, _ := strings.Cut(string(h.files[unitDir+name].content), "ExecStart=")

@@ -155,7 +155,7 @@ func (h *Host) Stop(ctx context.Context, name string) error {
 const maxRestarts = 3
 
 // runJob starts a systemd job and waits until the unit is active. A unit that fails once may still become active by its
-// Restart= setting. So job fails only at the deadline, if the unit ends repeatedly, or if systemd gives up.
+// Restart= setting. Therefore runJob fails only at the deadline, if the unit ends repeatedly, or if systemd gives up.
 func (h *Host) runJob(ctx context.Context, name string, ask func(*dbus.Conn, chan<- string) error) error {
 	conn, err := h.systemd(ctx)
 	if err != nil {

@@ -103,7 +103,7 @@ func (c *Client) startAgent(ctx context.Context, p Program, w watchdog) (io.Read
 	return c.start(ctx, prefix+path+" agent", input)
 }
 
-// parseProbe parses the output of probe.
+// parseProbe parses the output of probeCommand.
 func parseProbe(out string) ([]string, error) {
 	before, after, ok := strings.Cut(out, probeMarker)
 	found := strings.Fields(after)

@@ -17,12 +17,12 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Restore says what the store is restored from, and how.
+// Restore specifies the source of a restore, and its options.
 type Restore struct {
 	Name       string // a snapshot on a machine or in the bucket; empty means the newest good one
-	File       string // or: a snapshot file on this computer
+	File       string // or: the path of a snapshot on this computer
 	Digest     string // of File, SHA-256
-	Member     string // or: the machine whose member's own data is used
+	Member     string // or: the machine whose etcd member's data directory is used
 	AllowsLoss bool   // other data of the store may be discarded
 	// Approve is called with a description of what will be done, before anything changes. An error stops the restore.
 	Approve func(text string) error

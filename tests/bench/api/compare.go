@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// releasedReport is the table of docs/benchmarks-api.md at the last release. Each release copies the file. A comparison
-// with the last run instead would never report a cost that grows a little with each change.
+// lastReleaseReport is the table of docs/benchmarks-api.md at the last release. Each release copies the file. A
+// comparison with the last run instead would never report a cost that grows a little with each change.
 //
 //go:embed released.md
-var releasedReport string
+var lastReleaseReport string
 
 // tolerance is the relative difference up to which a worse figure is not reported. Two runs of the same build differ by
 // as much.
@@ -33,8 +33,8 @@ func readFigures(report string) map[string]float64 {
 	return figures
 }
 
-// describeWorse returns a line for each figure that is more than noise higher than in an earlier report. All figures
-// are costs.
+// describeWorse returns a line for each figure that is higher by more than tolerance than in an earlier report. All
+// figures are costs.
 func describeWorse(figures []figure, before map[string]float64) (lines []string) {
 	for _, f := range figures {
 		was, ok := before[f.work]

@@ -27,7 +27,7 @@ func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if figures := readFigures(releasedReport); figures["create pod, json"] == 0 || len(figures) < 30 {
+	if figures := readFigures(lastReleaseReport); figures["create pod, json"] == 0 || len(figures) < 30 {
 		t.Errorf("released.md has the figures %v, want at least 30", figures)
 	}
 	if figures := readFigures("# Nothing\n\n| a | b |\n"); len(figures) != 0 {

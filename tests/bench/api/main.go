@@ -68,7 +68,7 @@ func measureAll(ctx context.Context, scale int, only string) (err error) {
 	text := formatReport(figures)
 	fmt.Print(text)
 	path := filepath.Join(root, "docs", "benchmarks-api.md")
-	if lines := describeWorse(figures, readFigures(releasedReport)); scale == 1 && len(lines) > 0 {
+	if lines := describeWorse(figures, readFigures(lastReleaseReport)); scale == 1 && len(lines) > 0 {
 		fmt.Printf("\nWorse than the last release by more than %.0f %%:\n", 100*tolerance)
 		for _, line := range lines {
 			fmt.Println("  " + line)

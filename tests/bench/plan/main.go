@@ -42,7 +42,7 @@ type bench struct {
 // figure is one line of the table.
 type figure struct {
 	work, unit string
-	mark       float64 // the maximum; a minimum if least is set
+	mark       float64 // the maximum; a minimum if isMinimum is set
 	isMinimum  bool
 	values     []float64
 	note       string

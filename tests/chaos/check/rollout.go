@@ -13,7 +13,7 @@ type Rollout struct {
 	MinReady int // minimum of ready pods, once that number was reached: its replicas without maxUnavailable
 
 	pods     map[string]map[string]bool // Deployment to UIDs of its pods, and whether they are ready
-	complete map[string]bool            // Deployments that have reached Least
+	complete map[string]bool            // Deployments that have reached MinReady
 }
 
 // Apply applies one event and returns the violations after it.

@@ -9,7 +9,7 @@ import (
 )
 
 // Slow limits the machine's link in the direction of the machine to a rate in kilobits a second, with a short queue.
-// Quick undoes it.
+// ResetSlow undoes it.
 func (m *Machine) Slow(ctx context.Context, kbit int) error {
 	return runCommand(ctx, "nsenter", "--net="+m.lab.netns(), "tc", "qdisc", "replace", "dev", "vb-"+m.Name, "root",
 		"tbf", "rate", fmt.Sprintf("%dkbit", kbit), "burst", "16kb", "latency", "300ms")

@@ -98,10 +98,10 @@ func (m *Machine) PowerCut(ctx context.Context) error {
 	return os.Remove(m.path("pid"))
 }
 
-// Disconnect disconnects the machine from the network. Heal undoes it.
+// Disconnect disconnects the machine from the network. Reconnect undoes it.
 func (m *Machine) Disconnect(ctx context.Context) error { return m.setLink(ctx, "down") }
 
-// Reconnect undoes Cut.
+// Reconnect undoes Disconnect.
 func (m *Machine) Reconnect(ctx context.Context) error { return m.setLink(ctx, "up") }
 
 func (m *Machine) setLink(ctx context.Context, state string) error {

@@ -55,7 +55,7 @@ type Builder struct {
 	routesByGateway  map[route.Key]map[route.Key]bool                // routes by Gateway
 	routesByService  map[route.Key]map[route.Key]bool                // routes by service
 	gatewaysBySecret map[route.Key]map[route.Key]bool                // Gateways by secret
-	// changedSecrets holds the secrets whose use has changed since the last call of Touched.
+	// changedSecrets holds the secrets whose use has changed since the last call of ChangedSecrets.
 	changedSecrets map[route.Key]struct{}
 
 	staleGateways, staleRoutes map[route.Key]bool

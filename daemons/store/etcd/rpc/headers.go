@@ -36,7 +36,7 @@ func (h *headerEncoder) setTableSize(size uint32) {
 	clear(h.reusable)
 }
 
-// blockFor returns a call's header block, which is valid until the next call of head. A method must always have the
+// blockFor returns a call's header block, which is valid until the next call of blockFor. A method must always have the
 // same headers. left is how much time the server has; 0 if there is no limit.
 func (h *headerEncoder) blockFor(method string, headers []Header, left time.Duration) []byte {
 	h.block.Reset()
