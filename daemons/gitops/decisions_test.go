@@ -1,6 +1,7 @@
 package gitops
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -304,6 +305,8 @@ func TestHostileManifestsAreRefused(t *testing.T) {
 		"a scalar":              {"hello\n", "is not an object"},
 		"a list":                {"[1, 2]\n", "is not an object"},
 		"an object in a list":   {"apiVersion: v1\nkind: List\nitems: [{kind: A}]\n", "needs apiVersion"},
+		"many items":            {"a: [" + strings.Repeat("1,", 1<<20) + "]\n", "divide it"},
+		"many lines":            {"a:\n" + strings.Repeat("-\n", 1<<19), "divide it"},
 		"deep nesting":          {strings.Repeat("[", 20_000), "f.yaml:1"},
 		"a name that is a list": {"apiVersion: v1\nkind: A\nmetadata: {name: [a]}\n", "needs apiVersion"},
 	} {
@@ -313,12 +316,34 @@ func TestHostileManifestsAreRefused(t *testing.T) {
 			t.Errorf("%s: %.200v", name, err)
 		}
 	}
+	many := []byte("a: [" + strings.Repeat("1,", 1<<20) + "]\n")
+	if err := CheckYAML("f.yaml", many); err == nil || !strings.Contains(err.Error(), "divide it") {
+		t.Errorf("many items: %v", err)
+	}
+	if err := CheckYAML("f.txt", many); err != nil {
+		t.Errorf("a file of another kind: %v", err)
+	}
+	// The largest objects have about a tenth of the values.
+	crds := []byte(strings.Repeat("description: a text, of some words\n", 1<<14) + "---\n")
+	if err := CheckYAML("f.yaml", bytes.Repeat(crds, 20)); err != nil {
+		t.Error(err)
+	}
 	objects, err := ParseManifest("f.yaml", []byte("\uFEFF# c\n---\n---\napiVersion: v1\nkind: A\nmetadata: {name: "+
 		"a}\n"+
 		"x: &x {y: 1}\nz: *x\n--- # next\nnull\n---\r\napiVersion: v1\r\nkind: List\r\nitems:\r\n"+
 		"- {apiVersion: v1, kind: B, metadata: {name: b}}\r\n"))
 	if err != nil || len(objects) != 2 || objects[0].Line != 4 || objects[1].GetKind() != "B" {
 		t.Errorf("%v, %v", objects, err)
+	}
+}
+
+func TestDifferencesOfValuesFromSecretsAreHidden(t *testing.T) {
+	for kind, want := range map[string]string{"Secret": "data.a: (hidden)", "ConfigMap": "data.a: x, want y"} {
+		s := &Source{}
+		s.Spec.Helm = &gitsource.Helm{ValuesFrom: []gitsource.ValuesFrom{{Kind: kind, Name: "values"}}}
+		if got := visibleDiff(s, []string{"data.a: x, want y"}); got[0] != want {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
 	}
 }
 

@@ -45,10 +45,17 @@ func split(s *Source, objects []Object, declared bool, exists func(ObjectID) boo
 	return apply, compare
 }
 
-// visibleDiff returns the lines of a difference. Of a source with encrypted files only the paths of the fields are
-// shown, since any object may contain a decrypted value, or one that was decrypted earlier.
+// rendersSecrets reports whether the objects of a source may contain values of Secrets: of encrypted files, or those
+// that a chart reads.
+func rendersSecrets(s *Source) bool {
+	return s.Spec.Decryption != nil || s.Spec.Helm != nil && slices.ContainsFunc(s.Spec.Helm.ValuesFrom,
+		func(v gitsource.ValuesFrom) bool { return v.Kind == "Secret" })
+}
+
+// visibleDiff returns the lines of a difference. Of a source that renders values of Secrets only the paths of the
+// fields are shown, since any object may contain such a value, or one that it had earlier.
 func visibleDiff(s *Source, lines []string) []string {
-	if s.Spec.Decryption == nil {
+	if !rendersSecrets(s) {
 		return lines
 	}
 	paths := make([]string, len(lines))

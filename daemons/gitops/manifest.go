@@ -135,9 +135,45 @@ func (b *Budget) ReadFile(files fs.FS, name string) ([]byte, error) {
 	return text, nil
 }
 
-// CheckYAML returns an error if the documents of a file are much larger after their aliases are expanded. It accepts
-// text that is not YAML.
+// maxDense is the number of bytes in a document that can begin a value. A value takes a few hundred bytes of memory,
+// and an object of 1 MiB has about a tenth of that number.
+const maxDense = 500_000
+
+// dense counts the bytes of a text that can begin a value: separators, indicators and ends of lines.
+func dense(text []byte) (n int) {
+	for _, b := range text {
+		switch b {
+		case ',', ':', '[', '{', '-', '?', '\n':
+			n++
+		}
+	}
+	return n
+}
+
+// checkDense returns an error if a document that begins at a line of a file would take too much memory.
+func checkDense(name string, line, n int) error {
+	if n > maxDense {
+		return fmt.Errorf("%s:%d: the document has more than %d lines and values; divide it into several", name, line,
+			maxDense)
+	}
+	return nil
+}
+
+// CheckYAML returns an error if a document of a manifest has too many values, or if the documents of a file are much
+// larger after their aliases are expanded. It accepts text that is not YAML.
 func CheckYAML(name string, text []byte) error {
+	if isManifest(name) && len(text) > maxDense {
+		line, from, n := 1, 1, 0
+		for part := range bytes.Lines(text) {
+			if n += dense(part); separatorPattern.Match(bytes.TrimRight(part, "\r\n")) {
+				from, n = line+1, 0
+			}
+			if err := checkDense(name, from, n); err != nil {
+				return err
+			}
+			line++
+		}
+	}
 	if !bytes.ContainsRune(text, '*') || !bytes.ContainsRune(text, '&') { // it has no aliases
 		return nil
 	}
@@ -207,6 +243,9 @@ func parseDocument(name string, line int, text []byte) ([]Object, error) {
 			}
 		}
 		return fmt.Errorf("%s:%d: %s", name, at, message)
+	}
+	if err := checkDense(name, line, dense(text)); err != nil {
+		return nil, err
 	}
 	var node nodes.Node
 	if err := nodes.Unmarshal(text, &node); err != nil {

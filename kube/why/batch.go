@@ -85,6 +85,10 @@ func (r *reader) failedJob(ctx context.Context, j *batchv1.Job, c *batchv1.JobCo
 		f.remedy(again)
 		return f
 	}
+	if r.missesPods(j.Namespace) {
+		return broken(ref, state, cmp.Or(text, c.Reason)+", and its pods could not all be read", evidence,
+			mayListPods(j.Namespace), again)
+	}
 	return broken(ref, state, cmp.Or(text, c.Reason)+", and its pods are gone", evidence, Remedy{
 		Text: "Keep failed pods, to read their logs the next time.", Field: "spec.template.spec.restartPolicy: Never " +
 			"of " +

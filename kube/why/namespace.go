@@ -157,7 +157,7 @@ func (r *reader) remainingObjects(ctx context.Context, ref Ref, c corev1.Namespa
 	if objects := r.remaining(ctx, ref.Name, c.Message); len(objects) > 0 {
 		owner := objectRef(objects[0])
 		f := broken(owner, stillTerminating, fmt.Sprintf("%s still exists", owner), evidence, Remedy{
-			Text: "Find out why it still exists.", Command: "kubectl get -o yaml " + kubectlName(owner)})
+			Text: "Find out why it still exists.", Command: "kubectl describe " + kubectlName(owner)})
 		if slices.Contains(Kinds(), strings.ToLower(owner.Kind)) {
 			f.remedies[0].Command = "clusterctl why -n " + owner.Namespace + " " + strings.ToLower(owner.Kind) + "/" +
 				owner.Name
@@ -248,12 +248,31 @@ func finalizerFinding(ref Ref, state string, object metav1.Object) *finding {
 	if len(all) > 1 {
 		reason = fmt.Sprintf("the finalizers %s of %s were not removed: of %s, %s", joinNames(all), ref, first, holder)
 	}
-	return broken(ref, state, reason, "metadata.finalizers",
-		Remedy{Text: "Check the controller that removes it.", Command: "kubectl get -o yaml --show-managed-fields " +
-			kubectlName(ref)},
-		Remedy{Text: "If that controller is gone for good, remove the finalizer. What it would clean up stays behind.",
-			Field:   "metadata.finalizers of " + ref.String(),
-			Command: "kubectl patch " + kubectlName(ref) + ` --type=merge -p '{"metadata":{"finalizers":null}}'`})
+	check := Remedy{Text: "Check the controller that removes it.",
+		Command: "kubectl get -o yaml --show-managed-fields " + kubectlName(ref)}
+	if ref.Resource == "secrets" || ref.Kind == "Secret" {
+		check.Command = "kubectl describe " + kubectlName(ref) // shows no values
+	}
+	if slices.ContainsFunc(all, isBuiltIn) {
+		return broken(ref, state, reason, "metadata.finalizers", check)
+	}
+	remove := Remedy{Field: "metadata.finalizers of " + ref.String(),
+		Text: "If that controller is gone for good, remove the finalizer. What it would clean up stays behind."}
+	if len(all) == 1 {
+		remove.Command = "kubectl patch " + kubectlName(ref) + ` --type=merge -p '{"metadata":{"finalizers":null}}'`
+	}
+	return broken(ref, state, reason, "metadata.finalizers", check, remove)
+}
+
+// isBuiltIn reports whether a finalizer belongs to a part of the cluster, which removes it when that is safe. Removing
+// it by hand loses data, or leaves volumes and machines in use.
+func isBuiltIn(finalizer string) bool {
+	for name := range finalizerHolders() {
+		if finalizer == name || strings.HasSuffix(name, "/") && strings.HasPrefix(finalizer, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // finalizerManager returns the program that set an object's finalizers, or "".

@@ -139,6 +139,14 @@ func (r *reader) terminatingPod(ctx context.Context, p *corev1.Pod) *finding {
 		})
 }
 
+// deleteFailed returns what the deletion of a failed pod does.
+func deleteFailed(p *corev1.Pod) string {
+	if metav1.GetControllerOf(p) == nil {
+		return "Delete the failed pod, and create it again. It has no controller that would do so."
+	}
+	return "Delete the failed pod. If its controller has not created another one yet, it does then."
+}
+
 // failedPod returns the finding of a pod that has ended and is not restarted.
 func (r *reader) failedPod(ctx context.Context, p *corev1.Pod) *finding {
 	const state = "has failed"
@@ -150,7 +158,7 @@ func (r *reader) failedPod(ctx context.Context, p *corev1.Pod) *finding {
 		return broken(ref, state, "its node evicted it: "+message, "status.message", Remedy{
 			Text:  "Request as much as the pod uses, so that it is scheduled where there is room and evicted late.",
 			Field: r.templateField(ctx, p, "containers[*].resources.requests")}, Remedy{
-			Text: "Delete the failed pod.", Command: "kubectl delete " + kubectlName(ref)})
+			Text: deleteFailed(p), Command: "kubectl delete " + kubectlName(ref)})
 	case "DeadlineExceeded":
 		return broken(ref, state, "it ran longer than its activeDeadlineSeconds", "status.reason", Remedy{
 			Text: "Allow more time.", Field: r.templateField(ctx, p, "activeDeadlineSeconds")})
@@ -160,7 +168,7 @@ func (r *reader) failedPod(ctx context.Context, p *corev1.Pod) *finding {
 	default:
 		return broken(ref, state, fmt.Sprintf("its node %s rejected or ended it (%s): %s", p.Spec.NodeName,
 			p.Status.Reason, message), "status.reason", Remedy{
-			Text:    "Delete the failed pod, so that its controller creates another one.",
+			Text:    deleteFailed(p),
 			Command: "kubectl delete " + kubectlName(ref)})
 	}
 	if f := r.brokenContainer(ctx, p); f != nil {

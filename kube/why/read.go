@@ -165,6 +165,12 @@ func (r *reader) pods(ctx context.Context, namespace string) ([]*corev1.Pod, boo
 	return list[*corev1.Pod](ctx, r, "pods", namespace, r.core().Pods(namespace))
 }
 
+// missesPods reports whether pods of a namespace were listed and some of them may be missing.
+func (r *reader) missesPods(namespace string) bool {
+	known, ok := r.lists["pods of namespace "+namespace]
+	return ok && !known.isComplete
+}
+
 func (r *reader) nodes(ctx context.Context) ([]*corev1.Node, bool) {
 	return list[*corev1.Node](ctx, r, "nodes", "", r.core().Nodes())
 }

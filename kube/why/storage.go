@@ -85,10 +85,17 @@ func (r *reader) terminatingClaim(ctx context.Context, c *corev1.PersistentVolum
 	const state = "is still terminating"
 	ref := refTo("PersistentVolumeClaim", c)
 	if slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection") {
-		if names := r.podsUsing(ctx, c.Namespace, c.Name); len(names) > 0 {
+		const evidence = "metadata.finalizers (kubernetes.io/pvc-protection)"
+		names := r.podsUsing(ctx, c.Namespace, c.Name)
+		switch {
+		case len(names) == 0 && r.missesPods(c.Namespace):
+			return broken(ref, state, "a pod may still use it, and the pods could not all be read", evidence,
+				mayListPods(c.Namespace))
+		case len(names) > 0:
 			return broken(ref, state, fmt.Sprintf("%s %s it", joinNames(names), uses(len(names))),
-				"metadata.finalizers (kubernetes.io/pvc-protection)", Remedy{
-					Text: "Delete the pods, or scale their controller to zero.",
+				evidence, Remedy{
+					Text: "If the data is no longer needed, delete the pods, or scale their controller to zero. The " +
+						"claim then ends, and with it the data, unless its volume has the policy Retain.",
 					Command: "kubectl delete pod -n " + c.Namespace + " " +
 						strings.Join(names[:min(len(names), maxNames)], " ")})
 		}
@@ -309,7 +316,7 @@ func explainVolume(ctx context.Context, r *reader, ref Ref) (*finding, error) {
 	switch {
 	case v.DeletionTimestamp != nil && v.Status.Phase == corev1.VolumeBound:
 		return broken(ref, "is still terminating", fmt.Sprintf("claim %s is bound to it", claim), "spec.claimRef",
-			Remedy{Text: "Delete the claim first.", Command: "kubectl delete pvc -n " +
+			Remedy{Text: "If the data is no longer needed, delete the claim first.", Command: "kubectl delete pvc -n " +
 				strings.Replace(arg(claim), "/", " ", 1)}), nil
 	case v.DeletionTimestamp != nil:
 		if f := finalizerFinding(ref, "is still terminating", v); f != nil {

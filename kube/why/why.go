@@ -73,6 +73,9 @@ type LogReader func(ctx context.Context, pod *corev1.Pod, container string, prev
 const (
 	// deadline limits the time of all requests together.
 	deadline = 30 * time.Second
+	// requestTimeout limits the time of one request, so that one server behind the API server that does not answer,
+	// such as a kubelet, does not hide all else.
+	requestTimeout = 8 * time.Second
 
 	maxSteps    = 10
 	maxRemedies = 5
@@ -86,6 +89,7 @@ const (
 
 // New returns clients of an API server.
 func New(config *rest.Config) (Clients, error) {
+	config = bounded(config)
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return Clients{}, err
@@ -104,6 +108,15 @@ func New(config *rest.Config) (Clients, error) {
 		return q.Do(ctx).Raw()
 	}
 	return Clients{Kubernetes: typed, Dynamic: untyped, Logs: logs}, nil
+}
+
+// bounded returns a configuration with a limit on the time of each request.
+func bounded(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if config.Timeout == 0 {
+		config.Timeout = requestTimeout
+	}
+	return config
 }
 
 // Explain returns why an object is in its state. An object that does not exist is an error. What the caller may not

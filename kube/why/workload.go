@@ -96,9 +96,18 @@ func (r *reader) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *f
 
 // rollingOut returns the finding of a workload whose pods have no fault: the change is going on.
 func (r *reader) rollingOut(ref Ref, state, evidence string) *finding {
+	if r.missesPods(ref.Namespace) {
+		return broken(ref, state, "of a cause that is unknown, since its pods could not all be read", evidence,
+			mayListPods(ref.Namespace))
+	}
 	return broken(ref, state, "its pods are still being created or replaced, and none of them reports a "+
 		"fault", evidence,
 		Remedy{Text: "Wait for the end.", Command: "kubectl rollout status " + kubectlName(ref)})
+}
+
+// mayListPods is what to do if the pods of a namespace could not be read.
+func mayListPods(namespace string) Remedy {
+	return Remedy{Text: "Ask for the right to list pods.", Command: "kubectl auth can-i list pods -n " + namespace}
 }
 
 func deletedOwner(ref Ref, object metav1.Object) *finding {

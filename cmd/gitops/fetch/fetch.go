@@ -105,9 +105,9 @@ func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, secrets gitops.Se
 	}
 	switch {
 	case s.Spec.IsOCI():
-		return f.fetchOCI(ctx, &s.Spec, credentials)
+		return f.fetchOCI(ctx, s, credentials)
 	case s.Spec.IsHelmRepository():
-		return f.fetchChart(ctx, &s.Spec, credentials)
+		return f.fetchChart(ctx, s, credentials)
 	case s.Spec.IsFolder():
 		u, err := url.Parse(s.Spec.URL)
 		if err != nil {
@@ -121,7 +121,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, secrets gitops.Se
 // fetchGit returns the snapshot of a Git repository.
 func (f *Fetcher) fetchGit(ctx context.Context, s *gitops.Source, secrets gitops.Secrets) (gitops.Snapshot, error) {
 	credentials := secrets.Credentials
-	conn, err := connect(ctx, &s.Spec, credentials)
+	conn, err := connect(ctx, dialerOf(s.Namespace), &s.Spec, credentials)
 	if err != nil {
 		return gitops.Snapshot{}, err
 	}
@@ -149,7 +149,7 @@ func (f *Fetcher) fetchGit(ctx context.Context, s *gitops.Source, secrets gitops
 		}
 	}
 	// The server has just accepted these credentials, so that another source's pack of the same commit may be used.
-	dir, release, err := f.cache.get(ctx, cacheKey(s.Spec.URL, credentials, wanted),
+	dir, release, err := f.cache.get(ctx, cacheKey(&s.Spec, credentials, wanted),
 		func(dir string) error {
 			return download(ctx, conn, adv, plumbing.NewHash(wanted), dir)
 		})
@@ -172,15 +172,16 @@ func (f *Fetcher) fetchGit(ctx context.Context, s *gitops.Source, secrets gitops
 }
 
 // connect returns a session that has sent nothing yet.
-func connect(ctx context.Context, spec *gitsource.Spec, credentials map[string][]byte) (session, error) {
+func connect(ctx context.Context, direct dialer, spec *gitsource.Spec,
+	credentials map[string][]byte) (session, error) {
 	at, err := parseURL(spec.URL)
 	if err != nil {
 		return nil, permanentError{err}
 	}
 	if at.Scheme == "ssh" {
-		return dialSSH(ctx, at, spec.Proxy, credentials)
+		return dialSSH(ctx, direct, at, spec.Proxy, credentials)
 	}
-	return newHTTP(at, spec.Proxy, credentials)
+	return newHTTP(direct, at, spec.Proxy, credentials)
 }
 
 // parseURL parses the URL of a repository, also in the short form of ssh.
@@ -243,9 +244,10 @@ func cutPrefix(text, prefix string) (string, bool) {
 	return text[len(prefix):], true
 }
 
-// cacheKey identifies a commit of a repository as seen with some credentials.
-func cacheKey(url string, credentials map[string][]byte, commit string) string {
-	text, err := json.Marshal([]any{url, credentials, commit}) // maps are encoded in the order of their keys
+// cacheKey identifies a commit or an artifact as seen with some credentials and through some proxy. Another source's
+// proxy can send something else than the server does.
+func cacheKey(spec *gitsource.Spec, credentials map[string][]byte, id string) string {
+	text, err := json.Marshal([]any{spec.URL, spec.Proxy, credentials, id}) // maps are encoded in the order of their keys
 	if err != nil {
 		return ""
 	}
@@ -302,7 +304,10 @@ func download(ctx context.Context, conn session, adv *packp.AdvRefs, wanted plum
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return indexPack(ctx, dir, file)
+	if err := indexPack(ctx, dir, file); err != nil {
+		return err
+	}
+	return checkComplete(ctx, openStorage(dir), wanted)
 }
 
 // demultiplex removes the multiplexing with progress messages, which request has negotiated.

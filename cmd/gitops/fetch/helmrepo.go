@@ -15,13 +15,14 @@ import (
 )
 
 // fetchChart returns the snapshot of a chart in a Helm repository.
-func (f *Fetcher) fetchChart(ctx context.Context, spec *gitsource.Spec,
+func (f *Fetcher) fetchChart(ctx context.Context, s *gitops.Source,
 	credentials map[string][]byte) (gitops.Snapshot, error) {
+	spec, direct := &s.Spec, dialerOf(s.Namespace)
 	at, err := url.Parse(spec.URL)
 	if err != nil {
 		return gitops.Snapshot{}, permanentError{err}
 	}
-	repository, err := newHTTP(at, spec.Proxy, credentials)
+	repository, err := newHTTP(direct, at, spec.Proxy, credentials)
 	if err != nil {
 		return gitops.Snapshot{}, err
 	}
@@ -38,13 +39,13 @@ func (f *Fetcher) fetchChart(ctx context.Context, spec *gitsource.Spec,
 	from := repository
 	if archive.Host != at.Host && archive.Host != repository.base.Host {
 		// Another server must not receive the credentials.
-		if from, err = newHTTP(archive, spec.Proxy, map[string][]byte{keyCA: credentials[keyCA]}); err != nil {
+		if from, err = newHTTP(direct, archive, spec.Proxy, map[string][]byte{keyCA: credentials[keyCA]}); err != nil {
 			return gitops.Snapshot{}, err
 		}
 		defer from.close()
 	}
 	if isDigest(version.Digest) {
-		return f.openArtifact(ctx, cacheKey(spec.URL, credentials, version.Digest), label+"@"+version.Digest,
+		return f.openArtifact(ctx, cacheKey(spec, credentials, version.Digest), label+"@"+version.Digest,
 			func(dir string) error {
 				archive, err := downloadChart(ctx, from, archive, filepath.Dir(dir))
 				if err != nil {
@@ -63,7 +64,7 @@ func (f *Fetcher) fetchChart(ctx context.Context, spec *gitsource.Spec,
 		return gitops.Snapshot{}, fmt.Errorf("download %s: %w", label, err)
 	}
 	defer saved.close()
-	return f.openArtifact(ctx, cacheKey(spec.URL, credentials, saved.digest), label+"@"+saved.digest,
+	return f.openArtifact(ctx, cacheKey(spec, credentials, saved.digest), label+"@"+saved.digest,
 		func(dir string) error { return unpack(ctx, saved, dir, true, defaultLimits) })
 }
 

@@ -33,7 +33,7 @@ type httpSession struct {
 }
 
 // newHTTP returns a session. Credentials are never sent without TLS.
-func newHTTP(at *url.URL, proxy string, credentials map[string][]byte) (*httpSession, error) {
+func newHTTP(direct dialer, at *url.URL, proxy string, credentials map[string][]byte) (*httpSession, error) {
 	h := &httpSession{base: at, authorize: func(*http.Request) {}}
 	username, password := string(credentials[keyUsername]), string(credentials[keyPassword])
 	bearer := strings.TrimSpace(string(credentials[keyBearer]))
@@ -52,7 +52,7 @@ func newHTTP(at *url.URL, proxy string, credentials map[string][]byte) (*httpSes
 		h.authorize = func(r *http.Request) { r.SetBasicAuth(username, strings.TrimRight(password, "\r\n")) }
 	}
 	var err error
-	h.client, err = newClient(proxy, credentials, func(r *http.Request, first *url.URL) error {
+	h.client, err = newClient(direct, proxy, credentials, func(r *http.Request, first *url.URL) error {
 		if hasCredentials && r.URL.Host != first.Host {
 			return fmt.Errorf("the server redirects to %s, which must not receive the credentials of %s; write the "+
 				"new "+
@@ -64,14 +64,15 @@ func newHTTP(at *url.URL, proxy string, credentials map[string][]byte) (*httpSes
 }
 
 // newClient returns a client. It follows redirects of GET requests that allow accepts, and none from https to http.
-func newClient(proxy string, credentials map[string][]byte,
+func newClient(direct dialer, proxy string, credentials map[string][]byte,
 	allow func(r *http.Request, first *url.URL) error) (*http.Client, error) {
 	config, err := tlsConfig(credentials)
 	if err != nil {
 		return nil, err
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, DialContext: direct.DialContext, TLSClientConfig: config,
+		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: headerTimeout,
 		MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 1,
 	}

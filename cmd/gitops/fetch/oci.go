@@ -54,9 +54,10 @@ type manifest struct {
 }
 
 // fetchOCI returns the snapshot of an artifact in a registry.
-func (f *Fetcher) fetchOCI(ctx context.Context, spec *gitsource.Spec,
+func (f *Fetcher) fetchOCI(ctx context.Context, s *gitops.Source,
 	credentials map[string][]byte) (gitops.Snapshot, error) {
-	r, err := newRegistry(spec, credentials)
+	spec := &s.Spec
+	r, err := newRegistry(dialerOf(s.Namespace), spec, credentials)
 	if err != nil {
 		return gitops.Snapshot{}, err
 	}
@@ -74,7 +75,7 @@ func (f *Fetcher) fetchOCI(ctx context.Context, spec *gitsource.Spec,
 		return gitops.Snapshot{}, fmt.Errorf("the artifact %s: %w", label, err)
 	}
 	// The registry has just accepted these credentials, so that another source's copy may be used.
-	return f.openArtifact(ctx, cacheKey(spec.URL, credentials, digest), label+"@"+digest, func(dir string) error {
+	return f.openArtifact(ctx, cacheKey(spec, credentials, digest), label+"@"+digest, func(dir string) error {
 		return r.pull(ctx, layer, dir)
 	})
 }
@@ -250,6 +251,10 @@ func (r *registry) get(ctx context.Context, at *url.URL, accept string) (*http.R
 			return answer, nil
 		}
 		_ = answer.Body.Close()
+		// Only the registry itself gets the credentials, or names the server that gets them.
+		if from := answer.Request.URL; from.Host != at.Host || from.Scheme != at.Scheme {
+			return nil, fmt.Errorf("the registry redirects to %s, which answers %s", from.Host, answer.Status)
+		}
 		switch {
 		case answer.StatusCode == http.StatusUnauthorized && attempt == 0:
 			if err := r.authenticate(ctx, answer.Header.Values("WWW-Authenticate")); err != nil {

@@ -226,7 +226,7 @@ func TestCredentialsForRegistries(t *testing.T) {
 		t.Error("a registry with TLS answers without it")
 	}
 	// Elsewhere nothing is sent without TLS.
-	registry, err := newRegistry(&gitsource.Spec{URL: "oci://registry.example/team/app"}, nil)
+	registry, err := newRegistry(dialer{}, &gitsource.Spec{URL: "oci://registry.example/team/app"}, nil)
 	if err != nil || registry.base("", "").Scheme != "https" {
 		t.Errorf("%+v, %v", registry, err)
 	}

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"clusterctl/daemons/config/gitsource"
@@ -27,11 +29,12 @@ type registry struct {
 	client                   *http.Client
 	username, password       string
 	authorization            string // value of the header; empty before a registry asks for it
+	isFixed                  bool   // authorization is a token of the Secret
 }
 
 // newRegistry returns a registry to which nothing was sent yet. A registry at a loopback address is spoken to without
 // TLS, unless the Secret has a CA.
-func newRegistry(spec *gitsource.Spec, credentials map[string][]byte) (*registry, error) {
+func newRegistry(direct dialer, spec *gitsource.Spec, credentials map[string][]byte) (*registry, error) {
 	at, err := url.Parse(spec.URL)
 	if err != nil {
 		return nil, permanentError{err}
@@ -49,7 +52,7 @@ func newRegistry(spec *gitsource.Spec, credentials map[string][]byte) (*registry
 		if r.password != "" {
 			return nil, permanent("the Secret has both %s and %s; remove one of them", keyPassword, keyDockerConfig)
 		}
-		if r.username, r.password, err = dockerCredentials(text, at.Host); err != nil {
+		if r.username, r.password, err = dockerCredentials(text, at.Host, r.repository); err != nil {
 			return nil, err
 		}
 	}
@@ -57,10 +60,10 @@ func newRegistry(spec *gitsource.Spec, credentials map[string][]byte) (*registry
 		if r.password != "" {
 			return nil, permanent("the Secret has both a password and %s; remove one of them", keyBearer)
 		}
-		r.authorization = "Bearer " + bearer
+		r.authorization, r.isFixed = "Bearer "+bearer, true
 	}
 	// Registries redirect requests for blobs to other servers, which must not receive the credentials.
-	r.client, err = newClient(spec.Proxy, credentials, func(q *http.Request, first *url.URL) error {
+	r.client, err = newClient(direct, spec.Proxy, credentials, func(q *http.Request, first *url.URL) error {
 		if q.URL.Host != first.Host {
 			q.Header.Del("Authorization")
 		}
@@ -75,8 +78,9 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// dockerCredentials returns the credentials for a registry from a file of Docker.
-func dockerCredentials(text []byte, host string) (username, password string, err error) {
+// dockerCredentials returns the credentials for a repository of a registry from a file of Docker. If several entries
+// match, that with the longest path applies.
+func dockerCredentials(text []byte, host, repository string) (username, password string, err error) {
 	type entry struct {
 		Auth          string `json:"auth"`
 		Username      string `json:"username"`
@@ -90,11 +94,16 @@ func dockerCredentials(text []byte, host string) (username, password string, err
 		return "", "", fmt.Errorf("the Secret's %s is not JSON with the field auths", keyDockerConfig)
 	}
 	var found *entry
-	for name, e := range config.Auths {
-		name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
-		name, _, _ = strings.Cut(name, "/")
-		if name == host || host == "docker.io" && name == "index.docker.io" {
-			found = &e
+	length := -1
+	for _, name := range slices.Sorted(maps.Keys(config.Auths)) {
+		at, path, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://"), "/")
+		if path = strings.Trim(path, "/"); path == "v1" || path == "v2" { // of an API, not of a repository
+			path = ""
+		}
+		matches := at == host || host == "docker.io" && at == "index.docker.io"
+		if matches && len(path) > length && (path == "" || strings.HasPrefix(repository+"/", path+"/")) {
+			e := config.Auths[name]
+			found, length = &e, len(path)
 		}
 	}
 	switch {
@@ -120,7 +129,7 @@ var parameterPattern = regexp.MustCompile(`([a-zA-Z]+)="([^"]*)"`)
 
 // authenticate answers the challenges of a registry.
 func (r *registry) authenticate(ctx context.Context, challenges []string) error {
-	if strings.HasPrefix(r.authorization, "Bearer ") && r.password == "" {
+	if r.isFixed {
 		return errors.New("the registry refuses the token")
 	}
 	for _, challenge := range challenges {

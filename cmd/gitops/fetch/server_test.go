@@ -76,6 +76,18 @@ func (r *repository) commit(files map[string]string) string {
 	return r.git(r.work, "rev-parse", "HEAD")
 }
 
+// packOf returns a pack with some objects.
+func (r *repository) packOf(objects []string) []byte {
+	r.t.Helper()
+	cmd := exec.Command("git", "pack-objects", "--stdout", "--quiet")
+	cmd.Dir, cmd.Stdin = r.bare, strings.NewReader(strings.Join(objects, "\n")+"\n")
+	pack, err := cmd.Output()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return pack
+}
+
 func (r *repository) push(refs ...string) {
 	r.t.Helper()
 	r.git(r.work, append([]string{"push", "--quiet", "--force", r.bare}, refs...)...)

@@ -33,7 +33,8 @@ type sshSession struct {
 }
 
 // dialSSH connects to a server and starts git-upload-pack there. The server's key must be in known_hosts.
-func dialSSH(ctx context.Context, at *url.URL, proxyURL string, credentials map[string][]byte) (*sshSession, error) {
+func dialSSH(ctx context.Context, direct dialer, at *url.URL, proxyURL string,
+	credentials map[string][]byte) (*sshSession, error) {
 	address := at.Host
 	if at.Port() == "" {
 		address = net.JoinHostPort(at.Hostname(), "22")
@@ -42,7 +43,7 @@ func dialSSH(ctx context.Context, at *url.URL, proxyURL string, credentials map[
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dialThrough(ctx, proxyURL, address)
+	conn, err := dialThrough(ctx, direct, proxyURL, address)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +163,7 @@ func describeHostKey(err error) error {
 }
 
 // dialThrough connects directly or through a proxy.
-func dialThrough(ctx context.Context, proxyURL, address string) (net.Conn, error) {
-	direct := &net.Dialer{Timeout: dialTimeout}
+func dialThrough(ctx context.Context, direct dialer, proxyURL, address string) (net.Conn, error) {
 	if proxyURL == "" {
 		return direct.DialContext(ctx, "tcp", address)
 	}
@@ -189,7 +189,7 @@ func dialThrough(ctx context.Context, proxyURL, address string) (net.Conn, error
 }
 
 // connectHTTP asks an HTTP proxy to connect.
-func connectHTTP(ctx context.Context, direct *net.Dialer, at, address string) (net.Conn, error) {
+func connectHTTP(ctx context.Context, direct dialer, at, address string) (net.Conn, error) {
 	conn, err := direct.DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the proxy: %w", err)

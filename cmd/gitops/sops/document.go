@@ -29,6 +29,12 @@ const defaultSuffix = "_unencrypted"
 // macOnlyEncrypted begins the input of a MAC over encrypted values only, so that it differs from one over all values.
 var macOnlyEncrypted, _ = hex.DecodeString("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
 
+// macPattern matches the MAC in a file that SOPS has encrypted, in any of its formats.
+var macPattern = regexp.MustCompile(`mac"?\s*[:=]\s*"?ENC\[AES256_GCM,`)
+
+// rootPattern matches the field sops of a document that is perhaps damaged.
+var rootPattern = regexp.MustCompile(`(?m)^(?:sops:|\{?\s*"sops"\s*:)`)
+
 // metadata is the field sops of a document.
 type metadata struct {
 	Age []struct {
@@ -89,7 +95,7 @@ func decryptFile(text []byte, isJSON bool, identities []age.Identity) (plain []b
 // all documents are.
 func parseDocuments(text []byte) (documents []*nodes.Node, err error) {
 	if len(text) > maxFile {
-		if bytes.Contains(text, []byte("\nsops:")) || bytes.Contains(text, []byte(`"sops":`)) {
+		if rootPattern.Match(text) || bytes.Contains(text, []byte(`"sops":`)) {
 			return nil, fmt.Errorf("it has %d bytes, and encrypted files may have at most %d", len(text), maxFile)
 		}
 		return nil, nil
@@ -102,6 +108,9 @@ func parseDocuments(text []byte) (documents []*nodes.Node, err error) {
 			break
 		}
 		if err != nil {
+			if rootPattern.Match(text) && macPattern.Match(text) {
+				return nil, errors.New("it is encrypted and is not valid YAML or JSON, perhaps after a merge")
+			}
 			return nil, nil // the renderer reports it, or it is a template
 		}
 		if len(document.Content) == 0 || document.Content[0].ShortTag() == "!!null" {

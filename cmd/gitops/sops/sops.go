@@ -97,8 +97,8 @@ func (d *decryptedFiles) Stat(name string) (fs.FileInfo, error) { return fs.Stat
 // Open implements fs.FS.
 func (d *decryptedFiles) Open(name string) (fs.File, error) {
 	f, err := d.files.Open(name)
-	if err != nil || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
-		return f, err
+	if err != nil {
+		return nil, err
 	}
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() > gitops.MaxFileBytes {
@@ -109,7 +109,12 @@ func (d *decryptedFiles) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if text, err = d.decrypt(name, text); err != nil {
+	if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
+		if bytes.Contains(text, []byte(metadataKey)) && macPattern.Match(text) {
+			return nil, refused("%s: it is encrypted with SOPS, and only files with the suffixes .yaml, .yml and .json "+
+				"are decrypted", name)
+		}
+	} else if text, err = d.decrypt(name, text); err != nil {
 		return nil, err
 	}
 	return &textFile{Reader: bytes.NewReader(text), info: textInfo{info, int64(len(text))}}, nil

@@ -3,10 +3,12 @@ package sops
 import (
 	"bytes"
 	"crypto/sha512"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -241,7 +243,7 @@ func TestOtherFilesStayAsTheyAre(t *testing.T) {
 	for name, text := range map[string]string{
 		"a.yaml":      "sops: {enabled: true, mac: none}\nx: ENC[AES256_GCM,x]\n",
 		"b.yaml":      "{{ if .sops }}\nENC[AES256_GCM,\n",
-		"c.txt":       "sops: {mac: ENC[AES256_GCM,x]}\n",
+		"c.txt":       "about sops and ENC[AES256_GCM,x]\n",
 		"d.yaml":      "a: &x 1\nb: *x\n",
 		"empty.yaml":  "",
 		"script.json": "[1, 2]",
@@ -289,4 +291,46 @@ func FuzzDecrypt(f *testing.F) {
 			t.Errorf("it is decrypted without a data key: %q", plain)
 		}
 	})
+}
+
+// Files that SOPS has encrypted in another format, or that a merge has damaged, would otherwise be used as they are,
+// for example by a generator of Secrets.
+func TestEncryptedFilesThatAreNotDecryptedAreErrors(t *testing.T) {
+	const value = "ENC[AES256_GCM,data:AAAA,iv:AAAA,tag:AAAA,type:str]"
+	secret := secretOf(newIdentity(t))
+	for name, text := range map[string]string{
+		"a.env":      "PASSWORD=" + value + "\nsops_version=3.9.0\nsops_mac=" + value + "\n",
+		"a.ini":      "[db]\npassword = " + value + "\n\n[sops]\nmac                = " + value + "\n",
+		"a.bin":      "{\n\t\"data\": \"" + value + "\",\n\t\"sops\": {\"mac\": \"" + value + "\"}\n}",
+		"secret.enc": "password: " + value + "\nsops:\n  mac: " + value + "\n",
+	} {
+		_, _, err := read(t, name, text, secret)
+		wantRefused(t, name, err, name+": it is encrypted with SOPS, and only files")
+	}
+	damaged := "<<<<<<< main\npassword: " + value + "\n=======\n>>>>>>> other\nsops:\n  mac: " + value + "\n"
+	for name, text := range map[string]string{"a.yaml": damaged,
+		"a.json": "{\"sops\": {\"mac\": \"" + value + "\"},"} {
+		_, _, err := read(t, name, text, secret)
+		wantRefused(t, name, err, "not valid YAML or JSON")
+	}
+}
+
+// The file that the test of the whole cluster uses was not made by this package.
+func TestTheSecretOfTheClusterTestIsDecrypted(t *testing.T) {
+	script, err := os.ReadFile("../../../tests/e2e/testdata/clusterctl/gitops_objects.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(script), "'echo ")
+	encoded, rest, _ := strings.Cut(rest, " | base64 -d")
+	_, rest, _ = strings.Cut(rest, "home.agekey=")
+	key, _, _ := strings.Cut(rest, "'\n")
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, _, err := read(t, "secret.json", string(text), map[string][]byte{"home.agekey": []byte(key)})
+	if err != nil || !strings.Contains(plain, `"stringData":{"password":"correct-horse"}`) {
+		t.Errorf("%v, %s", err, plain)
+	}
 }
