@@ -130,6 +130,22 @@ func newSourcesClient(config *rest.Config) (sourcesClient, error) {
 		Resource: gitsource.Resource})}, nil
 }
 
+// listSources connects with the rights of the caller, and returns the sources with the names; all if there are none. It
+// also returns the configuration and the client that it used.
+func (f *gitOpsFlags) listSources(c *cobra.Command, names []string) (*rest.Config, sourcesClient, []*gitops.Source,
+	error) {
+	config, err := f.connect(c)
+	if err != nil {
+		return nil, sourcesClient{}, nil, err
+	}
+	client, err := newSourcesClient(config)
+	if err != nil {
+		return nil, sourcesClient{}, nil, err
+	}
+	list, err := client.list(c.Context(), names)
+	return config, client, list, err
+}
+
 // list returns all sources in the order of their names, or those with the names, as NAME or NAMESPACE/NAME.
 func (s sourcesClient) list(ctx context.Context, names []string) ([]*gitops.Source, error) {
 	list, err := s.List(ctx, metav1.ListOptions{})
@@ -220,6 +236,15 @@ func statusOfSource(s *gitops.Source) sourceStatus {
 	return out
 }
 
+// statusesOf returns the statuses of sources. It never returns nil, which would be null in JSON.
+func statusesOf(list []*gitops.Source) []sourceStatus {
+	states := make([]sourceStatus, len(list))
+	for i, s := range list {
+		states[i] = statusOfSource(s)
+	}
+	return states
+}
+
 // isWell reports whether a source needs no attention.
 func (s sourceStatus) isWell() bool { return s.Suspended || s.Ready == "True" && s.Observed }
 
@@ -229,15 +254,7 @@ func newGitOpsStatus() *cobra.Command {
 		Use:   "status [SOURCE…]",
 		Short: "Show the state of the sources; exit with 1 if one is not ready",
 		RunE: func(c *cobra.Command, args []string) error {
-			config, err := flags.connect(c)
-			if err != nil {
-				return err
-			}
-			client, err := newSourcesClient(config)
-			if err != nil {
-				return err
-			}
-			list, err := client.list(c.Context(), args)
+			_, _, list, err := flags.listSources(c, args)
 			if err != nil {
 				return err
 			}
@@ -250,19 +267,19 @@ func newGitOpsStatus() *cobra.Command {
 
 // printStatus prints sources. If one of them is not ready, it returns exit code 1.
 func (f *gitOpsFlags) printStatus(c *cobra.Command, list []*gitops.Source) error {
-	states := make([]sourceStatus, len(list))
-	allWell := true
-	for i, s := range list {
-		states[i] = statusOfSource(s)
-		allWell = allWell && states[i].isWell()
-	}
-	if err := f.write(c, states, func(w io.Writer) error { return printSources(w, states) }); err != nil {
+	states := statusesOf(list)
+	if err := f.writeStatuses(c, states); err != nil {
 		return err
 	}
-	if !allWell {
+	if slices.ContainsFunc(states, func(s sourceStatus) bool { return !s.isWell() }) {
 		return exitCode(1)
 	}
 	return nil
+}
+
+// writeStatuses prints the statuses in the format of the flags.
+func (f *gitOpsFlags) writeStatuses(c *cobra.Command, states []sourceStatus) error {
+	return f.write(c, states, func(w io.Writer) error { return printSources(w, states) })
 }
 
 // printSources prints a table, and what needs attention below each source.

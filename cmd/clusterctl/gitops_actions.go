@@ -43,15 +43,7 @@ func newGitOpsTree() *cobra.Command {
 		Use:   "tree [SOURCE…]",
 		Short: "Show the objects of the sources and their health",
 		RunE: func(c *cobra.Command, args []string) error {
-			config, err := flags.connect(c)
-			if err != nil {
-				return err
-			}
-			client, err := newSourcesClient(config)
-			if err != nil {
-				return err
-			}
-			list, err := client.list(c.Context(), args)
+			config, _, list, err := flags.listSources(c, args)
 			if err != nil {
 				return err
 			}
@@ -212,15 +204,7 @@ func newGitOpsSync() *cobra.Command {
 		Use:   "sync [SOURCE…]",
 		Short: "Reconcile sources now, and wait for the result; exit with 1 if one is not ready",
 		RunE: func(c *cobra.Command, args []string) error {
-			config, err := flags.connect(c)
-			if err != nil {
-				return err
-			}
-			client, err := newSourcesClient(config)
-			if err != nil {
-				return err
-			}
-			list, err := client.list(c.Context(), args)
+			_, client, list, err := flags.listSources(c, args)
 			if err != nil {
 				return err
 			}
@@ -305,15 +289,7 @@ func newGitOpsSuspend(suspend bool) *cobra.Command {
 	c := &cobra.Command{
 		Use: verb + " SOURCE…", Short: short, Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			config, err := flags.connect(c)
-			if err != nil {
-				return err
-			}
-			client, err := newSourcesClient(config)
-			if err != nil {
-				return err
-			}
-			list, err := client.list(c.Context(), args)
+			_, client, list, err := flags.listSources(c, args)
 			if err != nil {
 				return err
 			}
@@ -323,11 +299,7 @@ func newGitOpsSuspend(suspend bool) *cobra.Command {
 				}
 				s.Spec.Suspend = suspend
 			}
-			states := make([]sourceStatus, len(list))
-			for i, s := range list {
-				states[i] = statusOfSource(s)
-			}
-			return flags.write(c, states, func(w io.Writer) error { return printSources(w, states) })
+			return flags.writeStatuses(c, statusesOf(list))
 		},
 	}
 	flags.add(c)

@@ -64,49 +64,47 @@ type removedLifecycleBlock struct {
 	Destroy *bool `hcl:"destroy,optional" doc:"Whether it is deleted; with false it stays, and clusterctl no longer manages it." default:"true"`
 }
 
+// decodeAddresses decodes a block into raw, and returns the addresses of its attributes, which are fields of raw.
+func decodeAddresses(b *hcl.Block, raw any, attributes ...*hcl.Expression) ([]string, hcl.Diagnostics) {
+	diags := gohcl.DecodeBody(ExplainErrors(b.Body), nil, raw)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	addresses := make([]string, len(attributes))
+	for i, a := range attributes {
+		var more hcl.Diagnostics
+		addresses[i], more = parseAddress(*a)
+		diags = append(diags, more...)
+	}
+	return addresses, diags
+}
+
 func decodeMoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw movedBlock
-	diags := gohcl.DecodeBody(ExplainErrors(b.Body), nil, &raw)
-	if diags.HasErrors() {
-		return cty.NilVal, diags
-	}
-	from, more := parseAddress(raw.From)
-	diags = append(diags, more...)
-	to, more := parseAddress(raw.To)
-	diags = append(diags, more...)
+	addresses, diags := decodeAddresses(b, &raw, &raw.From, &raw.To)
 	if !diags.HasErrors() {
-		c.Moved = append(c.Moved, config.Moved{From: from, To: to, Source: sourceOf(b)})
+		c.Moved = append(c.Moved, config.Moved{From: addresses[0], To: addresses[1], Source: sourceOf(b)})
 	}
 	return cty.NilVal, diags
 }
 
 func decodeImport(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw importBlock
-	diags := gohcl.DecodeBody(ExplainErrors(b.Body), nil, &raw)
-	if diags.HasErrors() {
-		return cty.NilVal, diags
-	}
-	to, more := parseAddress(raw.To)
-	diags = append(diags, more...)
+	addresses, diags := decodeAddresses(b, &raw, &raw.To)
 	if !diags.HasErrors() {
-		c.Imports = append(c.Imports, config.Import{To: to, Source: sourceOf(b)})
+		c.Imports = append(c.Imports, config.Import{To: addresses[0], Source: sourceOf(b)})
 	}
 	return cty.NilVal, diags
 }
 
 func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw removedBlock
-	diags := gohcl.DecodeBody(ExplainErrors(b.Body), nil, &raw)
-	if diags.HasErrors() {
-		return cty.NilVal, diags
-	}
-	from, more := parseAddress(raw.From)
-	diags = append(diags, more...)
+	addresses, diags := decodeAddresses(b, &raw, &raw.From)
 	if !diags.HasErrors() {
 		c.Removed = append(
 			c.Removed,
 			config.Removed{
-				From:    from,
+				From:    addresses[0],
 				Destroy: raw.Lifecycle == nil || valueOr(raw.Lifecycle.Destroy, true),
 				Source:  sourceOf(b),
 			},

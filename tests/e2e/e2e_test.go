@@ -5,13 +5,11 @@ package e2e
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/cluster/script"
@@ -22,27 +20,7 @@ import (
 var sharedCluster *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-func runTests(m *testing.M) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
-	c, err := startCluster(ctx, fmt.Sprintf("e2e-%d", os.Getpid()))
-	if c != nil {
-		defer func() {
-			if err := c.Down(context.WithoutCancel(ctx)); err != nil {
-				fmt.Fprintln(os.Stderr, "take the lab down:", err)
-				code = 1
-			}
-		}()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bring a cluster up:", err)
-		return 1
-	}
-	sharedCluster = c
-	return m.Run()
+	os.Exit(script.RunWithCluster(m, startCluster, "e2e", &sharedCluster))
 }
 
 // startCluster starts examples/small, with pods of both address families, and the demo's workload.

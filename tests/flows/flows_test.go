@@ -4,11 +4,9 @@ package flows
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/cluster/script"
@@ -18,27 +16,7 @@ import (
 var sharedCluster *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-func runTests(m *testing.M) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
-	defer cancel()
-	c, err := startCluster(ctx, fmt.Sprintf("flows-%d", os.Getpid()))
-	if c != nil {
-		defer func() {
-			if err := c.Down(context.WithoutCancel(ctx)); err != nil {
-				fmt.Fprintln(os.Stderr, "take the lab down:", err)
-				code = 1
-			}
-		}()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bring a cluster up:", err)
-		return 1
-	}
-	sharedCluster = c
-	return m.Run()
+	os.Exit(script.RunWithCluster(m, startCluster, "flows", &sharedCluster))
 }
 
 // clusterConfig is a control plane and three nodes, so that a set of three has one pod on each node. External clients

@@ -2,19 +2,19 @@ package h2
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"clusterctl/daemons/client/h2/framing"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 	connWindow   = 1 << 30
 	// writeTimeout is how long a write may block before the connection fails.
 	writeTimeout = 30 * time.Second
-	// maxKeptBuffer is the maximum size in bytes of buffers that are reused.
+	// maxKeptBuffer is the maximum size in bytes of a body's buffer that is kept while it is empty.
 	maxKeptBuffer = 64 << 10
 	// maxHeaderBytes is the maximum size in bytes of an answer's headers.
 	maxHeaderBytes = 1 << 20
@@ -38,18 +38,13 @@ type conn struct {
 	encoder headerEncoder // guarded by mu
 
 	// The following fields belong to the reader goroutine.
-	decoder     *hpack.Decoder
-	fields      []hpack.HeaderField
-	fragments   []byte // of a header block
-	endsStream  bool   // whether the answer ends with the block
+	headers     framing.HeaderBlock
+	fields      []hpack.HeaderField // of the last header block
 	headerNames headerNames
 
 	mu           sync.Mutex
-	outBuffer    []byte // buffered for writing
-	spareBuffer  []byte // the previous buffer, for reuse
-	flushing     bool
-	deadline     time.Time // for writing; belongs to the flushing goroutine
-	nextStreamID uint32    // id of the next stream
+	output       framing.Output
+	nextStreamID uint32 // id of the next stream
 	streams      map[uint32]*stream
 	isClosing    bool  // no further requests are accepted
 	writeErr     error // why nothing can be written any more; reading continues
@@ -71,9 +66,9 @@ func newConn(t *Transport, nc net.Conn) *conn {
 		t: t, nc: nc, nextStreamID: 1, streams: map[uint32]*stream{}, headerNames: headerNames{},
 		sendWindow: 65535, initialWindow: 65535, maxFrame: 16384, maxStreams: 100, lastReceived: now, idleSince: now,
 	}
+	c.output = framing.Output{Conn: nc, Lock: &c.mu, Timeout: writeTimeout}
 	c.encoder.init()
-	c.decoder = hpack.NewDecoder(4096, func(f hpack.HeaderField) { c.fields = append(c.fields, f) })
-	c.decoder.SetMaxStringLength(maxHeaderBytes)
+	c.headers = framing.NewHeaderBlock(maxHeaderBytes, func(f hpack.HeaderField) { c.fields = append(c.fields, f) })
 	return c
 }
 
@@ -81,37 +76,15 @@ func newConn(t *Transport, nc net.Conn) *conn {
 func (c *conn) writePreface() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.outBuffer = append(c.outBuffer, http2.ClientPreface...)
-	c.appendFrameHeader(http2.FrameSettings, 0, 0, 18)
-	c.appendSetting(http2.SettingEnablePush, 0)
-	c.appendSetting(http2.SettingInitialWindowSize, streamWindow)
-	c.appendSetting(http2.SettingMaxHeaderListSize, maxHeaderBytes)
-	c.appendWindowUpdate(0, connWindow-65535)
+	c.output.Preface(http2.Setting{ID: http2.SettingEnablePush, Val: 0},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderBytes})
+	c.output.WindowUpdate(0, connWindow-65535)
 	c.flush(false)
 	if c.t.Idle > 0 {
 		c.scheduleCheck(c.t.Idle)
 	}
 	return cmp.Or(c.err, c.writeErr)
-}
-
-func (c *conn) appendFrameHeader(kind http2.FrameType, flags http2.Flags, id uint32, length int) {
-	c.outBuffer = append(c.outBuffer, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags))
-	c.outBuffer = binary.BigEndian.AppendUint32(c.outBuffer, id)
-}
-
-func (c *conn) appendSetting(id http2.SettingID, value uint32) {
-	c.outBuffer = binary.BigEndian.AppendUint16(c.outBuffer, uint16(id))
-	c.outBuffer = binary.BigEndian.AppendUint32(c.outBuffer, value)
-}
-
-func (c *conn) appendWindowUpdate(id uint32, more int) {
-	c.appendFrameHeader(http2.FrameWindowUpdate, 0, id, 4)
-	c.outBuffer = binary.BigEndian.AppendUint32(c.outBuffer, uint32(more))
-}
-
-func (c *conn) appendReset(id uint32, code http2.ErrCode) {
-	c.appendFrameHeader(http2.FrameRSTStream, 0, id, 4)
-	c.outBuffer = binary.BigEndian.AppendUint32(c.outBuffer, uint32(code))
 }
 
 func (c *conn) hasRoom() bool {
@@ -142,7 +115,7 @@ func (c *conn) startStream(r *http.Request, body io.ReadCloser, small []byte) (*
 		c.isClosing = true // stream ids are used up
 	}
 	c.streams[s.id] = s
-	c.bufferHeaders(s.id, head, body == nil)
+	c.output.Headers(s.id, head, c.maxFrame, body == nil)
 	switch {
 	case body == nil:
 		s.isSent = true
@@ -160,70 +133,20 @@ func (c *conn) startStream(r *http.Request, body io.ReadCloser, small []byte) (*
 	return s, nil
 }
 
-// bufferHeaders buffers a header block. The caller holds c.mu.
-func (c *conn) bufferHeaders(id uint32, block []byte, last bool) {
-	kind, flags := http2.FrameHeaders, http2.Flags(0)
-	if last {
-		flags = http2.FlagHeadersEndStream
-	}
-	for {
-		n := min(len(block), c.maxFrame)
-		if n == len(block) {
-			flags |= http2.FlagHeadersEndHeaders
-		}
-		c.appendFrameHeader(kind, flags, id, n)
-		c.outBuffer = append(c.outBuffer, block[:n]...)
-		if block = block[n:]; len(block) == 0 {
-			return
-		}
-		kind, flags = http2.FrameContinuation, 0
-	}
-}
-
 // bufferData buffers a part of a request's body that fits the send windows. The caller holds c.mu.
 func (c *conn) bufferData(s *stream, part []byte, last bool) {
 	c.sendWindow -= int64(len(part))
 	s.sendWindow -= int64(len(part))
-	for {
-		n := min(len(part), c.maxFrame)
-		flags := http2.Flags(0)
-		if last && n == len(part) {
-			flags, s.isSent = http2.FlagDataEndStream, true
-		}
-		c.appendFrameHeader(http2.FrameData, flags, s.id, n)
-		c.outBuffer = append(c.outBuffer, part[:n]...)
-		if part = part[n:]; len(part) == 0 {
-			return
-		}
-	}
+	c.output.Data(s.id, part, c.maxFrame, last)
+	s.isSent = s.isSent || last
 }
 
-// flush writes the buffer, unless another goroutine is doing so. That goroutine also writes what is added meanwhile.
-// The caller holds c.mu, which is released during writes. together first lets other goroutines add to the buffer.
+// flush writes the buffered frames, or leaves them to a goroutine that is writing. The caller holds c.mu, which is
+// released during writes. together first lets other goroutines add to the buffer.
 func (c *conn) flush(together bool) {
-	if c.flushing || len(c.outBuffer) == 0 || c.err != nil || c.writeErr != nil {
-		return
+	if err := c.output.Flush(together); err != nil {
+		c.failWrites(err)
 	}
-	c.flushing = true
-	if together {
-		c.mu.Unlock()
-		runtime.Gosched()
-		c.mu.Lock()
-	}
-	for len(c.outBuffer) > 0 && c.err == nil && c.writeErr == nil {
-		buf := c.outBuffer
-		c.outBuffer, c.spareBuffer = c.spareBuffer[:0], nil
-		c.mu.Unlock()
-		err := c.write(buf)
-		c.mu.Lock()
-		if cap(buf) <= maxKeptBuffer {
-			c.spareBuffer = buf
-		}
-		if err != nil {
-			c.failWrites(err)
-		}
-	}
-	c.flushing = false
 }
 
 // readAfterWriteError is how long to continue reading after writing has failed.
@@ -231,20 +154,9 @@ const readAfterWriteError = time.Second
 
 // failWrites gives up writing. A server that closes a connection may have sent answers before. The caller holds c.mu.
 func (c *conn) failWrites(why error) {
-	c.writeErr, c.isClosing, c.outBuffer = why, true, nil
+	c.writeErr, c.isClosing = why, true
+	c.output.Close()
 	_ = c.nc.SetReadDeadline(time.Now().Add(readAfterWriteError)) // it fails only if reading fails too
-}
-
-func (c *conn) write(buf []byte) error {
-	// Setting a deadline costs as much as writing a small record, so set it for many writes.
-	if now := time.Now(); c.deadline.Sub(now) < writeTimeout/2 {
-		c.deadline = now.Add(writeTimeout)
-		if err := c.nc.SetWriteDeadline(c.deadline); err != nil {
-			return err
-		}
-	}
-	_, err := c.nc.Write(buf)
-	return err
 }
 
 // scheduleCheck schedules the next call of checkIdle within a time. The caller holds c.mu.
@@ -279,8 +191,7 @@ func (c *conn) checkIdle() {
 		c.scheduleCheck(c.t.Silence - silent)
 	case c.pingSentAt.IsZero():
 		c.pingSentAt = now
-		c.appendFrameHeader(http2.FramePing, 0, 0, 8)
-		c.outBuffer = append(c.outBuffer, make([]byte, 8)...)
+		c.output.Ping(0, [8]byte{})
 		c.scheduleCheck(c.t.Grace)
 		c.flush(false)
 	default:
@@ -294,6 +205,7 @@ func (c *conn) fail(why error) {
 		return
 	}
 	c.err = why
+	c.output.Close()
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -312,7 +224,7 @@ func (c *conn) endStream(s *stream, why error) {
 	}
 	delete(c.streams, s.id)
 	if !s.isSent && why == io.EOF && c.err == nil {
-		c.appendReset(s.id, http2.ErrCodeNo) // the server has answered and does not need the rest of the body
+		c.output.Reset(s.id, http2.ErrCodeNo) // the server has answered and does not need the rest of the body
 	}
 	s.end(why)
 	if len(c.streams) > 0 || c.err != nil {

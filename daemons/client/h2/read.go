@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,15 +11,15 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"clusterctl/daemons/client/h2/framing"
 )
 
 // read dispatches incoming frames until the connection ends.
 func (c *conn) read() {
-	framer := http2.NewFramer(io.Discard, bufio.NewReaderSize(c.nc, 16<<10))
-	framer.SetMaxReadFrameSize(16 << 10)
-	framer.SetReuseFrames()
+	frames := framing.NewReader(c.nc)
 	for {
-		f, err := framer.ReadFrame()
+		f, err := frames.ReadFrame()
 		c.mu.Lock()
 		if err == nil {
 			err = c.handleFrame(f)
@@ -44,16 +43,12 @@ func (c *conn) handleFrame(f http2.Frame) error {
 	var err error
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
-		c.fragments = append(c.fragments[:0], f.HeaderBlockFragment()...)
-		c.endsStream = f.StreamEnded()
-		if f.HeadersEnded() {
+		if c.headers.Begin(f) {
 			err = c.handleHeaders(f.StreamID)
 		}
 	case *http2.ContinuationFrame:
-		if c.fragments = append(c.fragments, f.HeaderBlockFragment()...); len(c.fragments) > maxHeaderBytes {
-			return errors.New("the server's headers are too large")
-		}
-		if f.HeadersEnded() {
+		var complete bool
+		if complete, err = c.headers.Continue(f); complete {
 			err = c.handleHeaders(f.StreamID)
 		}
 	case *http2.DataFrame:
@@ -64,8 +59,7 @@ func (c *conn) handleFrame(f http2.Frame) error {
 		err = c.handleSettings(f)
 	case *http2.PingFrame:
 		if !f.IsAck() {
-			c.appendFrameHeader(http2.FramePing, http2.FlagPingAck, 0, 8)
-			c.outBuffer = append(c.outBuffer, f.Data[:]...)
+			c.output.Ping(http2.FlagPingAck, f.Data)
 		}
 	case *http2.GoAwayFrame:
 		c.handleGoAway(f)
@@ -74,7 +68,7 @@ func (c *conn) handleFrame(f http2.Frame) error {
 	case *http2.PushPromiseFrame:
 		return errors.New("the server pushes a response that was not requested")
 	}
-	if err == nil && len(c.outBuffer) > 0 && !c.flushing {
+	if err == nil && c.output.NeedsFlush() {
 		// The reader must not write: a server whose output is not read may not read its input.
 		go func() {
 			c.mu.Lock()
@@ -88,17 +82,14 @@ func (c *conn) handleFrame(f http2.Frame) error {
 // handleHeaders handles the headers or trailers of an answer. Its stream may be gone already.
 func (c *conn) handleHeaders(id uint32) error {
 	c.fields = c.fields[:0]
-	if _, err := c.decoder.Write(c.fragments); err != nil {
-		return fmt.Errorf("read the server's headers: %w", err)
-	}
-	if err := c.decoder.Close(); err != nil {
-		return fmt.Errorf("read the server's headers: %w", err)
+	if err := c.headers.Decode(); err != nil {
+		return err
 	}
 	s := c.streams[id]
 	switch {
 	case s == nil:
 	case s.response != nil: // trailers are ignored
-		if !c.endsStream {
+		if !c.headers.EndsStream {
 			c.resetStream(s, http2.ErrCodeProtocol, errors.New("the server sends headers within its answer"))
 			break
 		}
@@ -111,7 +102,7 @@ func (c *conn) handleHeaders(id uint32) error {
 		case response == nil: // an informational response; the final one follows
 		default:
 			s.response = response
-			if c.endsStream {
+			if c.headers.EndsStream {
 				c.endStream(s, io.EOF)
 			} else {
 				s.wakeReader()
@@ -132,7 +123,7 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 		return nil, fmt.Errorf("the server's answer has the status %q", status)
 	}
 	if code < 200 {
-		if c.endsStream || code == http.StatusSwitchingProtocols {
+		if c.headers.EndsStream || code == http.StatusSwitchingProtocols {
 			return nil, fmt.Errorf("the server's answer ends with the status %d", code)
 		}
 		return nil, nil
@@ -165,7 +156,7 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 		Body:          body{s},
 	}
 	switch {
-	case !c.endsStream:
+	case !c.headers.EndsStream:
 		if s.expectedLength = length; s.request.Method == http.MethodHead {
 			s.expectedLength = 0
 		}
@@ -182,7 +173,7 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 func (c *conn) handleData(f *http2.DataFrame) {
 	n := int(f.Length)
 	if c.unacknowledged += n; c.unacknowledged >= connWindow/4 {
-		c.appendWindowUpdate(0, c.unacknowledged)
+		c.output.WindowUpdate(0, c.unacknowledged)
 		c.unacknowledged = 0
 	}
 	s := c.streams[f.StreamID]
@@ -265,7 +256,7 @@ func (c *conn) handleSettings(f *http2.SettingsFrame) error {
 	if err != nil {
 		return err
 	}
-	c.appendFrameHeader(http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
+	c.output.SettingsAck()
 	return nil
 }
 
@@ -292,7 +283,7 @@ func (c *conn) resetStream(s *stream, code http2.ErrCode, why error) {
 		return
 	}
 	if c.err == nil {
-		c.appendReset(s.id, code)
+		c.output.Reset(s.id, code)
 	}
 	c.endStream(s, why)
 }

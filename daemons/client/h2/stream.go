@@ -165,7 +165,7 @@ func (s *stream) returnWindow(n int) {
 		return
 	}
 	if s.consumed += n; s.consumed >= streamWindow/4 {
-		s.c.appendWindowUpdate(s.id, s.consumed)
+		s.c.output.WindowUpdate(s.id, s.consumed)
 		s.unreturned -= s.consumed
 		s.consumed = 0
 		s.c.flush(false)

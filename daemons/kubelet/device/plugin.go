@@ -27,81 +27,53 @@ func dial(socket string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// prepare asks the driver to prepare claims. The messages of both API versions have the same fields.
-func (p *plugin) prepare(ctx context.Context, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error) {
-	got, refused := map[types.UID][]Device{}, map[types.UID]error{}
-	take := func(uid, failure string, devices []Device) {
-		if failure != "" {
-			refused[types.UID(uid)] = errors.New(failure)
-		} else {
-			got[types.UID(uid)] = devices
-		}
-	}
+// invoke calls a method of the driver. It sends the messages of v1 with either API version: v1beta1 has the same
+// messages, but for fields that only v1 has, and gRPC does not send the names of their types.
+func (p *plugin) invoke(ctx context.Context, v1, beta string, request, answer any) error {
 	if p.beta {
-		request := &drav1beta1.NodePrepareResourcesRequest{}
-		for _, c := range claims {
-			request.Claims = append(request.Claims,
-				&drav1beta1.Claim{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)})
-		}
-		answer, err := drav1beta1.NewDRAPluginClient(p.conn).NodePrepareResources(ctx, request)
-		if err != nil {
-			return nil, nil, err
-		}
-		for uid, r := range answer.Claims {
-			devices := make([]Device, 0, len(r.Devices))
-			for _, d := range r.Devices {
-				devices = append(devices, Device{d.RequestNames, d.PoolName, d.DeviceName, d.CdiDeviceIds})
-			}
-			take(uid, r.Error, devices)
-		}
-		return got, refused, nil
+		return p.conn.Invoke(ctx, beta, request, answer)
 	}
-	request := &drav1.NodePrepareResourcesRequest{}
+	return p.conn.Invoke(ctx, v1, request, answer)
+}
+
+// prepare asks the driver to prepare claims.
+func (p *plugin) prepare(ctx context.Context, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error) {
+	request, answer := &drav1.NodePrepareResourcesRequest{}, &drav1.NodePrepareResourcesResponse{}
 	for _, c := range claims {
 		request.Claims = append(request.Claims, &drav1.Claim{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)})
 	}
-	answer, err := drav1.NewDRAPluginClient(p.conn).NodePrepareResources(ctx, request)
-	if err != nil {
+	if err := p.invoke(ctx, drav1.DRAPlugin_NodePrepareResources_FullMethodName,
+		drav1beta1.DRAPlugin_NodePrepareResources_FullMethodName, request, answer); err != nil {
 		return nil, nil, err
 	}
+	got, refused := map[types.UID][]Device{}, map[types.UID]error{}
 	for uid, r := range answer.Claims {
+		if r.Error != "" {
+			refused[types.UID(uid)] = errors.New(r.Error)
+			continue
+		}
 		devices := make([]Device, 0, len(r.Devices))
 		for _, d := range r.Devices {
 			devices = append(devices, Device{d.RequestNames, d.PoolName, d.DeviceName, d.CdiDeviceIds})
 		}
-		take(uid, r.Error, devices)
+		got[types.UID(uid)] = devices
 	}
 	return got, refused, nil
 }
 
 func (p *plugin) unprepare(ctx context.Context, c Claim) error {
-	failure, said := "", false
-	if p.beta {
-		answer, err := drav1beta1.NewDRAPluginClient(p.conn).
-			NodeUnprepareResources(ctx, &drav1beta1.NodeUnprepareResourcesRequest{
-				Claims: []*drav1beta1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
-		if err != nil {
-			return err
-		}
-		if r, ok := answer.Claims[string(c.UID)]; ok {
-			failure, said = r.Error, true
-		}
-	} else {
-		answer, err := drav1.NewDRAPluginClient(p.conn).NodeUnprepareResources(ctx,
-			&drav1.NodeUnprepareResourcesRequest{
-				Claims: []*drav1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}})
-		if err != nil {
-			return err
-		}
-		if r, ok := answer.Claims[string(c.UID)]; ok {
-			failure, said = r.Error, true
-		}
+	request := &drav1.NodeUnprepareResourcesRequest{
+		Claims: []*drav1.Claim{{Namespace: c.Namespace, Name: c.Name, Uid: string(c.UID)}}}
+	answer := &drav1.NodeUnprepareResourcesResponse{}
+	if err := p.invoke(ctx, drav1.DRAPlugin_NodeUnprepareResources_FullMethodName,
+		drav1beta1.DRAPlugin_NodeUnprepareResources_FullMethodName, request, answer); err != nil {
+		return err
 	}
-	switch {
-	case !said:
+	switch r, ok := answer.Claims[string(c.UID)]; {
+	case !ok:
 		return errors.New("it said nothing about the claim")
-	case failure != "":
-		return errors.New(failure)
+	case r.Error != "":
+		return errors.New(r.Error)
 	}
 	return nil
 }

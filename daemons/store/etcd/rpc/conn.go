@@ -2,10 +2,8 @@ package rpc
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -13,6 +11,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"clusterctl/daemons/client/h2/framing"
 )
 
 const (
@@ -22,12 +22,13 @@ const (
 	windowSize = 4 << 20
 	// writeTimeout is how long the server may accept no written data.
 	writeTimeout = 10 * time.Second
-	// pingAfter is how long a server that owes a response may be silent before it gets a ping. pingTimeout is how long
-	// it may take to answer the ping.
-	pingAfter       = 10 * time.Second
-	pingTimeout     = 5 * time.Second
-	frameHeaderSize = 9 // length of a frame header
-	maxStreamID     = 1<<31 - 1
+	// pingAfter is how long a server that owes a response may be silent before it gets a ping. pingTimeout is how long it
+	// may take to answer the ping.
+	pingAfter   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+	// maxResponseHeaders is the maximum size in bytes of a response's header block.
+	maxResponseHeaders = 64 << 10
+	maxStreamID        = 1<<31 - 1
 )
 
 // conn is a connection.
@@ -36,17 +37,12 @@ type conn struct {
 	authority string
 	closed    chan struct{} // closed when the connection has failed
 
-	// The headerDecoder from here to said are used only by the reading goroutine.
-	headerDecoder *hpack.Decoder
-	fragments     []byte  // of a header block
-	endsStream    bool    // whether the header block ends the stream
-	blockStatus   outcome // the status in the header block
+	// The following fields belong to the reader goroutine.
+	responseHeaders framing.HeaderBlock
+	blockStatus     outcome // the status in the last header block
 
 	mu         sync.Mutex
-	output     []byte // write buffer
-	spare      []byte // buffer to reuse
-	flushing   bool
-	deadline   time.Time // write deadline; used only by the writing goroutine
+	output     framing.Output
 	headers    headerEncoder
 	nextStream uint32 // next stream ID
 	calls      map[uint32]*call
@@ -68,7 +64,8 @@ func newConn(nc net.Conn, scheme, authority string, headers []Header) *conn {
 		closed:     make(chan struct{}),
 		sendWindow: 65535, initial: 65535, maxFrame: 16384, maxCalls: 100, lastReadAt: time.Now(),
 	}
-	c.headerDecoder = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
+	c.output = framing.Output{Conn: nc, Lock: &c.mu, Timeout: writeTimeout}
+	c.responseHeaders = framing.NewHeaderBlock(maxResponseHeaders, func(f hpack.HeaderField) {
 		switch f.Name {
 		case "grpc-status":
 			c.blockStatus.code = f.Value
@@ -76,45 +73,22 @@ func newConn(nc net.Conn, scheme, authority string, headers []Header) *conn {
 			c.blockStatus.text = f.Value
 		}
 	})
-	c.headerDecoder.SetMaxStringLength(64 << 10)
 	c.headers.open(scheme, authority, headers)
 	return c
 }
 
 // sendPreface sends the connection preface. read handles the server's preface with all other frames.
 func (c *conn) sendPreface(ctx context.Context) error {
-	c.output = append(c.output, http2.ClientPreface...)
-	c.frame(http2.FrameSettings, 0, 0, 12)
-	c.setting(http2.SettingEnablePush, 0)
-	c.setting(http2.SettingInitialWindowSize, windowSize)
-	c.windowUpdate(0, windowSize-65535)
+	c.output.Preface(http2.Setting{ID: http2.SettingEnablePush, Val: 0},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: windowSize})
+	c.output.WindowUpdate(0, windowSize-65535)
 	deadline, _ := ctx.Deadline()
 	if err := c.netConn.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
-	_, err := c.netConn.Write(c.output)
-	c.output = c.output[:0]
+	_, err := c.netConn.Write(c.output.Buffer)
+	c.output.Buffer = c.output.Buffer[:0]
 	return err
-}
-
-func (c *conn) frame(kind http2.FrameType, flags http2.Flags, id uint32, length int) {
-	c.output = append(c.output, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags))
-	c.output = binary.BigEndian.AppendUint32(c.output, id)
-}
-
-func (c *conn) setting(id http2.SettingID, value uint32) {
-	c.output = binary.BigEndian.AppendUint16(c.output, uint16(id))
-	c.output = binary.BigEndian.AppendUint32(c.output, value)
-}
-
-func (c *conn) windowUpdate(id uint32, more int) {
-	c.frame(http2.FrameWindowUpdate, 0, id, 4)
-	c.output = binary.BigEndian.AppendUint32(c.output, uint32(more))
-}
-
-func (c *conn) reset(id uint32, code http2.ErrCode) {
-	c.frame(http2.FrameRSTStream, 0, id, 4)
-	c.output = binary.BigEndian.AppendUint32(c.output, uint32(code))
 }
 
 func (c *conn) isUsable() bool {
@@ -130,7 +104,7 @@ func (c *conn) begin(ctx context.Context, method string, message []byte) *call {
 	size := int64(len(message))
 	if c.isClosing || c.failed != nil || uint32(len(c.calls)+len(c.streams)) >= c.maxCalls ||
 		size > min(c.sendWindow, c.initial) ||
-		len(c.output)+len(message) > maxPending {
+		len(c.output.Buffer)+len(message) > maxPending {
 		return nil
 	}
 	k := callPool.Get().(*call)
@@ -156,8 +130,7 @@ func (c *conn) appendCall(method string, headers []Header, left time.Duration, m
 		c.isClosing = true // the stream IDs are used up
 	}
 	head := c.headers.blockFor(method, headers, left)
-	c.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, id, len(head))
-	c.output = append(c.output, head...)
+	c.output.Headers(id, head, c.maxFrame, false)
 	c.appendMessage(id, message, all)
 	return id
 }
@@ -165,18 +138,7 @@ func (c *conn) appendCall(method string, headers []Header, left time.Duration, m
 // appendMessage appends a message, for which the window has room. The caller holds c.mu.
 func (c *conn) appendMessage(id uint32, message []byte, last bool) {
 	c.sendWindow -= int64(len(message))
-	for {
-		n := min(len(message), c.maxFrame)
-		flags := http2.Flags(0)
-		if last && n == len(message) {
-			flags = http2.FlagDataEndStream
-		}
-		c.frame(http2.FrameData, flags, id, n)
-		c.output = append(c.output, message[:n]...)
-		if message = message[n:]; len(message) == 0 {
-			return
-		}
-	}
+	c.output.Data(id, message, c.maxFrame, last)
 }
 
 // cancelCall cancels a call whose response is not needed any more. It returns false if the call has ended already.
@@ -188,50 +150,18 @@ func (c *conn) cancelCall(k *call) bool {
 	}
 	delete(c.calls, k.id)
 	if c.failed == nil {
-		c.reset(k.id, http2.ErrCodeCancel)
+		c.output.Reset(k.id, http2.ErrCodeCancel)
 		c.flush(false)
 	}
 	return true
 }
 
-// flush writes the buffer. If another goroutine is writing, it leaves the new data to that goroutine. The caller holds
-// c.mu, and flush releases it while writing. With together, other goroutines get a chance to add their data first.
+// flush writes the buffered frames, or leaves them to a goroutine that is writing. The caller holds c.mu, which is
+// released during writes. With together, other goroutines get a chance to add their data first.
 func (c *conn) flush(together bool) {
-	if c.flushing || len(c.output) == 0 || c.failed != nil {
-		return
+	if err := c.output.Flush(together); err != nil {
+		c.failLocked(err)
 	}
-	c.flushing = true
-	if together {
-		c.mu.Unlock()
-		runtime.Gosched()
-		c.mu.Lock()
-	}
-	for len(c.output) > 0 && c.failed == nil {
-		buf := c.output
-		c.output, c.spare = c.spare[:0], nil
-		c.mu.Unlock()
-		err := c.write(buf)
-		c.mu.Lock()
-		if cap(buf) <= maxPooledBuffer {
-			c.spare = buf
-		}
-		if err != nil {
-			c.failLocked(err)
-		}
-	}
-	c.flushing = false
-}
-
-func (c *conn) write(buf []byte) error {
-	// Setting a deadline costs as much as a small record, so one deadline covers many writes.
-	if now := time.Now(); c.deadline.Sub(now) < writeTimeout/2 {
-		c.deadline = now.Add(writeTimeout)
-		if err := c.netConn.SetWriteDeadline(c.deadline); err != nil {
-			return err
-		}
-	}
-	_, err := c.netConn.Write(buf)
-	return err
 }
 
 // keepAlive pings a server that owes responses and is silent.
@@ -256,8 +186,7 @@ func (c *conn) pingIfSilent(now time.Time) {
 		c.pingedAt = time.Time{}
 	case c.pingedAt.IsZero():
 		c.pingedAt = now
-		c.frame(http2.FramePing, 0, 0, 8)
-		c.output = append(c.output, make([]byte, 8)...)
+		c.output.Ping(0, [8]byte{})
 		c.flush(false)
 	case now.Sub(c.pingedAt) >= pingTimeout:
 		c.failLocked(errors.New("the server does not answer"))
@@ -276,6 +205,7 @@ func (c *conn) failLocked(why error) {
 		return
 	}
 	c.failed = why
+	c.output.Close()
 	close(c.closed)
 	_ = c.netConn.Close() // nothing more is sent
 	ended := status.Errorf(codes.Unavailable, "the connection to %s has ended: %v", c.authority, why)

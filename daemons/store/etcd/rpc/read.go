@@ -1,25 +1,22 @@
 package rpc
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"clusterctl/daemons/client/h2/framing"
 )
 
 // readFrames handles frames until the connection ends.
 func (c *conn) readFrames() {
-	framer := http2.NewFramer(io.Discard, bufio.NewReaderSize(c.netConn, 16<<10))
-	framer.SetMaxReadFrameSize(16 << 10)
-	framer.SetReuseFrames()
+	frames := framing.NewReader(c.netConn)
 	for {
-		f, err := framer.ReadFrame()
+		f, err := frames.ReadFrame()
 		if err == nil {
 			err = c.handleFrame(f)
 		}
@@ -38,16 +35,12 @@ func (c *conn) handleFrame(f http2.Frame) error {
 	var err error
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
-		c.fragments = append(c.fragments[:0], f.HeaderBlockFragment()...)
-		c.endsStream = f.StreamEnded()
-		if f.HeadersEnded() {
+		if c.responseHeaders.Begin(f) {
 			err = c.onHeaders(f.StreamID)
 		}
 	case *http2.ContinuationFrame:
-		if c.fragments = append(c.fragments, f.HeaderBlockFragment()...); len(c.fragments) > maxPooledBuffer {
-			return errors.New("the server's headers are too large")
-		}
-		if f.HeadersEnded() {
+		var complete bool
+		if complete, err = c.responseHeaders.Continue(f); complete {
 			err = c.onHeaders(f.StreamID)
 		}
 	case *http2.DataFrame:
@@ -58,8 +51,7 @@ func (c *conn) handleFrame(f http2.Frame) error {
 		err = c.onSettings(f)
 	case *http2.PingFrame:
 		if !f.IsAck() {
-			c.frame(http2.FramePing, http2.FlagPingAck, 0, 8)
-			c.output = append(c.output, f.Data[:]...)
+			c.output.Ping(http2.FlagPingAck, f.Data)
 		}
 	case *http2.GoAwayFrame:
 		c.onGoAway(f)
@@ -84,18 +76,15 @@ func (c *conn) handleFrame(f http2.Frame) error {
 // onHeaders handles the headers at the beginning or the end of a response.
 func (c *conn) onHeaders(id uint32) error {
 	c.blockStatus = outcome{}
-	if _, err := c.headerDecoder.Write(c.fragments); err != nil {
-		return fmt.Errorf("read the server's headers: %w", err)
-	}
-	if err := c.headerDecoder.Close(); err != nil {
-		return fmt.Errorf("read the server's headers: %w", err)
+	if err := c.responseHeaders.Decode(); err != nil {
+		return err
 	}
 	// The call may have been abandoned.
 	if k := c.calls[id]; k != nil {
-		if k.outcome = c.blockStatus; c.endsStream {
+		if k.outcome = c.blockStatus; c.responseHeaders.EndsStream {
 			c.endCall(k, nil)
 		}
-	} else if s := c.streams[id]; s != nil && c.endsStream {
+	} else if s := c.streams[id]; s != nil && c.responseHeaders.EndsStream {
 		c.endStream(s, c.blockStatus.err())
 	}
 	return nil
@@ -104,7 +93,7 @@ func (c *conn) onHeaders(id uint32) error {
 func (c *conn) onData(f *http2.DataFrame) {
 	n := int(f.Length)
 	if c.unreturned += n; c.unreturned >= windowSize/4 {
-		c.windowUpdate(0, c.unreturned)
+		c.output.WindowUpdate(0, c.unreturned)
 		c.unreturned = 0
 	}
 	if s := c.streams[f.StreamID]; s != nil {
@@ -118,12 +107,12 @@ func (c *conn) onData(f *http2.DataFrame) {
 	k.response = append(k.response, f.Data()...)
 	switch k.unreturned += n; {
 	case len(k.response) > maxResponse:
-		c.reset(k.id, http2.ErrCodeCancel)
+		c.output.Reset(k.id, http2.ErrCodeCancel)
 		c.endCall(k, status.Errorf(codes.ResourceExhausted, "the answer is larger than %d bytes", maxResponse))
 	case f.StreamEnded():
 		c.endCall(k, nil) // ended without a status
 	case k.unreturned >= windowSize/4:
-		c.windowUpdate(k.id, k.unreturned)
+		c.output.WindowUpdate(k.id, k.unreturned)
 		k.unreturned = 0
 	}
 }
@@ -185,6 +174,6 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if err != nil {
 		return err
 	}
-	c.frame(http2.FrameSettings, http2.FlagSettingsAck, 0, 0)
+	c.output.SettingsAck()
 	return nil
 }

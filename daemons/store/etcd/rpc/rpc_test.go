@@ -73,12 +73,12 @@ func (l *cuttableListener) closeConns() {
 }
 
 // serveRange serves until the test or the returned server ends.
-func serveRange(t *testing.T, f rangeFunc) (*grpc.Server, *cuttableListener) {
+func serveRange(t testing.TB, f rangeFunc) (*grpc.Server, *cuttableListener) {
 	t.Helper()
 	return serveAll(t, &testServer{answer: f})
 }
 
-func serveAll(t *testing.T, all *testServer) (*grpc.Server, *cuttableListener) {
+func serveAll(t testing.TB, all *testServer) (*grpc.Server, *cuttableListener) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,7 +99,7 @@ func serveAll(t *testing.T, all *testServer) (*grpc.Server, *cuttableListener) {
 	return s, ln
 }
 
-func newClient(t *testing.T, at *cuttableListener) *rpc.Client {
+func newClient(t testing.TB, at *cuttableListener) *rpc.Client {
 	t.Helper()
 	c := rpc.New(
 		rpc.Config{
@@ -131,7 +131,7 @@ func (m etcdMessage) Append(to []byte) []byte {
 func (m etcdMessage) Read(data []byte) error { return proto.Unmarshal(data, m.Message) }
 
 // callUntilConnected makes a call, and repeats it until there is a connection.
-func callUntilConnected(t *testing.T, c *rpc.Client, key string) (*pb.RangeResponse, error) {
+func callUntilConnected(t testing.TB, c *rpc.Client, key string) (*pb.RangeResponse, error) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -373,4 +373,22 @@ func TestAddressesWithoutASchemeAreRefused(t *testing.T) {
 		}
 		c.Close()
 	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	_, at := serveRange(b, echoKey)
+	c := newClient(b, at)
+	if _, err := callUntilConnected(b, c, "a"); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := callRange(b.Context(), c, []byte("key")); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }

@@ -64,7 +64,7 @@ func (s *Stream) Send(request Request) error {
 	switch {
 	case s.isDone:
 		return cmp.Or(s.ended, errStreamDone)
-	case size > min(s.conn.sendWindow, s.sendWindow) || len(s.conn.output)+len(message) > maxPending:
+	case size > min(s.conn.sendWindow, s.sendWindow) || len(s.conn.output.Buffer)+len(message) > maxPending:
 		return ErrWindowFull
 	}
 	s.sendWindow -= size
@@ -128,7 +128,7 @@ func (s *Stream) Close() {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	if !s.isDone {
-		s.conn.reset(s.id, http2.ErrCodeCancel)
+		s.conn.output.Reset(s.id, http2.ErrCodeCancel)
 		s.conn.endStream(s, errClosed)
 		s.conn.flush(false)
 	}
@@ -161,7 +161,7 @@ func (c *conn) onMessages(s *Stream, f *http2.DataFrame) {
 // sendWindowUpdate sends a window update if one is due. The caller holds c.mu.
 func (c *conn) sendWindowUpdate(s *Stream) {
 	if s.unreturned >= windowSize/4 && !s.isDone {
-		c.windowUpdate(s.id, s.unreturned)
+		c.output.WindowUpdate(s.id, s.unreturned)
 		s.unreturned = 0
 	}
 }
