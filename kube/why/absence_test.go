@@ -17,7 +17,7 @@ import (
 func wholeText(t *testing.T, r *Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := Print(&b, r); err != nil {
+	if err := Print(&b, r, 0); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Join(strings.Fields(b.String()), " ")

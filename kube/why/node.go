@@ -149,7 +149,8 @@ func (r *reader) lostNode(ctx context.Context, p *corev1.Pod) *finding {
 		return r.lost(ctx, n)
 	case absent:
 		return broken(kindRef("Node", "", p.Spec.NodeName), "does not exist", fmt.Sprintf("node %s does not exist",
-			p.Spec.NodeName), "spec.nodeName", Remedy{Text: "If its machine is off for good, delete the pod, so that its " +
+			p.Spec.NodeName), "spec.nodeName", Remedy{Text: "If its machine is off for good, delete the pod, so that " +
+			"its " +
 			"controller creates another one.",
 			Command: "kubectl delete " + kubectlName(refTo("Pod", p)) + " --force --grace-period=0"})
 	}

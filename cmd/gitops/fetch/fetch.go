@@ -247,7 +247,8 @@ func cutPrefix(text, prefix string) (string, bool) {
 // cacheKey identifies a commit or an artifact as seen with some credentials and through some proxy. Another source's
 // proxy can send something else than the server does.
 func cacheKey(spec *gitsource.Spec, credentials map[string][]byte, id string) string {
-	text, err := json.Marshal([]any{spec.URL, spec.Proxy, credentials, id}) // maps are encoded in the order of their keys
+	// maps are encoded in the order of their keys
+	text, err := json.Marshal([]any{spec.URL, spec.Proxy, credentials, id})
 	if err != nil {
 		return ""
 	}

@@ -58,7 +58,7 @@ func TestSourcesOfTenantsReachNothingOnTheMachine(t *testing.T) {
 	// The proxy of the system block may be on the machine.
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:3128")
 	if !isSystemProxy("127.0.0.1:3128") || isSystemProxy("127.0.0.1:22") {
-		t.Error("the proxy of the system is not told apart")
+		t.Error("the proxy of the system is not recognized")
 	}
 }
 

@@ -22,8 +22,8 @@ const (
 	windowSize = 4 << 20
 	// writeTimeout is how long the server may accept no written data.
 	writeTimeout = 10 * time.Second
-	// pingAfter is how long a server that owes a response may be silent before it gets a ping. pingTimeout is how long it
-	// may take to answer the ping.
+	// pingAfter is how long a server that owes a response may be silent before it gets a ping. pingTimeout is how long
+	// it may take to answer the ping.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 	// maxResponseHeaders is the maximum size in bytes of a response's header block.
