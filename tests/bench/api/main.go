@@ -10,10 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"time"
 
+	"clusterctl/tests/bench/report"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/document"
 	"clusterctl/tests/plane"
@@ -170,9 +169,7 @@ func (b *bench) populate(ctx context.Context) error {
 
 func formatReport(figures []figure) string {
 	var b strings.Builder
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	fmt.Fprintf(&b, "# The API server's cost\n\nWritten by `make bench-api` on %s: %d cores, Linux %s, %s.\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(kernel)), runtime.Version())
+	fmt.Fprintf(&b, "# The API server's cost\n\nWritten by `make bench-api` %s.\n", report.Environment())
 	b.WriteString(`
 Upstream's column is Kubernetes 1.36.3, measured once on a machine of the same kind with the same load generator, the same etcd and the same
 settings. Where it has no figure, it was not measured.

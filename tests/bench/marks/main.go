@@ -9,14 +9,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"clusterctl/tests/bench/report"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/document"
 	"clusterctl/tests/webimage"
@@ -172,9 +171,7 @@ func awaitServing(ctx context.Context, c *cluster.Cluster) error {
 
 func formatReport(r measurements) string {
 	var b strings.Builder
-	host, _ := exec.Command("uname", "-r").Output()
-	fmt.Fprintf(&b, "# Benchmarks\n\nWritten by `make bench` on %s: %d cores, Linux %s, %s.\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), strings.TrimSpace(string(host)), runtime.Version())
+	fmt.Fprintf(&b, "# Benchmarks\n\nWritten by `make bench` %s.\n", report.Environment())
 	b.WriteString(`
 The machines are the lab's (examples/small: one control-plane machine and two nodes on one host), so all
 daemons of all machines share these cores. Clock times vary with what else the host does; read them as orders of magnitude.

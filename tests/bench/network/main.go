@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"clusterctl/tests/bench/report"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/document"
 )
@@ -62,14 +63,9 @@ func partNames() (names []string) {
 }
 
 func (b *bench) measure(ctx context.Context, only string) error {
-	chosen := partNames()
-	if only != "" {
-		chosen = strings.Split(only, ",")
-	}
-	for _, name := range chosen {
-		if !slices.Contains(partNames(), name) {
-			return fmt.Errorf("-only: no part is named %q", name)
-		}
+	chosen, err := report.SelectParts(partNames(), only)
+	if err != nil {
+		return err
 	}
 	for range b.runs {
 		for _, p := range parts {

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
+
+	"clusterctl/tests/bench/report"
 )
 
 // figure is one line of the table.
@@ -29,10 +29,7 @@ func (b *bench) add(f figure, value float64) {
 	fmt.Fprintf(os.Stderr, "%s: %.4g %s %s\n", f.work, value, f.unit, f.limitText())
 }
 
-func (f *figure) median() float64 {
-	sorted := slices.Sorted(slices.Values(f.values))
-	return sorted[len(sorted)/2]
-}
+func (f *figure) median() float64 { return report.Median(f.values) }
 
 // limitText returns the mark as text.
 func (f *figure) limitText() string {
@@ -57,20 +54,7 @@ func (f *figure) verdict() string {
 
 func (b *bench) report() string {
 	var out strings.Builder
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Fprintf(
-		&out,
-		"# What the network costs\n\nWritten by `make bench-network` on %s: %d cores, Linux %s, %s; load average "+
-			"when it ended %s.\n",
-		time.Now().
-			UTC().
-			Format(time.DateOnly),
-		runtime.NumCPU(),
-		strings.TrimSpace(string(kernel)),
-		runtime.Version(),
-		strings.Join(strings.Fields(string(load))[:3], " "),
-	)
+	out.WriteString(report.Heading("What the network costs", "bench-network"))
 	fmt.Fprintf(&out, `
 The median of %d run(s) counts, with the least and the most beside it. CPU is user and system time, which depends little on what else the
 machine does; rates and clock times depend on it much. Upstream's figures are those of Kubernetes 1.36.3 on a machine of this kind.

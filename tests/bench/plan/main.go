@@ -10,11 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
 
+	"clusterctl/tests/bench/report"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/document"
 )
@@ -60,10 +59,7 @@ func (b *bench) add(work, unit string, mark, value float64) *figure {
 	return f
 }
 
-func (f *figure) median() float64 {
-	sorted := slices.Sorted(slices.Values(f.values))
-	return sorted[len(sorted)/2]
-}
+func (f *figure) median() float64 { return report.Median(f.values) }
 
 func (f *figure) isMet() bool {
 	if f.isMinimum {
@@ -101,20 +97,7 @@ func measureAll(ctx context.Context, runs int, only string) error {
 
 func (b *bench) report() string {
 	var out strings.Builder
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Fprintf(
-		&out,
-		"# What provisioning costs\n\nWritten by `make bench-plan` on %s: %d cores, Linux %s, %s; load average when "+
-			"it ended %s.\n",
-		time.Now().
-			UTC().
-			Format(time.DateOnly),
-		runtime.NumCPU(),
-		strings.TrimSpace(string(kernel)),
-		runtime.Version(),
-		strings.Join(strings.Fields(string(load))[:3], " "),
-	)
+	out.WriteString(report.Heading("What provisioning costs", "bench-plan"))
 	fmt.Fprintf(&out, `
 The median of %d run(s) counts, with the least and the most beside it. CPU seconds depend little on what else a machine does, clock times much.
 All machines of a lab share the cores of one host with the tool.

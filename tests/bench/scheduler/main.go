@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"clusterctl/tests/bench/report"
 	"clusterctl/tests/cluster"
 	"clusterctl/tests/document"
 )
@@ -111,14 +112,9 @@ func partNames() (names []string) {
 }
 
 func (b *bench) measure(ctx context.Context, only string, write bool) error {
-	chosen := partNames()
-	if only != "" {
-		chosen = strings.Split(only, ",")
-	}
-	for _, name := range chosen {
-		if !slices.Contains(partNames(), name) {
-			return fmt.Errorf("-only: no part is named %q", name)
-		}
+	chosen, err := report.SelectParts(partNames(), only)
+	if err != nil {
+		return err
 	}
 	for range b.runs {
 		for _, p := range parts {

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
+
+	"clusterctl/tests/bench/report"
 )
 
 // figure is one line of the table.
@@ -31,10 +31,7 @@ func (b *bench) add(f figure, value float64) {
 	fmt.Fprintf(os.Stderr, "%s: %.4g %s (%s) %s\n", f.work, value, f.unit, is.limitText(), f.note)
 }
 
-func (f *figure) median() float64 {
-	sorted := slices.Sorted(slices.Values(f.values))
-	return sorted[len(sorted)/2]
-}
+func (f *figure) median() float64 { return report.Median(f.values) }
 
 // limitText returns the mark as text.
 func (f *figure) limitText() string {
@@ -61,20 +58,7 @@ func (f *figure) verdict() string {
 
 func (b *bench) report() string {
 	var out strings.Builder
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Fprintf(
-		&out,
-		"# What scheduling and controllers cost\n\nWritten by `make bench-scheduler` on %s: %d cores, Linux %s, %s; "+
-			"load average when it ended %s.\n",
-		time.Now().
-			UTC().
-			Format(time.DateOnly),
-		runtime.NumCPU(),
-		strings.TrimSpace(string(kernel)),
-		runtime.Version(),
-		strings.Join(strings.Fields(string(load))[:3], " "),
-	)
+	out.WriteString(report.Heading("What scheduling and controllers cost", "bench-scheduler"))
 	fmt.Fprintf(&out, `
 The median of %d run(s) counts, with the least and the most beside it. CPU is user and system time of processes, which depends little on
 what else the machine does; rates and clock times depend on it much, and a load average above the number of cores says that others
