@@ -22,7 +22,8 @@ func Environment() string {
 func Heading(title, target string) string {
 	load, _ := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(load))
-	return fmt.Sprintf("# %s\n\nWritten by `make %s` %s; load average when it ended %s.\n", title, target, Environment(),
+	return fmt.Sprintf("# %s\n\nWritten by `make %s` %s; load average when it ended "+
+		"%s.\n", title, target, Environment(),
 		strings.Join(fields[:min(len(fields), 3)], " "))
 }
 
