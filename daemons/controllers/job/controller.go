@@ -32,7 +32,7 @@ type controller struct {
 	jobs            batchlisters.JobLister
 	pods            loop.PodIndex
 	expect          loop.Expectations
-	writtenVersions writtenVersions
+	writtenVersions loop.WrittenVersions // counted pods lose their finalizer after the status is written
 	counts          counts
 
 	orphans loop.Loop // keys of orphaned pods that still have the tracking finalizer
@@ -134,12 +134,12 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	cached, err := j.jobs.Jobs(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		j.expect.Delete(key)
-		j.writtenVersions.delete(key)
+		j.writtenVersions.Delete(key)
 		return j.releasePodsOfDeletedJob(ctx, namespace, name, "")
 	} else if err != nil {
 		return err
 	}
-	if j.writtenVersions.isBehind(key, cached.ResourceVersion) {
+	if j.writtenVersions.IsBehind(key, cached.ResourceVersion) {
 		return nil // the watch will deliver the written status and queue this key again
 	}
 	if cached.Status.StartTime == nil {
@@ -211,7 +211,7 @@ func (j *controller) reconcile(
 		if err != nil {
 			return fmt.Errorf("write the status of Job %s: %w", key, err)
 		}
-		j.writtenVersions.record(key, written.ResourceVersion)
+		j.writtenVersions.Record(key, written.ResourceVersion)
 		j.recordEvents(job, before)
 		j.counts.observeStatus(job, before)
 		j.counts.observeRuled(d.MatchedByRule, func(uid types.UID) bool { return !d.Release[uid] })

@@ -27,7 +27,7 @@ type laggingServer struct {
 	seenJob         *batchv1.Job
 	seenPods        map[string]*corev1.Pod
 	expect          *loop.Expectations
-	writtenVersions *writtenVersions
+	writtenVersions *loop.WrittenVersions
 
 	now                  time.Time
 	createdPods, maxPods int
@@ -90,7 +90,7 @@ func (b *laggingServer) restart() {
 	for name, pod := range b.pods {
 		b.seenPods[name] = pod.DeepCopy()
 	}
-	b.writtenVersions = &writtenVersions{}
+	b.writtenVersions = &loop.WrittenVersions{}
 	b.expect = &loop.Expectations{
 		Now: func() time.Time { return time.Unix(0, 0) },
 	} // expectations never expire: events are late, not lost
@@ -98,7 +98,7 @@ func (b *laggingServer) restart() {
 
 func (b *laggingServer) sync(t *rapid.T) {
 	job := b.seenJob.DeepCopy()
-	if b.writtenVersions.isBehind(jobKey, job.ResourceVersion) {
+	if b.writtenVersions.IsBehind(jobKey, job.ResourceVersion) {
 		return
 	}
 	var pods []*corev1.Pod
@@ -120,7 +120,7 @@ func (b *laggingServer) sync(t *rapid.T) {
 			}
 			b.version++
 			job.ResourceVersion = strconv.Itoa(b.version)
-			b.writtenVersions.record(jobKey, job.ResourceVersion)
+			b.writtenVersions.Record(jobKey, job.ResourceVersion)
 			b.job = job.DeepCopy()
 			b.events = append(b.events, event{name: "job", job: job.DeepCopy()})
 		}

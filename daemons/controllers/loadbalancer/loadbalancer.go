@@ -42,6 +42,7 @@ type controller struct {
 	maps         corelisters.ConfigMapLister
 	services     corelisters.ServiceLister
 	book         *addressBook
+	written      loop.WrittenVersions
 
 	// The following fields belong to the single worker.
 	isBookFilled bool          // the book contains the state of the store
@@ -146,9 +147,13 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	n.setWaiting(key, false)
 	s, err := n.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
+		n.written.Delete(key)
 		return nil
 	} else if err != nil {
 		return err
+	}
+	if n.written.IsBehind(key, s.ResourceVersion) {
+		return nil // the event of the write queues the Service again
 	}
 	switch {
 	case !loadbalancer.NeedsAddresses(s) || s.DeletionTimestamp != nil:
@@ -401,8 +406,12 @@ func (n *controller) patch(
 	if err != nil {
 		return err
 	}
-	_, err = n.Client.CoreV1().
+	written, err := n.Client.CoreV1().
 		Services(s.Namespace).
 		Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
-	return err
+	if err != nil {
+		return err
+	}
+	n.written.Record(s.Namespace+"/"+s.Name, written.ResourceVersion)
+	return nil
 }

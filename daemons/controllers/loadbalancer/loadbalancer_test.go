@@ -43,11 +43,14 @@ func startCluster(t *testing.T, objects ...runtime.Object) *cluster {
 
 // newCluster returns a cluster whose objects have resource versions, as on a server.
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
-	c := &cluster{t, fake.NewClientset(objects...), record.NewFakeRecorder(1000)}
 	var version atomic.Int64
 	next := func(obj runtime.Object) {
 		obj.(metav1.Object).SetResourceVersion(fmt.Sprint(version.Add(1)))
 	}
+	for _, obj := range objects {
+		next(obj)
+	}
+	c := &cluster{t, fake.NewClientset(objects...), record.NewFakeRecorder(1000)}
 	for _, verb := range []string{"create", "update"} {
 		c.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if with, ok := a.(clienttesting.UpdateAction); ok {
