@@ -35,7 +35,7 @@ func (s *Identity) Authorize(q *request.Request) error {
 }
 
 // bootstrapWait is how long a forbidden request waits for the default objects, such as RBAC roles, to be created.
-const bootstrapWait = 5 * time.Second
+const bootstrapWait = 10 * time.Second
 
 // AuthorizeUser returns nil if an authorizer allows the user to perform the request, and otherwise the error to answer
 // with.
