@@ -17,7 +17,8 @@ import (
 const objectName = `([a-z0-9][a-z0-9.-]*)`
 
 var (
-	exceededQuota   = regexp.MustCompile(`exceeded quota: ` + objectName + `, requested: (.+), used: (.+), limited: (\S+)`)
+	exceededQuota = regexp.MustCompile(`exceeded quota: ` + objectName +
+		`, requested: (.+), used: (.+), limited: (\S+)`)
 	failedQuota     = regexp.MustCompile(`failed quota: ` + objectName + `: must specify (.+)`)
 	podSecurity     = regexp.MustCompile(`violates PodSecurity "([^"]+)": (.+)`)
 	deniedByHook    = regexp.MustCompile(`admission webhook "` + objectName + `" denied the request:? ?(.*)`)
@@ -62,8 +63,8 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 		f.remedy(Remedy{Text: "Set the fields that the level demands.", Command: edit, Field: fmt.Sprintf(
 			"spec.template.spec (securityContext) of %s", template)},
 			Remedy{Text: "Or allow more in the namespace.",
-				Command: "kubectl label namespace " + owner.Namespace + " pod-security.kubernetes.io/enforce=LEVEL " +
-					"--overwrite"})
+				Command: "kubectl label namespace " + owner.Namespace +
+					" pod-security.kubernetes.io/enforce=LEVEL --overwrite"})
 	case deniedByHook.MatchString(message):
 		m := deniedByHook.FindStringSubmatch(message)
 		f.reason = fmt.Sprintf("the admission webhook %s denies its pods: %s", m[1], clause(m[2]))
@@ -111,12 +112,12 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 func (r *reader) addQuota(ctx context.Context, f *finding, namespace string, template Ref, message string) {
 	field := "spec.template.spec.containers[*].resources of " + template.String()
 	if m := failedQuota.FindStringSubmatch(message); m != nil {
-		f.reason = fmt.Sprintf("ResourceQuota %s/%s demands that every container sets "+
-			"%s", namespace, m[1], clause(m[2]))
+		f.reason = fmt.Sprintf("ResourceQuota %s/%s demands that every container sets %s", namespace, m[1],
+			clause(m[2]))
 		f.add(coreRef("resourcequotas", "ResourceQuota", namespace, m[1]), "it demands "+m[2], "spec.hard")
 		f.remedy(Remedy{Text: "Set these requests or limits, or add a LimitRange with defaults.", Field: field,
-			Command: "kubectl set resources " + kubectlName(template) + " --requests=cpu=AMOUNT,memory=AMOUNT " +
-				"--limits=cpu=AMOUNT,memory=AMOUNT"})
+			Command: "kubectl set resources " + kubectlName(template) +
+				" --requests=cpu=AMOUNT,memory=AMOUNT --limits=cpu=AMOUNT,memory=AMOUNT"})
 		return
 	}
 	m := exceededQuota.FindStringSubmatch(message)

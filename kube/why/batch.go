@@ -90,8 +90,8 @@ func (r *reader) failedJob(ctx context.Context, j *batchv1.Job, c *batchv1.JobCo
 			mayListPods(j.Namespace), again)
 	}
 	return broken(ref, state, cmp.Or(text, c.Reason)+", and its pods are gone", evidence, Remedy{
-		Text: "Keep failed pods, to read their logs the next time.", Field: "spec.template.spec.restartPolicy: Never " +
-			"of " +
+		Text: "Keep failed pods, to read their logs the next time.", Field: "spec.template.spec.restartPolicy: " +
+			"Never of " +
 			ref.String()}, again)
 }
 

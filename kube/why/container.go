@@ -119,8 +119,8 @@ func (r *reader) cannotStart(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, message, evidence string,
 ) *finding {
 	reason := fmt.Sprintf("container %s cannot be started: %s", spec.Name, clause(message))
-	if strings.Contains(message, "executable file not found") || strings.Contains(message, "no such file or "+
-		"directory") {
+	if strings.Contains(message, "executable file not found") || strings.Contains(message,
+		"no such file or directory") {
 		reason = fmt.Sprintf("the program of container %s is not in its image: %s", spec.Name, clause(message))
 	}
 	return broken(refTo("Pod", p), "does not run", reason, evidence, Remedy{
@@ -158,8 +158,8 @@ func (r *reader) imageFinding(
 		image = Remedy{Text: "Pull with credentials, or from a mirror.",
 			Field: r.templateField(ctx, p, "imagePullSecrets"), Command: r.editCommand(ctx, p)}
 	case is("unauthorized", "authentication required", "access denied", "denied:", "403 forbidden", "401"):
-		reason = fmt.Sprintf("the registry refuses to hand out image %s without other credentials, or it does not "+
-			"exist",
+		reason = fmt.Sprintf(
+			"the registry refuses to hand out image %s without other credentials, or it does not exist",
 			spec.Image)
 		image = Remedy{Text: "Name a pull secret that the registry accepts.",
 			Field: r.templateField(ctx, p, "imagePullSecrets"), Command: "kubectl create secret docker-registry -n " +
@@ -230,11 +230,10 @@ func (r *reader) crashed(
 	case ended.Reason == "OOMKilled":
 		f = r.outOfMemory(ctx, p, spec, evidence)
 	case ended.ExitCode == 0:
-		f = broken(ref, state, fmt.Sprintf("the program of container %s ends with exit code 0, although it should "+
-			"keep "+
-			"running", s.Name), evidence, logs, Remedy{Text: "Start a program that stays in the foreground, or use a " +
-			"Job.",
-			Field: r.containerField(ctx, p, spec, "command"), Command: r.editCommand(ctx, p)})
+		f = broken(ref, state, fmt.Sprintf(
+			"the program of container %s ends with exit code 0, although it should keep running", s.Name), evidence,
+			logs, Remedy{Text: "Start a program that stays in the foreground, or use a Job.",
+				Field: r.containerField(ctx, p, spec, "command"), Command: r.editCommand(ctx, p)})
 	default:
 		f = broken(ref, state, fmt.Sprintf("the program of container %s ends with %s", s.Name, exitText(ended)),
 			evidence, logs)

@@ -46,9 +46,8 @@ func (r *reader) namespaceFinding(ctx context.Context, n *corev1.Namespace) *fin
 	}
 	if c, ok := conditions[corev1.NamespaceDeletionContentFailure]; ok {
 		return broken(ref, stillTerminating, "some of its objects cannot be deleted: "+clause(c.Message),
-			"status.conditions["+string(c.Type)+"]", Remedy{Text: "Delete them, and read the " +
-				"error.", Command: "kubectl get " +
-				"all -n " + n.Name})
+			"status.conditions["+string(c.Type)+"]", Remedy{
+				Text: "Delete them, and read the error.", Command: "kubectl get all -n " + n.Name})
 	}
 	if c, ok := conditions[corev1.NamespaceContentRemaining]; ok {
 		return r.remainingObjects(ctx, ref, c)
@@ -116,8 +115,8 @@ func apiServiceFinding(a *unstructured.Unstructured, message string) *finding {
 		f.remedy(Remedy{Text: "Repair the service that serves it.", Command: "clusterctl why -n " + arg(namespace) +
 			" " + arg("service/"+service)})
 	}
-	f.remedy(Remedy{Text: "If its program is gone for good, delete the API " +
-		"service.", Command: "kubectl delete apiservice " +
+	f.remedy(Remedy{Text: "If its program is gone for good, delete the API service.", Command: "kubectl delete " +
+		"apiservice " +
 		a.GetName()})
 	return f
 }
@@ -212,10 +211,10 @@ func objectRef(u *unstructured.Unstructured) Ref {
 // finalizerHolders returns who removes the finalizers that Kubernetes and clusterctl set.
 func finalizerHolders() map[string]string {
 	return map[string]string{
-		"foregroundDeletion": "the garbage collector removes it when all dependents are " +
-			"deleted",
-		"orphan": "the garbage collector removes it when the dependents have no " +
-			"owner",
+		"foregroundDeletion": "the garbage collector removes it once all dependents " +
+			"are deleted",
+		"orphan": "the garbage collector removes it once the dependents " +
+			"have no owner",
 		"kubernetes.io/pvc-protection":                "it is removed when no pod uses the claim",
 		"kubernetes.io/pv-protection":                 "it is removed when no claim is bound to the volume",
 		"service.kubernetes.io/load-balancer-cleanup": "the load balancer's controller removes it",

@@ -99,8 +99,8 @@ func selectsNothing(s *corev1.Service, pods []*corev1.Pod) *finding {
 		has, ok := p.Labels[key]
 		switch {
 		case ok && (len(s.Spec.Selector) > 1 || similar(has, s.Spec.Selector[key])):
-			f.add(refTo("Pod", p), fmt.Sprintf("its label is %s=%s instead of "+
-				"%s=%s", key, has, key, s.Spec.Selector[key]),
+			f.add(refTo("Pod", p), fmt.Sprintf("its label is %s=%s instead of %s=%s", key, has, key,
+				s.Spec.Selector[key]),
 				"metadata.labels")
 			return f
 		case !ok && len(s.Spec.Selector) > 1:
@@ -351,8 +351,8 @@ func (r *reader) backendFinding(
 			return nil
 		}
 		return broken(ref, ingressState, fmt.Sprintf("its service %s/%s does not exist", i.Namespace, b.Name),
-			"spec.rules", Remedy{Text: "Create the service, or correct its " +
-				"name.", Field: "spec.rules of " + ref.String(),
+			"spec.rules", Remedy{Text: "Create the service, or correct its name.",
+				Field:   "spec.rules of " + ref.String(),
 				Command: "kubectl edit " + kubectlName(ref)})
 	}
 	s := services[n]

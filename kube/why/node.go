@@ -28,8 +28,8 @@ func explainNode(ctx context.Context, r *reader, ref Ref) (*finding, error) {
 		return nil, &hiddenError{err}
 	case apierrors.IsNotFound(err):
 		if f := r.requestOfNode(ctx, ref.Name); f != nil {
-			return f.below(ref, "is not in the cluster", "its kubelet waits for a certificate, and has not "+
-				"registered it",
+			return f.below(ref, "is not in the cluster",
+				"its kubelet waits for a certificate, and has not registered it",
 				"certificatesigningrequests"), nil
 		}
 		return nil, fmt.Errorf("%s does not exist", ref)
@@ -149,9 +149,8 @@ func (r *reader) lostNode(ctx context.Context, p *corev1.Pod) *finding {
 		return r.lost(ctx, n)
 	case absent:
 		return broken(kindRef("Node", "", p.Spec.NodeName), "does not exist", fmt.Sprintf("node %s does not exist",
-			p.Spec.NodeName), "spec.nodeName", Remedy{Text: "If its machine is off for good, delete the pod, so that " +
-			"its " +
-			"controller creates another one.",
+			p.Spec.NodeName), "spec.nodeName", Remedy{Text: "If its machine is off for good, delete the pod, so " +
+			"that its controller creates another one.",
 			Command: "kubectl delete " + kubectlName(refTo("Pod", p)) + " --force --grace-period=0"})
 	}
 	return nil
@@ -226,8 +225,8 @@ func requestFinding(q *certificatesv1.CertificateSigningRequest) *finding {
 		case certificatesv1.CertificateDenied:
 			return broken(ref, state, "it was denied: "+cmp.Or(clause(c.Message), c.Reason),
 				"status.conditions[Denied]",
-				Remedy{Text: "Correct the cause, and let the client request " +
-					"again.", Command: "kubectl delete csr " + arg(q.Name)})
+				Remedy{Text: "Correct the cause, and let the client request again.",
+					Command: "kubectl delete csr " + arg(q.Name)})
 		case certificatesv1.CertificateFailed:
 			return broken(ref, state, "its signer failed: "+cmp.Or(clause(c.Message), c.Reason),
 				"status.conditions[Failed]", Remedy{Text: "Correct the request, and let the client request again.",
@@ -241,8 +240,8 @@ func requestFinding(q *certificatesv1.CertificateSigningRequest) *finding {
 		return healthy("has its certificate")
 	case isApproved:
 		return broken(ref, state, fmt.Sprintf("it is approved, and the signer %s has not issued it", q.Spec.SignerName),
-			"status.certificate", Remedy{Text: "Check that a program serves this " +
-				"signer.", Command: "clusterctl status"})
+			"status.certificate", Remedy{Text: "Check that a program serves this signer.", Command: "clusterctl " +
+				"status"})
 	}
 	return broken(ref, state, fmt.Sprintf("the certificate request %s of %s waits for approval", q.Name,
 		q.Spec.Username), "status.conditions", Remedy{Text: "Look at it, and approve it if its requester is known.",

@@ -144,17 +144,17 @@ func (r *reader) addNameTrouble(ctx context.Context, f *finding, p *corev1.Pod) 
 	const dnsNamespace, dnsService = metav1.NamespaceSystem, "kube-dns"
 	ref := refTo("Pod", p)
 	if p.Spec.HostNetwork && (p.Spec.DNSPolicy == corev1.DNSClusterFirst || p.Spec.DNSPolicy == "") {
-		f.reason += ", and it cannot resolve names of the cluster, because it uses the host's network with dnsPolicy " +
-			"ClusterFirst"
-		f.add(ref, "with hostNetwork, dnsPolicy ClusterFirst means the resolver of the node, which does not know the "+
-			"cluster's names", "spec.dnsPolicy")
+		f.reason += ", and it cannot resolve names of the cluster, because it uses the host's network with " +
+			"dnsPolicy ClusterFirst"
+		f.add(ref, "with hostNetwork, dnsPolicy ClusterFirst means the resolver of the node, which does not know "+
+			"the cluster's names", "spec.dnsPolicy")
 		f.remedy(Remedy{Text: "Use the cluster's resolver.", Command: r.editCommand(ctx, p),
 			Field: r.templateField(ctx, p, "dnsPolicy: ClusterFirstWithHostNet")})
 		return
 	}
 	if p.Spec.DNSPolicy == corev1.DNSDefault || p.Spec.DNSPolicy == corev1.DNSNone {
-		f.add(ref, fmt.Sprintf("its dnsPolicy %s does not use the cluster's "+
-			"resolver", p.Spec.DNSPolicy), "spec.dnsPolicy")
+		f.add(ref, fmt.Sprintf("its dnsPolicy %s does not use the cluster's resolver", p.Spec.DNSPolicy),
+			"spec.dnsPolicy")
 		f.remedy(Remedy{Text: "Use the cluster's resolver.", Command: r.editCommand(ctx, p),
 			Field: r.templateField(ctx, p, "dnsPolicy: ClusterFirst")})
 		return
@@ -217,8 +217,9 @@ func addResolverPolicy(f *finding, pod Ref, name string, port uint16) {
 	policy := Ref{Group: "networking.k8s.io", Resource: "networkpolicies", Kind: "NetworkPolicy"}
 	policy.Namespace, policy.Name, _ = strings.Cut(name, "/")
 	f.reason += ", and network policy " + name + " drops its DNS requests"
-	f.add(policy, fmt.Sprintf("it limits the outgoing packets of %s, and no rule allows UDP port %d to the cluster's "+
-		"resolver", pod, port), "spec.egress")
+	f.add(policy, fmt.Sprintf(
+		"it limits the outgoing packets of %s, and no rule allows UDP port %d to the cluster's resolver", pod, port),
+		"spec.egress")
 	f.remedy(Remedy{Text: fmt.Sprintf("Allow UDP and TCP port %d to kube-dns.", port),
 		Field: "spec.egress of " + policy.String(), Command: "kubectl edit " + kubectlName(policy)})
 }

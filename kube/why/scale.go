@@ -79,15 +79,15 @@ func (r *reader) inactiveAutoscaler(
 	message := clause(c.Message)
 	switch {
 	case c.Reason == "ScalingDisabled":
-		return broken(ref, state, fmt.Sprintf("its target %s has 0 replicas, which turns scaling "+
-			"off", target), evidence,
+		return broken(ref, state, fmt.Sprintf("its target %s has 0 replicas, which turns scaling off", target),
+			evidence,
 			Remedy{Text: "Set at least one replica.", Field: "spec.replicas of " + target.String(),
 				Command: "kubectl scale " + kubectlName(target) + " --replicas=1"})
 	case strings.Contains(message, "missing request for"):
 		_, name, _ := strings.Cut(message, "missing request for ")
 		name, _, _ = strings.Cut(name, " ")
-		return broken(ref, state, fmt.Sprintf("a container of %s has no request for %s, of which the target is a "+
-			"percentage",
+		return broken(ref, state, fmt.Sprintf(
+			"a container of %s has no request for %s, of which the target is a percentage",
 			target, name), evidence, Remedy{Text: "Set the request.",
 			Field: "spec.template.spec.containers[*].resources.requests of " + target.String(),
 			Command: "kubectl set resources " + kubectlName(target) + " --requests=" +

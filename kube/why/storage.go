@@ -167,10 +167,10 @@ func (r *reader) pendingClaim(ctx context.Context, c *corev1.PersistentVolumeCla
 	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 	if waits && c.Annotations["volume.kubernetes.io/selected-node"] == "" {
 		if pods := r.podsUsing(ctx, c.Namespace, c.Name); len(pods) == 0 {
-			return broken(ref, claimPending, fmt.Sprintf("its storage class %s waits for a pod that uses the claim, "+
-				"and "+
-				"no pod does", name), "volumeBindingMode of StorageClass "+name, Remedy{
-				Text: "Create a pod that uses the claim."})
+			return broken(ref, claimPending, fmt.Sprintf(
+				"its storage class %s waits for a pod that uses the claim, and no pod does", name),
+				"volumeBindingMode of StorageClass "+name, Remedy{
+					Text: "Create a pod that uses the claim."})
 		}
 		// The pod's own finding says why it was not scheduled.
 		if e := findEvent(r.eventsOf(ctx, ref, c), "ProvisioningFailed"); e == nil {
@@ -256,8 +256,8 @@ func (r *reader) hasVolumeOfClass(ctx context.Context, class string) bool {
 // noVolume explains a claim of a class without a provisioner: why no existing volume fits.
 func (r *reader) noVolume(ctx context.Context, c *corev1.PersistentVolumeClaim, class string) *finding {
 	ref := refTo("PersistentVolumeClaim", c)
-	remedy := Remedy{Text: "Create a PersistentVolume that fits, or create the claim again with a storage class that " +
-		"has a provisioner.", Field: "spec of " + ref.String(), Command: "kubectl get persistentvolumes"}
+	remedy := Remedy{Text: "Create a PersistentVolume that fits, or create the claim again with a storage class " +
+		"that has a provisioner.", Field: "spec of " + ref.String(), Command: "kubectl get persistentvolumes"}
 	all, isComplete := r.volumes(ctx)
 	var reasons []string
 	for _, v := range all {
@@ -326,11 +326,11 @@ func explainVolume(ctx context.Context, r *reader, ref Ref) (*finding, error) {
 		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message", describe(ref)),
 			nil
 	case v.Status.Phase == corev1.VolumeReleased:
-		return broken(ref, "cannot be bound", fmt.Sprintf("its former claim %s was deleted and its data is "+
-			"kept", claim),
+		return broken(ref, "cannot be bound", fmt.Sprintf("its former claim %s was deleted and its data is kept",
+			claim),
 			"status.phase, spec.persistentVolumeReclaimPolicy", Remedy{
-				Text: "Save the data, and remove the reference to the former " +
-					"claim.", Field: "spec.claimRef of " + ref.String(),
+				Text:    "Save the data, and remove the reference to the former claim.",
+				Field:   "spec.claimRef of " + ref.String(),
 				Command: `kubectl patch pv ` + v.Name + ` -p '{"spec":{"claimRef":null}}'`}), nil
 	case v.Status.Phase == corev1.VolumeBound:
 		return healthy("is bound to claim %s", claim), nil

@@ -100,8 +100,8 @@ func (r *reader) rollingOut(ref Ref, state, evidence string) *finding {
 		return broken(ref, state, "of a cause that is unknown, since its pods could not all be read", evidence,
 			mayListPods(ref.Namespace))
 	}
-	return broken(ref, state, "its pods are still being created or replaced, and none of them reports a "+
-		"fault", evidence,
+	return broken(ref, state, "its pods are still being created or replaced, and none of them reports a fault",
+		evidence,
 		Remedy{Text: "Wait for the end.", Command: "kubectl rollout status " + kubectlName(ref)})
 }
 
@@ -270,8 +270,8 @@ func (r *reader) statefulSetFinding(ctx context.Context, s *appsv1.StatefulSet) 
 					Field: "spec.updateStrategy.type of " + ref.String()})
 		case update.RollingUpdate != nil && update.RollingUpdate.Partition != nil &&
 			*update.RollingUpdate.Partition > 0:
-			return broken(ref, state, fmt.Sprintf("its update strategy leaves the pods below the partition %d as "+
-				"they are",
+			return broken(ref, state, fmt.Sprintf(
+				"its update strategy leaves the pods below the partition %d as they are",
 				*update.RollingUpdate.Partition), "spec.updateStrategy.rollingUpdate.partition", Remedy{
 				Text: "Lower the partition.", Field: "spec.updateStrategy.rollingUpdate.partition of " + ref.String()})
 		}

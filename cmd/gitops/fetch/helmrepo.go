@@ -91,8 +91,8 @@ func selectChart(ctx context.Context, repository *httpSession, spec *gitsource.S
 	case s.seen == 0:
 		return chartVersion{}, fmt.Errorf("it has no chart %q", spec.Helm.Chart)
 	case s.best.Version == "":
-		return chartVersion{}, fmt.Errorf("none of the %d versions of chart %q satisfies "+
-			"%q", s.seen, spec.Helm.Chart, text)
+		return chartVersion{}, fmt.Errorf("none of the %d versions of chart %q satisfies %q", s.seen, spec.Helm.Chart,
+			text)
 	}
 	return s.best, nil
 }

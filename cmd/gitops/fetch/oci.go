@@ -107,8 +107,8 @@ func (r *registry) selectReference(ctx context.Context, spec *gitsource.Spec) (l
 	}
 	latest, ok := constraint.Latest(list)
 	if !ok {
-		return "", "", fmt.Errorf("none of the repository's %d tags is a version that satisfies "+
-			"%q", len(tags), spec.Semver)
+		return "", "", fmt.Errorf("none of the repository's %d tags is a version that satisfies %q", len(tags),
+			spec.Semver)
 	}
 	return latest, versions[latest], nil
 }
@@ -217,8 +217,8 @@ func (r *registry) pull(ctx context.Context, layer descriptor, dir string) error
 	}
 	defer archive.close()
 	if archive.digest != layer.Digest || archive.size != layer.Size {
-		return fmt.Errorf("the layer has %d bytes with the digest %s, and the manifest says %d bytes with the digest "+
-			"%s",
+		return fmt.Errorf(
+			"the layer has %d bytes with the digest %s, and the manifest says %d bytes with the digest %s",
 			archive.size, archive.digest, layer.Size, layer.Digest)
 	}
 	return unpack(ctx, archive, dir, layer.MediaType == mediaHelmLayer, defaultLimits)

@@ -110,9 +110,8 @@ func dockerCredentials(text []byte, host, repository string) (username, password
 	case found == nil:
 		return "", "", fmt.Errorf("the Secret's %s has no credentials for %s", keyDockerConfig, host)
 	case found.IdentityToken != "":
-		return "", "", fmt.Errorf("the Secret's %s has an identity token for %s, which is not "+
-			"supported", keyDockerConfig,
-			host)
+		return "", "", fmt.Errorf("the Secret's %s has an identity token for %s, which is not supported",
+			keyDockerConfig, host)
 	case found.Auth == "":
 		return found.Username, found.Password, nil
 	}

@@ -111,9 +111,9 @@ func (d *decryptedFiles) Open(name string) (fs.File, error) {
 	}
 	if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
 		if bytes.Contains(text, []byte(metadataKey)) && macPattern.Match(text) {
-			return nil, refused("%s: it is encrypted with SOPS, and only files with the suffixes .yaml, .yml and "+
-				".json "+
-				"are decrypted", name)
+			return nil, refused(
+				"%s: it is encrypted with SOPS, and only files with the suffixes .yaml, .yml and .json are decrypted",
+				name)
 		}
 	} else if text, err = d.decrypt(name, text); err != nil {
 		return nil, err
