@@ -186,6 +186,10 @@ func createGuardedPod(ctx context.Context, t *testing.T, client kubernetes.Inter
 	must(pdbs.UpdateStatus(ctx, b, metav1.UpdateOptions{}))
 }
 
+func defaultAccount() *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+}
+
 // addEvictionWebhook creates the default service account, and has the webhook asked about evictions.
 func addEvictionWebhook(ctx context.Context, t *testing.T, client kubernetes.Interface, h *webhookServer) {
 	must := func(_ any, err error) {
@@ -194,11 +198,7 @@ func addEvictionWebhook(ctx context.Context, t *testing.T, client kubernetes.Int
 			t.Fatal(err)
 		}
 	}
-	must(
-		client.CoreV1().
-			ServiceAccounts("default").
-			Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}),
-	)
+	must(client.CoreV1().ServiceAccounts("default").Create(ctx, defaultAccount(), metav1.CreateOptions{}))
 	must(
 		client.AdmissionregistrationV1().
 			ValidatingWebhookConfigurations().

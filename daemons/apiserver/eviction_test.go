@@ -30,11 +30,7 @@ func TestRefusedEvictionsKeepTheBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(
-		client.CoreV1().
-			ServiceAccounts("default").
-			Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}),
-	)
+	must(client.CoreV1().ServiceAccounts("default").Create(ctx, defaultAccount(), metav1.CreateOptions{}))
 	for _, name := range []string{"mine", "theirs"} {
 		createNodeWithBudget(ctx, t, client, name)
 	}

@@ -9,3 +9,6 @@ import (
 func (s *Server) RepairAddresses(ctx context.Context, now time.Time) error {
 	return s.background.upkeep.RepairAddressesAt(ctx, now)
 }
+
+// OccupyCacheWait takes the places of all requests that may wait for the cache.
+func (s *Server) OccupyCacheWait() { s.cacheWaiters.Add(maxCacheWaiters) }

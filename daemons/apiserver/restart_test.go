@@ -2,7 +2,9 @@ package apiserver_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,8 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/daemons/apiserver"
+	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/run"
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/memory"
 )
@@ -147,5 +151,24 @@ func TestNoRequestIsRefusedBeforeTheCacheIsFilled(t *testing.T) {
 	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").List(ctx,
 		metav1.ListOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Requests that have not been authenticated cannot fill the memory of a server whose store does not answer.
+func TestFewRequestsWaitForTheCache(t *testing.T) {
+	s := memory.New()
+	t.Cleanup(s.Close)
+	server, err := apiserver.New(apiserver.Options{
+		Storage: apiserver.OpenStorage(s, "", kinds.All(), slog.New(slog.DiscardHandler)),
+		Env:     run.NewEnv(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.OccupyCacheWait()
+	answer := httptest.NewRecorder()
+	server.ServeHTTP(answer, httptest.NewRequestWithContext(timeoutContext(t), http.MethodGet, "/api/v1/pods", nil))
+	if answer.Code != http.StatusServiceUnavailable || answer.Header().Get("Retry-After") != "1" {
+		t.Errorf("%d, Retry-After %q", answer.Code, answer.Header().Get("Retry-After"))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -50,6 +51,8 @@ type Server struct {
 	resources  resourceHandlers
 	pages      pages
 	metrics    *serverMetrics
+
+	cacheWaiters atomic.Int32 // requests that wait for the cache to be filled
 
 	background background
 	shutdown   shutdown

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/apiserver/flow"
+	"clusterctl/daemons/apiserver/identity"
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
 )
@@ -213,23 +214,32 @@ func (s *Server) handle(q *request.Request) error {
 	return nil
 }
 
-// maxCacheWait is the maximum time that a request waits for the cache of a server that has just started.
-const maxCacheWait = 10 * time.Second
+const (
+	// maxCacheWait is the maximum time that a request waits for the cache of a server that has just started.
+	maxCacheWait = 10 * time.Second
+	// maxCacheWaiters is the maximum number of requests that wait. They have not been authenticated yet.
+	maxCacheWaiters = 1000
+)
 
 // waitForCache delays a request until the cache has been filled. With an empty cache, tokens and roles would be
 // unknown, and writes would bypass quotas, policies and webhooks.
 func (s *Server) waitForCache(q *request.Request) error {
-	if s.cache.CheckReady() == nil || request.IsHealthPath(q.Path) || q.Path == "/version" {
+	err := s.cache.CheckReady()
+	if err == nil || identity.IsAnonymousPath(q.Path) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(q.HTTP.Context(), maxCacheWait)
-	defer cancel()
-	if err := s.cache.WaitReady(ctx); err != nil {
-		unavailable := apierrors.NewServiceUnavailable(err.Error())
-		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-		return unavailable
+	if s.cacheWaiters.Add(1) <= maxCacheWaiters {
+		ctx, cancel := context.WithTimeout(q.HTTP.Context(), maxCacheWait)
+		defer cancel()
+		err = s.cache.WaitReady(ctx)
 	}
-	return nil
+	s.cacheWaiters.Add(-1)
+	if err == nil {
+		return nil
+	}
+	unavailable := apierrors.NewServiceUnavailable(err.Error())
+	unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return unavailable
 }
 
 // hasFilledCache is waitForCache for a cache that has been filled.

@@ -30,7 +30,7 @@ func (s *Identity) Authenticate(q *request.Request) error {
 	}
 	q.User = api.User{Name: api.Anonymous, Groups: []string{api.GroupUnauthenticated}}
 	if len(s.config.Authenticators) == 0 || s.config.Anonymous != nil &&
-		s.config.Anonymous(q.Path, isAnonymousPath(q.Path)) {
+		s.config.Anonymous(q.Path, IsAnonymousPath(q.Path)) {
 		return nil
 	}
 	s.config.OnUnauthenticated(q)
@@ -60,7 +60,7 @@ func withAuthenticatedGroup(user api.User) api.User {
 	return user
 }
 
-// isAnonymousPath reports whether a path needs no credentials by default.
-func isAnonymousPath(path string) bool {
+// IsAnonymousPath reports whether a path needs no credentials by default.
+func IsAnonymousPath(path string) bool {
 	return request.IsHealthPath(path) || path == "/version" || path == "/version/"
 }

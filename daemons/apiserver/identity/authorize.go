@@ -15,7 +15,7 @@ import (
 
 // Authorize is the stage that checks whether the user may perform the request.
 func (s *Identity) Authorize(q *request.Request) error {
-	if len(s.config.Authorizers) == 0 || isAnonymousPath(q.Path) && (q.Verb == "get" || request.IsHealthPath(q.Path)) {
+	if len(s.config.Authorizers) == 0 || IsAnonymousPath(q.Path) && (q.Verb == "get" || request.IsHealthPath(q.Path)) {
 		return nil
 	}
 	why, err := s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
