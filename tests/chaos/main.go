@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"clusterctl/tests/chaos/fault"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
 )
 

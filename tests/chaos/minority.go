@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/tests/chaos/fault"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // testMinority cuts the power of two of three control-plane machines and checks the answers of the third. Writes, and

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/tests/chaos/fault"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 const (

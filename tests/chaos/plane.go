@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"clusterctl/daemons/client"
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/lab/plane"
 )
 
 // planeFault is a fault of the processes of a control plane. run begins and ends it.

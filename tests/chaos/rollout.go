@@ -19,7 +19,7 @@ import (
 
 	"clusterctl/tests/chaos/check"
 	"clusterctl/tests/chaos/fault"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/client"
 	"clusterctl/tests/chaos/check"
 	"clusterctl/tests/chaos/fault"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
 )
 

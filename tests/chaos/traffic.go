@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clusterctl/tests/chaos/check"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // requestInterval is the interval between two requests of one client of the workload. Each request opens a connection.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/signal"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
 	"clusterctl/tests/lab/verb"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // exampleCommand is a command line to try, which can be copied from the output into a shell.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
 	"clusterctl/tests/webimage"
 )

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // grace is the cluster's grace period for nodes that stop reporting. It is short, so that tests can wait for its end.

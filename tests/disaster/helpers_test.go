@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // startMachines starts machines, each NAME=ADDRESS, and applies nothing yet.

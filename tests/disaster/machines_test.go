@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // declareMachines returns a configuration with control-plane machines cN at 10.99.0.1N and nodes nN at 10.99.0.2N.

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 const smallNode = `

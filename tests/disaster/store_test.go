@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/client/informers"
 	"clusterctl/daemons/config/store"
 	"clusterctl/kube/kubernetes"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
 )
 

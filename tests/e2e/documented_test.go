@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // Listeners and file modes are as docs/operations.md documents them.

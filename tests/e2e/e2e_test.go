@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/cluster/script"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/lab/cluster/script"
 	"clusterctl/tests/lab/machines"
 	"clusterctl/tests/webimage"
 )

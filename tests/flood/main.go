@@ -23,7 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/webimage"
 )
 

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/cluster/script"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/lab/cluster/script"
 	"clusterctl/tests/webimage"
 )
 

@@ -1,5 +1,5 @@
 // Package interrupt stops applies at random points, in every way that occurs in practice. It checks that the next apply
-// converges, and that the state names nothing that does not exist. It runs on its own machines, which tests/cluster
+// converges, and that the state names nothing that does not exist. It runs on its own machines, which tests/lab/cluster
 // creates.
 package interrupt
 
@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/webimage"
 )
 

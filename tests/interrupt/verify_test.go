@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"clusterctl/provision/state"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // verify compares the state with the machines and the API: everything that it names exists and is as declared.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // birdConfig configures a router between machines that learns addresses from them, and forwards to all routes at once.

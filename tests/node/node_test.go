@@ -29,7 +29,7 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/store/memory"
-	"clusterctl/tests/containerdtest"
+	"clusterctl/tests/lab/containerdtest"
 )
 
 func TestMain(m *testing.M) { containerdtest.Main(m) }

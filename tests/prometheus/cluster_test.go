@@ -36,7 +36,7 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/daemons/run"
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 // nodeName is the name of the node.

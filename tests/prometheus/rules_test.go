@@ -21,7 +21,7 @@ import (
 	"text/template"
 	"time"
 
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 // scrapeTarget is a path to scrape.

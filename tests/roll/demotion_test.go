@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // demotedConfig returns the configuration of three machines, of which the named ones are the control plane and the

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // traceCommands are commands that show what a cluster could leave on a machine: routes, links, rules, kernel settings,

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // Renaming blocks neither changes the machines nor makes them new ones. A control plane of two machines with one etcd

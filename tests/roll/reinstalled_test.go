@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // A control-plane machine whose disk was replaced, and that was reinstalled under its name, is repaired by one apply.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 const applyTimeout = 5 * time.Minute

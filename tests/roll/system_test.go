@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 const systemsConfig = `cluster "systems" {

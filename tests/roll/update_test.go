@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 const updateLimit = 6 * time.Minute

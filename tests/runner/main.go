@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 func main() {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // maxBytes are the maximum sizes of stripped programs, in bytes. Before you raise a limit, check with -ldflags=-dumpdep

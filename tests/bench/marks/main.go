@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/cluster"
 	"clusterctl/tests/document"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/webimage"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"clusterctl/tests/bench/configs"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/webimage"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // TestMain can also run either end of a walk as a separate process, whose threads are all in one network namespace.

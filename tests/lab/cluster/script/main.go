@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // startTimeout is how long a cluster may take to start.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
 )
 
