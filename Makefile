@@ -126,7 +126,7 @@ deps: lab-deps ## Install the Debian packages that the build, the lab and the te
 # What tests drive a cluster with: a current kubectl, Debian's, Debian's Prometheus, a stock etcdctl and helm, an operator of controller-runtime's, and an API server to aggregate.
 .PHONY: test-tools
 test-tools: deps demo-tools releases $(addprefix $(BIN)/,kubectl kubectl-debian prometheus etcdctl helm h2spec gofakes3)
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ $(addprefix ./tests/programs/,operator bookshop issuer reviewer kmsplugin)
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/chaos ./tests/bench/marks
 
 # Builds that tests update to: another version; one whose API server cannot start; one whose controllers end a while after they have started.
@@ -141,7 +141,7 @@ releases: $(DEFINITIONS)
 # What the demo needs besides the bundle.
 .PHONY: demo-tools
 demo-tools:
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/programs/web
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/demo
 
 .PHONY: kubectl
@@ -151,8 +151,8 @@ KUBECTL_VERSION := $(call version,k8s.io/kubectl)
 KUBECTL_VERSION := $(KUBECTL_VERSION:v0%=v1%)
 KUBECTL_FLAGS   := $(MODFLAGS) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION)'
 
-$(BIN)/kubectl: go.mod go.sum tests/kubectl/main.go $(call flags,kubectl,$(KUBECTL_FLAGS))
-	$(GO) build $(KUBECTL_FLAGS) -o $@ ./tests/kubectl
+$(BIN)/kubectl: go.mod go.sum tests/programs/kubectl/main.go $(call flags,kubectl,$(KUBECTL_FLAGS))
+	$(GO) build $(KUBECTL_FLAGS) -o $@ ./tests/programs/kubectl
 	@touch $@
 
 $(BIN)/kubectl-debian:

@@ -10,7 +10,7 @@ import (
 
 	"clusterctl/tests/chaos/fault"
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 // machineNames are the machines of examples/ha, by their names in the cluster.

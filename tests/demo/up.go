@@ -10,7 +10,7 @@ import (
 
 	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 func startCluster(ctx context.Context, name string) error {

@@ -38,7 +38,7 @@ func TestOperatorsWithWebhooksWork(t *testing.T) {
 		},
 	)
 	health := freeAddress(t)
-	startProgram(t, programPath(t, "operator", "../..", "./tests/operator"), "-namespace", ns, "-url",
+	startProgram(t, programPath(t, "operator", "../..", "./tests/programs/operator"), "-namespace", ns, "-url",
 		"https://"+freeAddress(t), "-health", health)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())

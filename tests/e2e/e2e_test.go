@@ -14,7 +14,7 @@ import (
 	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/cluster/script"
 	"clusterctl/tests/lab/machines"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 var sharedCluster *cluster.Cluster

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 func main() {

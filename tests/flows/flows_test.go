@@ -10,7 +10,7 @@ import (
 
 	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/cluster/script"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 var sharedCluster *cluster.Cluster

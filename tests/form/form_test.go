@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 const testTimeout = 7 * time.Minute

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 var (

@@ -24,7 +24,7 @@ import (
 	"clusterctl/daemons/api/loadbalancer"
 	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/matrix/walk"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 var proxyModes = flag.String("modes", "nftables", "modes of the proxy in which the table is walked, one after the "+

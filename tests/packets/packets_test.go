@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 var killCount = flag.Int("kills", 3, "how often each daemon is killed")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 const hardenedConfig = `cluster "hardened" {}

@@ -28,7 +28,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 // Addresses of the lab's registries, on its bridge: one with a private CA and a user, one without TLS, and one whose

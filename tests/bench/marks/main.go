@@ -18,7 +18,7 @@ import (
 	"clusterctl/tests/bench/report"
 	"clusterctl/tests/document"
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 func main() {

@@ -12,7 +12,7 @@ import (
 
 	"clusterctl/tests/bench/configs"
 	"clusterctl/tests/lab/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/programs/webimage"
 )
 
 const manyObjects = 2000

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"clusterctl/tests/kmsplugin/server"
+	"clusterctl/tests/programs/kmsplugin/server"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"clusterctl/tests/kmsplugin/server"
+	"clusterctl/tests/programs/kmsplugin/server"
 )
 
 // Plugin is a plugin whose key is "one" until Rotate changes it.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/conversion"
 
-	v1 "clusterctl/tests/operator/v1"
+	v1 "clusterctl/tests/programs/operator/v1"
 )
 
 // GroupVersion is the group and version of the types.

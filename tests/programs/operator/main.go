@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	v1 "clusterctl/tests/operator/v1"
-	v2 "clusterctl/tests/operator/v2"
+	v1 "clusterctl/tests/programs/operator/v1"
+	v2 "clusterctl/tests/programs/operator/v2"
 )
 
 func main() {

@@ -1,4 +1,5 @@
-// Package webimage packs the test workload (tests/web) and a shell into an OCI archive, so that no registry is needed.
+// Package webimage packs the test workload (tests/programs/web) and a shell into an OCI archive, so that no registry is
+// needed.
 package webimage
 
 import (

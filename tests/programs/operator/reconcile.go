@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	v1 "clusterctl/tests/operator/v1"
-	v2 "clusterctl/tests/operator/v2"
+	v1 "clusterctl/tests/programs/operator/v1"
+	v2 "clusterctl/tests/programs/operator/v2"
 )
 
 // maxReplicas is the maximum number of replicas of a site.
