@@ -171,8 +171,8 @@ $(BIN)/helm: PACKAGE := helm.sh/helm/v4/cmd/helm
 $(BIN)/gofakes3: PACKAGE := github.com/johannesboyne/gofakes3/cmd/gofakes3
 $(BIN)/h2spec: PACKAGE := github.com/summerwind/h2spec/cmd/h2spec
 
-$(addprefix $(BIN)/,etcdctl helm gofakes3 h2spec): tests/tools/go.mod tests/tools/go.sum $(call flags,tool,$(TOOL_FLAGS))
-	cd tests/tools && $(GO) build $(TOOL_FLAGS) -o $(CURDIR)/$@ $(PACKAGE)
+$(addprefix $(BIN)/,etcdctl helm gofakes3 h2spec): tests/tools/external/go.mod tests/tools/external/go.sum $(call flags,tool,$(TOOL_FLAGS))
+	cd tests/tools/external && $(GO) build $(TOOL_FLAGS) -o $(CURDIR)/$@ $(PACKAGE)
 	@touch $@
 
 PREFIX  ?= /usr/local
@@ -205,8 +205,8 @@ lint: ## gofmt, go vet, staticcheck, style, and the names of files that have gro
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
 	$(GO) vet $(MODFLAGS) ./...
 	cd cmd/gitops && $(GO) vet $(MODFLAGS) ./...
-	$(GO) tool -modfile=tests/tools/go.mod staticcheck -tags grpcnotrace ./...
-	$(GO) run $(MODFLAGS) ./tests/style -rules lines,docs,words,names,size $$(git ls-files '*.go' '*.md')
+	$(GO) tool -modfile=tests/tools/external/go.mod staticcheck -tags grpcnotrace ./...
+	$(GO) run $(MODFLAGS) ./tests/tools/style -rules lines,docs,words,names,size $$(git ls-files '*.go' '*.md')
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # The bundle for suites that look for data races: only clusterctl is built with the race detector.
@@ -218,8 +218,8 @@ race-bundle:
 	CGO_ENABLED=1 go build $(MODFLAGS) -race -ldflags '$(LDFLAGS)' -o $(BIN)/race/clusterctl ./cmd/clusterctl
 	$(BIN)/clusterctl pack $(BIN)/race/clusterctl
 
-# tests/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
-RUNNER := go run $(MODFLAGS) ./tests/runner $(if $(ONLY),-only $(ONLY))
+# tests/tools/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
+RUNNER := go run $(MODFLAGS) ./tests/tools/runner $(if $(ONLY),-only $(ONLY))
 
 .PHONY: check
 check: deps binaries $(addprefix $(BIN)/,helm h2spec) ## Lint and run every test that needs no machines: the inner loop

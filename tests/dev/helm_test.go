@@ -14,7 +14,7 @@ import (
 // it, hooks and a workload.
 // Proves S12.
 func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
-	path := programPath(t, "helm", "../tools", "helm.sh/helm/v4/cmd/helm")
+	path := programPath(t, "helm", "../tools/external", "helm.sh/helm/v4/cmd/helm")
 	ns := createNamespace(t)
 	helm := func(args ...string) (string, error) {
 		return runProgram(t, path, append(args, "--namespace", ns)...)

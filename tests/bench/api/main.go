@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/document"
 	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/plane"
+	"clusterctl/tests/tools/document"
 )
 
 func main() {

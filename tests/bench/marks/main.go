@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/document"
 	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/programs/webimage"
+	"clusterctl/tests/tools/document"
 )
 
 func main() {

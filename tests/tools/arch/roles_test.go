@@ -15,7 +15,7 @@ import (
 // The account of each controller has a role of the same name. Only this test checks it, because the controllers and the
 // API server do not import each other.
 func TestEachControllersAccountHasARole(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../daemons/controllers/controllers.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../daemons/controllers/controllers.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

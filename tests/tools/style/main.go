@@ -1,7 +1,7 @@
 // Command style checks what the style guide says of lines, doc comments, words, names and sizes in Go files and
 // documents. It prints a line for each finding and exits with 1 if there is one.
 //
-//	go run ./tests/style [-rules lines,docs] [FILE...]
+//	go run ./tests/tools/style [-rules lines,docs] [FILE...]
 //
 // Without files it checks all files that Git tracks.
 package main

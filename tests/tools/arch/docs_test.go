@@ -26,9 +26,9 @@ var (
 func documentTexts(t *testing.T) map[string]string {
 	t.Helper()
 	names := []string{"README.md", "ARCHITECTURE.md", "HACKING.md"}
-	err := filepath.WalkDir("../../docs", func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../../docs", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".md") {
-			names = append(names, strings.TrimPrefix(path, "../../"))
+			names = append(names, strings.TrimPrefix(path, "../../../"))
 		}
 		return err
 	})
@@ -37,7 +37,7 @@ func documentTexts(t *testing.T) map[string]string {
 	}
 	texts := map[string]string{}
 	for _, name := range names {
-		text, err := os.ReadFile("../../" + name)
+		text, err := os.ReadFile("../../../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 			if strings.Contains(m[1], "NAME") {
 				continue // a pattern for a file to add
 			}
-			if _, err := os.Stat("../../" + m[1]); err != nil {
+			if _, err := os.Stat("../../../" + m[1]); err != nil {
 				t.Errorf("%s names %s, which is not there", doc, m[1])
 			}
 		}
@@ -67,7 +67,7 @@ func TestDocumentsNameFunctionsThatExist(t *testing.T) {
 	found := 0
 	for doc, text := range documentTexts(t) {
 		for _, m := range functionPattern.FindAllStringSubmatch(text, -1) {
-			source, _ := os.ReadFile("../../" + m[3]) // another test reports missing files
+			source, _ := os.ReadFile("../../../" + m[3]) // another test reports missing files
 			for _, name := range m[1:3] {
 				if name == "" {
 					continue
@@ -97,7 +97,7 @@ func TestLinksInDocumentsResolve(t *testing.T) {
 			if file != "" {
 				target = filepath.Join(filepath.Dir(doc), file)
 			}
-			if _, err := os.Stat("../../" + target); err != nil {
+			if _, err := os.Stat("../../../" + target); err != nil {
 				t.Errorf("%s links to %s, which is not there", doc, target)
 				continue
 			}
@@ -121,7 +121,7 @@ func headingAnchors(text string) map[string]bool {
 // A metric's name may consist of a namespace, a subsystem and a name. Then the code contains these parts.
 func TestMetricsInDocumentsAreTheDaemons(t *testing.T) {
 	var code strings.Builder
-	err := filepath.WalkDir("../../daemons", func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../../daemons", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -11,19 +11,19 @@ import (
 // daemon may read them.
 var configReaders = map[string][]string{
 	"Etcd": {
-		"../../cmd/etcd",
-	}, "APIServer": {"../../daemons/apiserver"}, "Scheduler": {"../../daemons/scheduler"},
-	"ControllerManager": {"../../daemons/controllers"},
+		"../../../cmd/etcd",
+	}, "APIServer": {"../../../daemons/apiserver"}, "Scheduler": {"../../../daemons/scheduler"},
+	"ControllerManager": {"../../../daemons/controllers"},
 	"DNS": {
-		"../../daemons/dns",
-	}, "Kubelet": {"../../daemons/kubelet", "../../cmd/clusterctl"}, "KubeletFile": {"../../daemons/kubelet"},
+		"../../../daemons/dns",
+	}, "Kubelet": {"../../../daemons/kubelet", "../../../cmd/clusterctl"}, "KubeletFile": {"../../../daemons/kubelet"},
 	"KubeletAuthentication": {
-		"../../daemons/kubelet",
-	}, "KubeletAuthorization": {"../../daemons/kubelet"}, "Proxy": {"../../daemons/proxy"},
+		"../../../daemons/kubelet",
+	}, "KubeletAuthorization": {"../../../daemons/kubelet"}, "Proxy": {"../../../daemons/proxy"},
 	"Network": {
-		"../../daemons/network",
-	}, "Address": {"../../daemons/address"}, "MetricsServer": {"../../daemons/metrics"},
-	"Ingress": {"../../daemons/ingress"}, "GitOps": {"../../cmd/gitops"},
+		"../../../daemons/network",
+	}, "Address": {"../../../daemons/address"}, "MetricsServer": {"../../../daemons/metrics"},
+	"Ingress": {"../../../daemons/ingress"}, "GitOps": {"../../../cmd/gitops"},
 }
 
 // blockConfigurations are the configurations whose settings are in a block of the language.
@@ -61,7 +61,7 @@ var configNames = []string{
 // accepted and ignored.
 func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 	fields := 0
-	eachFile(t, "../../daemons/config", func(f *ast.File) {
+	eachFile(t, "../../../daemons/config", func(f *ast.File) {
 		if f.Name.Name != "config" { // protocols of programs
 			return
 		}
@@ -76,7 +76,7 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 			}
 			where := configReaders[spec.Name.Name]
 			if where == nil {
-				where = []string{"../../daemons"}
+				where = []string{"../../../daemons"}
 			}
 			read, refused := readFields(t, where), readFields(t, nil)
 			for _, field := range s.Fields.List {
@@ -113,7 +113,7 @@ func readFields(t *testing.T, roots []string) map[string]bool {
 	if roots == nil {
 		within = func(name string) bool { return name == "problems" }
 	}
-	for _, root := range append(slices.Clone(roots), "../../daemons/config") {
+	for _, root := range append(slices.Clone(roots), "../../../daemons/config") {
 		eachFile(t, root, func(f *ast.File) {
 			if f.Name.Name == "config" {
 				f.Decls = slices.DeleteFunc(f.Decls, func(d ast.Decl) bool {

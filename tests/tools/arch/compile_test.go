@@ -21,7 +21,7 @@ var unwantedImports = map[string]string{
 
 func TestProgramsImportNothingLarge(t *testing.T) {
 	cmd := exec.Command("go", "list", "-tags", "grpcnotrace", "-deps", "./cmd/...")
-	cmd.Dir = "../.."
+	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)

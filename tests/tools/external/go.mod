@@ -1,4 +1,4 @@
-module clusterctl/tests/tools
+module clusterctl/tests/tools/external
 
 go 1.26.0
 

@@ -17,7 +17,7 @@ func TestControllersUseTheGivenClock(t *testing.T) {
 		"time":   {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
 		"metav1": {"Now", "NowMicro"},
 	}
-	const root = "../../daemons/controllers"
+	const root = "../../../daemons/controllers"
 	files := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||

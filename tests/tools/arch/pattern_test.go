@@ -16,7 +16,7 @@ func TestPatternsContainNoPaths(t *testing.T) {
 	allowed := map[string]bool{
 		"provision/host/ssh/openssh.go": true, // Include of ssh_config; home folders are escaped
 	}
-	const root = "../.."
+	const root = "../../.."
 	found := 0
 	for _, folder := range []string{"cmd", "daemons", "hcl", "provision", "certs"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {

@@ -14,7 +14,7 @@ import (
 // it. Fields are identified by name only.
 func TestEveryFieldOfAConfigurationIsRead(t *testing.T) {
 	read := map[string]bool{}
-	for _, root := range []string{"../../provision", "../../cmd", "../../hcl/config", "../../hcl/load"} {
+	for _, root := range []string{"../../../provision", "../../../cmd", "../../../hcl/config", "../../../hcl/load"} {
 		eachFile(t, root, func(f *ast.File) {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
@@ -25,7 +25,7 @@ func TestEveryFieldOfAConfigurationIsRead(t *testing.T) {
 		})
 	}
 	fields := 0
-	eachFile(t, "../../hcl/config", func(f *ast.File) {
+	eachFile(t, "../../../hcl/config", func(f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			spec, ok := n.(*ast.TypeSpec)
 			if !ok {

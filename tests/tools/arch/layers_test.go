@@ -67,7 +67,7 @@ type packageInfo struct {
 func listPackages(t *testing.T) []packageInfo {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-tags", "grpcnotrace", "-json=ImportPath,Name,Doc,Imports,GoFiles", "./...")
-	cmd.Dir = "../.."
+	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -250,7 +250,7 @@ func TestPartsOfTheAPIServerImportOnlyEarlierParts(t *testing.T) {
 // first two parts have the stages that complete a request.
 func TestPartsOfTheAPIServerDoNotChangeRequests(t *testing.T) {
 	for _, name := range apiserverRooms[2:] {
-		files, err := filepath.Glob("../../daemons/apiserver/" + name + "/*.go")
+		files, err := filepath.Glob("../../../daemons/apiserver/" + name + "/*.go")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestPartsOfTheAPIServerDoNotChangeRequests(t *testing.T) {
 				}
 				for _, to := range assignment.Lhs {
 					if field, ok := to.(*ast.SelectorExpr); ok && isRequest(field.X) {
-						t.Errorf("%s sets %s of a request", strings.TrimPrefix(file, "../../"), field.Sel.Name)
+						t.Errorf("%s sets %s of a request", strings.TrimPrefix(file, "../../../"), field.Sel.Name)
 					}
 				}
 				return true

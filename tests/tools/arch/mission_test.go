@@ -25,7 +25,7 @@ func TestEveryRowHasATest(t *testing.T) {
 			proofs[row] = append(proofs[row], names...)
 		}
 	}
-	text, err := os.ReadFile("../../docs/mission.md")
+	text, err := os.ReadFile("../../../docs/mission.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestTestNamesContainNoRowCodes(t *testing.T) {
 func testFiles(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, folder := range []string{"certs", "cmd", "daemons", "hcl", "kube", "provision", "tests"} {
-		err := filepath.WalkDir(filepath.Join("../..", folder), func(path string, d os.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join("../../..", folder), func(path string, d os.DirEntry, err error) error {
 			script := strings.HasSuffix(path, ".txt") && strings.Contains(path, "/testdata/")
 			if err == nil && !d.IsDir() && (script || strings.HasSuffix(path, "_test.go")) {
 				paths = append(paths, path)
@@ -96,7 +96,7 @@ func proofsOf(t *testing.T, path string) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := strings.TrimPrefix(filepath.Dir(path), "../../")
+	folder := strings.TrimPrefix(filepath.Dir(path), "../../../")
 	proofs := map[string][]string{}
 	var pending []string
 	add := func(name string) {
