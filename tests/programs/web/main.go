@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"clusterctl/tests/matrix/walk"
+	"clusterctl/tests/programs/walk"
 )
 
 // options are the flags of the command.
@@ -44,7 +44,7 @@ func parseOptions() (o options) {
 	flag.StringVar(&o.greet, "tell", "",
 		"where to tell clients of TCP, UDP and SCTP who answers and whom it sees; nowhere when empty")
 	flag.BoolVar(&o.walk, "walk", false,
-		"ask the questions that come on stdin, as tests/matrix/walk has them, and print the answers")
+		"ask the questions that come on stdin, as tests/programs/walk has them, and print the answers")
 	flag.StringVar(&o.logFile, "log", "",
 		"append what -probe or -hold prints to this file: a pod's log goes with its containers")
 	flag.Parse()

@@ -71,7 +71,7 @@ func TestTargetAllIncludesTargetTest(t *testing.T) {
 // A package that a suite names is not among the rest, so `test` has to name it, too.
 func TestTargetTestIncludesTargetAll(t *testing.T) {
 	only := map[string]string{ // with reasons
-		"./tests/prometheus": "it waits for alerts to fire",
+		"./tests/suites/prometheus": "it waits for alerts to fire",
 	}
 	ran := map[string]bool{}
 	for _, s := range suites {
