@@ -67,8 +67,8 @@ func TestCredentialsHaveTheDocumentedRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text != string(want) {
-		t.Errorf("the credentials differ from docs/credentials.md; go test ./tests/suites/credentials -update rewrites "+
-			"it. They are:\n%s", text)
+		t.Errorf("the credentials differ from docs/credentials.md; go test ./tests/suites/credentials -update "+
+			"rewrites it. They are:\n%s", text)
 	}
 }
 

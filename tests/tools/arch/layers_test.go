@@ -20,7 +20,8 @@ var layers = []struct {
 	name     string
 	packages []string
 }{
-	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "certs", "kube/scheme"}},
+	{"words", []string{"hcl/config", "daemons/config", "daemons/api", "daemons/version", "daemons/libraries",
+		"certs", "kube/scheme"}},
 	{"decisions", []string{
 		"hcl/block", "provision/host", "provision/step", "provision/role", "provision/plan", "provision/image",
 		"provision/bundle", "provision/packet", "provision/state", "provision/support",
@@ -56,17 +57,23 @@ var daemonPackages = []string{
 	"gitops",
 }
 
+// packageFields are the fields of packageInfo.
+const packageFields = "ImportPath,Name,Doc,Imports,TestImports,XTestImports,GoFiles"
+
+// packageInfo is what go list prints of a package.
 type packageInfo struct {
-	ImportPath string
-	Name       string
-	Doc        string
-	Imports    []string
-	GoFiles    []string
+	ImportPath   string
+	Name         string
+	Doc          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	GoFiles      []string
 }
 
 func listPackages(t *testing.T) []packageInfo {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-tags", "grpcnotrace", "-json=ImportPath,Name,Doc,Imports,GoFiles", "./...")
+	cmd := exec.Command("go", "list", "-tags", "grpcnotrace", "-json="+packageFields, "./...")
 	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if err != nil {

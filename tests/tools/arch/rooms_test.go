@@ -62,3 +62,40 @@ func TestPackagesOfAFolderImportOnlyEarlierOnes(t *testing.T) {
 		}
 	}
 }
+
+// testRooms are the folders of tests/, each with the other folders that it may import.
+var testRooms = map[string][]string{
+	"suites":    {"lab", "programs", "reference", "tools"},
+	"bench":     {"lab", "programs", "reference", "tools"},
+	"lab":       {},
+	"programs":  {"lab"},
+	"reference": {},
+	"tools":     {"lab"},
+}
+
+func TestFoldersOfTestsImportOnlyWhatTheyMay(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range listPackages(t) {
+		name, isTest := strings.CutPrefix(p.ImportPath, "tests/")
+		if !isTest {
+			continue
+		}
+		room, _, _ := strings.Cut(name, "/")
+		allowed, isRoom := testRooms[room]
+		if !isRoom {
+			t.Errorf("%s is in none of the folders that this test lists", p.ImportPath)
+			continue
+		}
+		seen[room] = true
+		for _, i := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			other, isTest := strings.CutPrefix(i, "clusterctl/tests/")
+			theirs, _, _ := strings.Cut(other, "/")
+			if isTest && theirs != room && !slices.Contains(allowed, theirs) {
+				t.Errorf("%s imports tests/%s: tests/%s may import only %v", p.ImportPath, other, room, allowed)
+			}
+		}
+	}
+	if len(seen) != len(testRooms) {
+		t.Errorf("only the folders %v have packages", seen)
+	}
+}
