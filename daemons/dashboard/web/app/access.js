@@ -1,0 +1,39 @@
+// Asks the server which requests the visitor may make, so that pages show no action that would fail.
+
+import {json} from './api.js';
+
+const maxBatch = 100; // checks in one request
+
+/** @type {Array<{check: object, resolve: (allowed: boolean) => void}>} */
+let waiting = [];
+
+async function flush() {
+  const batch = waiting.splice(0, maxBatch);
+  if (waiting.length > 0) queueMicrotask(flush);
+  let answers = [];
+  try {
+    answers = await json('/api/access', {method: 'POST', body: batch.map((entry) => entry.check)});
+  } catch {
+    // An unknown answer hides the action, since it might fail.
+  }
+  batch.forEach((entry, i) => entry.resolve(answers[i] === true));
+}
+
+/**
+ * Reports whether the visitor may make a request. Calls of the same moment share one request.
+ * @param {{verb: string, group?: string, resource: string, subresource?: string, namespace?: string, name?: string}}
+ *   check
+ * @returns {Promise<boolean>}
+ */
+export function allowed(check) {
+  const whole = {group: '', subresource: '', namespace: '', name: '', ...check};
+  return new Promise((resolve) => {
+    waiting.push({check: whole, resolve});
+    if (waiting.length === 1) queueMicrotask(flush);
+  });
+}
+
+/** Reports whether all requests are allowed. */
+export async function allAllowed(checks) {
+  return (await Promise.all(checks.map(allowed))).every(Boolean);
+}

@@ -1,0 +1,124 @@
+// Follows objects through the proxy, by the watches of the API server.
+
+import {ApiError, json, send} from './api.js';
+
+const firstPause = 1000; // milliseconds before a broken watch is started again
+const longestPause = 30_000;
+const pollInterval = 10_000; // without the right to watch
+
+/** Waits for a time in milliseconds, or until signal aborts. */
+export function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    }, {once: true});
+  });
+}
+
+/**
+ * Calls onLine for each line of a response's body.
+ * @param {Response} response
+ * @param {(line: string) => void} onLine
+ */
+export async function readLines(response, onLine) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const {done, value} = await reader.read();
+    if (done) break;
+    const lines = (rest + value).split('\n');
+    rest = lines.pop();
+    lines.forEach(onLine);
+  }
+  if (rest) onLine(rest);
+}
+
+function query(params) {
+  return `?${new URLSearchParams(params)}`;
+}
+
+/**
+ * Reads a collection and follows its changes until signal aborts.
+ * @param {string} path of the collection
+ * @param {Object<string, string>} params such as fieldSelector
+ * @param {(items: object[]) => void} onItems is called with all objects after each change
+ * @param {(err: Error) => void} onError is called when the collection cannot be read; reading goes on
+ * @param {AbortSignal} signal
+ */
+export async function watchList(path, params, onItems, onError, signal) {
+  let wait = firstPause;
+  while (!signal.aborted) {
+    try {
+      const list = await json(path + query({limit: 500, ...params}), {signal});
+      const items = new Map((list.items ?? []).map((item) => [item.metadata.uid, item]));
+      onItems([...items.values()]);
+      wait = firstPause;
+      await follow(path, params, list.metadata.resourceVersion, items, onItems, signal);
+    } catch (err) {
+      if (signal.aborted) return;
+      if (!(err instanceof ApiError) || err.code !== 410) onError(err);
+      if (err.code === 403 || err.code === 404) wait = longestPause;
+    }
+    await pause(wait, signal);
+    wait = Math.min(wait * 2, longestPause);
+  }
+}
+
+/** Applies the events of one watch to items. Returns when the server ends the watch. */
+async function follow(path, params, resourceVersion, items, onItems, signal) {
+  const watchParams = {...params, watch: 'true', resourceVersion, allowWatchBookmarks: 'true'};
+  const response = await send(path + query(watchParams), {signal, timeout: 0});
+  let isAnnounced = true;
+  const announce = () => {
+    isAnnounced = true;
+    if (!signal.aborted) onItems([...items.values()]);
+  };
+  await readLines(response, (line) => {
+    const event = JSON.parse(line);
+    if (event.type === 'ERROR') throw new ApiError(event.object.code, event.object.reason, event.object.message);
+    if (event.type === 'BOOKMARK') return;
+    if (event.type === 'DELETED') items.delete(event.object.metadata.uid);
+    else items.set(event.object.metadata.uid, event.object);
+    if (isAnnounced) {
+      isAnnounced = false;
+      setTimeout(announce, 100);
+    }
+  });
+}
+
+/**
+ * Reads an object and follows its changes until signal aborts. Without the right to watch, it reads at intervals.
+ * @param {string} collection path of the object's collection
+ * @param {string} name
+ * @param {(object: object|null) => void} onObject is called with null when the object does not exist
+ * @param {(err: Error) => void} onError
+ * @param {AbortSignal} signal
+ */
+export async function watchObject(collection, name, onObject, onError, signal) {
+  const path = `${collection}/${encodeURIComponent(name)}`;
+  const params = {fieldSelector: `metadata.name=${name}`};
+  let wait = firstPause;
+  while (!signal.aborted) {
+    try {
+      const object = await json(path, {signal});
+      onObject(object);
+      const items = new Map([[object.metadata.uid, object]]);
+      const report = (all) => onObject(all.at(-1) ?? null);
+      try {
+        await follow(collection, params, object.metadata.resourceVersion, items, report, signal);
+        wait = firstPause;
+      } catch (err) {
+        if (err.code === 403 || err.code === 405) wait = pollInterval;
+        else if (err.code !== 410 && !(err instanceof TypeError)) throw err;
+      }
+    } catch (err) {
+      if (signal.aborted) return;
+      if (err.code === 404) onObject(null);
+      else onError(err);
+    }
+    await pause(wait, signal);
+    wait = Math.min(wait * 2, longestPause);
+  }
+}
