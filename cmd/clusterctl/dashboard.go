@@ -106,7 +106,8 @@ func (d *dashboardCommand) listen() (net.Listener, error) {
 		return nil, fmt.Errorf("-address=%s: it is an address and a port, such as 127.0.0.1:8000", d.address)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("-address=%s: it is not an address of the loopback interface, such as 127.0.0.1", d.address)
+		return nil, fmt.Errorf("-address=%s: it is not an address of the loopback interface, such as 127.0.0.1",
+			d.address)
 	}
 	return net.Listen("tcp", net.JoinHostPort(host, port))
 }

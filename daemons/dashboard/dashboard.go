@@ -71,6 +71,7 @@ func New(config Config) *Dashboard {
 	d.routes.Handle("GET /api/session", d.withSession(d.describeSession))
 	d.routes.Handle("GET /api/kinds", d.withSession(serveJSON(listKinds)))
 	d.routes.Handle("POST /api/access", d.withSession(serveAccess))
+	d.routes.Handle("GET /api/live", d.withSession(d.serveLive))
 	d.routes.Handle("/k8s/", d.withSession(d.proxy))
 	d.routes.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errNotFound(r.URL.Path))

@@ -32,8 +32,8 @@ var forwardedHeaders = []string{"Accept", "Content-Type", "Content-Length", "Con
 var answeredHeaders = []string{"Audit-Id", "Content-Length", "Content-Type", "Connection", "Date", "Retry-After",
 	"Sec-Websocket-Accept", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Upgrade", "Warning"}
 
-// answeredTypes are the media types that are passed to the browser. Others, such as HTML, could run as a script with the
-// rights of the page.
+// answeredTypes are the media types that are passed to the browser. Others, such as HTML, could run as a script with
+// the rights of the page.
 var answeredTypes = []string{"application/json", "application/yaml", "text/plain"}
 
 // tokenProtocol is the prefix of a WebSocket protocol that carries a token.

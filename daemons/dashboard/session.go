@@ -10,6 +10,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"clusterctl/daemons/dashboard/table"
 )
 
 // The limits of sessions.
@@ -36,6 +38,7 @@ type session struct {
 	csrf    string
 	visitor *visitor
 	access  *accessCache
+	tables  *table.Pool
 	ends    time.Time // at the latest
 
 	mu      sync.Mutex
@@ -92,6 +95,7 @@ func (s *session) end() {
 		cancel()
 	}
 	clear(s.cancels)
+	s.tables.Stop()
 }
 
 // sessions is the set of all sessions. It is safe for concurrent use.
@@ -111,7 +115,7 @@ func (s *sessions) start(v *visitor) (*session, string, error) {
 	now, secret := s.now(), newSecret(32)
 	begun := &session{
 		id: sha256.Sum256([]byte(secret)), csrf: newSecret(32), visitor: v, access: newAccessCache(s.now),
-		used: now, ends: now.Add(sessionLifetime), cancels: map[int]context.CancelFunc{},
+		tables: table.NewPool(v.getTable), used: now, ends: now.Add(sessionLifetime), cancels: map[int]context.CancelFunc{},
 	}
 	s.sweep()
 	s.mu.Lock()
@@ -176,12 +180,15 @@ func (s *sessions) sweep() {
 	}
 }
 
-// endAll ends all sessions.
+// endAll ends all sessions, and waits until their tables have stopped.
 func (s *sessions) endAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.byID {
 		one.end()
+	}
+	for _, one := range s.byID {
+		one.tables.Wait()
 	}
 	clear(s.byID)
 }

@@ -72,6 +72,11 @@ func newVisitor(ctx context.Context, config *rest.Config) (*visitor, error) {
 	return v, nil
 }
 
+// getTable implements table.Getter.
+func (v *visitor) getTable(ctx context.Context, path, accept string) (*http.Response, error) {
+	return v.send(ctx, http.MethodGet, path, accept, nil)
+}
+
 // maxAnswer limits the size of an answer that is read as a whole.
 const maxAnswer = 32 << 20
 
