@@ -54,6 +54,7 @@ var daemonPackages = []string{
 	"metrics",
 	"ingress",
 	"gitops",
+	"dashboard",
 }
 
 type packageInfo struct {

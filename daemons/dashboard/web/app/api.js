@@ -20,7 +20,7 @@ export function setToken(token) {
 
 /** Goes to the sign-in page. The pages call it when the session has ended. */
 export function signInAgain() {
-  location.assign('/signin?problem=expired');
+  location.assign('/signin?error=expired');
 }
 
 async function errorOf(response) {

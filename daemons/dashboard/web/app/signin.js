@@ -1,12 +1,13 @@
 // The sign-in page: shows why the last attempt failed.
 
 const reasons = {
+  invalid: 'The token or the link is not valid, or no longer.',
+  unavailable: 'The API server does not answer. Try again later.',
+  busy: 'Too many others sign in. Try again in a moment.',
   expired: 'The session has ended. Sign in again.',
-  code: 'The link has expired or was used before. Run clusterctl dashboard again.',
-  token: 'The API server did not accept the token.',
 };
 
-const reason = new URLSearchParams(location.search).get('problem');
+const reason = new URLSearchParams(location.search).get('error');
 if (reason) {
   const place = document.getElementById('problem');
   place.textContent = reasons[reason] ?? 'Signing in failed.';
