@@ -71,6 +71,11 @@ func New(config Config) *Dashboard {
 	d.routes.Handle("GET /api/session", d.withSession(d.describeSession))
 	d.routes.Handle("GET /api/kinds", d.withSession(serveJSON(listKinds)))
 	d.routes.Handle("POST /api/access", d.withSession(serveAccess))
+	d.routes.Handle("GET /api/overview", d.withSession(serveJSON(readOverview)))
+	d.routes.Handle("GET /api/nodes", d.withSession(serveJSON(d.listNodes)))
+	d.routes.Handle("GET /api/why", d.withSession(explain))
+	d.routes.Handle("GET /api/certificates", d.withSession(serveJSON(d.listCertificates)))
+	d.routes.Handle("GET /api/etcd", d.withSession(serveJSON(listEtcd)))
 	d.routes.Handle("GET /api/live", d.withSession(d.serveLive))
 	d.routes.Handle("/k8s/", d.withSession(d.proxy))
 	d.routes.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

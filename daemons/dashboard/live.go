@@ -208,9 +208,6 @@ func (c *liveConnection) open(q liveRequest) error {
 	if len(c.tables) >= maxTables {
 		return apierrors.NewTooManyRequests("more than 16 tables are open", 1)
 	}
-	if q.Version == "" || q.Resource == "" {
-		return apierrors.NewBadRequest("version and resource are required")
-	}
 	feed, release, err := c.session.tables.Open(table.Kind{Group: q.Group, Version: q.Version, Resource: q.Resource,
 		Namespace: q.Namespace})
 	if err != nil {

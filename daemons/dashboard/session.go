@@ -34,12 +34,13 @@ func newSecret(size int) string {
 
 // session is the time between signing in and signing out of a visitor. Create it with sessions.start.
 type session struct {
-	id      sessionID
-	csrf    string
-	visitor *visitor
-	access  *accessCache
-	tables  *table.Pool
-	ends    time.Time // at the latest
+	id       sessionID
+	csrf     string
+	visitor  *visitor
+	access   *accessCache
+	tables   *table.Pool
+	requests requestsCache
+	ends     time.Time // at the latest
 
 	mu      sync.Mutex
 	used    time.Time // last request

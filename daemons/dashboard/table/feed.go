@@ -24,16 +24,28 @@ type Kind struct {
 	Namespace                string // all namespaces when empty
 }
 
+// isValid reports whether all parts have only characters of names, so that they are parts of a path.
+func (k Kind) isValid() bool {
+	for _, part := range []string{k.Group, k.Version, k.Resource, k.Namespace} {
+		for i := range len(part) {
+			if c := part[i]; (c < 'a' || c > 'z') && !isDigit(c) && c != '-' && (c != '.' || i == 0) {
+				return false
+			}
+		}
+	}
+	return k.Version != "" && k.Resource != "" && len(k.Group+k.Version+k.Resource+k.Namespace) < 1024
+}
+
 // path returns the path of a list of the objects.
 func (k Kind) path() string {
-	path := "/api/" + url.PathEscape(k.Version)
+	path := "/api/" + k.Version
 	if k.Group != "" {
-		path = "/apis/" + url.PathEscape(k.Group) + "/" + url.PathEscape(k.Version)
+		path = "/apis/" + k.Group + "/" + k.Version
 	}
 	if k.Namespace != "" {
-		path += "/namespaces/" + url.PathEscape(k.Namespace)
+		path += "/namespaces/" + k.Namespace
 	}
-	return path + "/" + url.PathEscape(k.Resource)
+	return path + "/" + k.Resource
 }
 
 // Getter sends a GET request to the API server with the credentials of a visitor. A failure that the server reports is

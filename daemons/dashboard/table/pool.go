@@ -40,6 +40,9 @@ func NewPool(get Getter) *Pool {
 
 // Open returns the feed of a kind. The caller calls release when it no longer uses the feed.
 func (p *Pool) Open(kind Kind) (feed *Feed, release func(), err error) {
+	if !kind.isValid() {
+		return nil, nil, apierrors.NewBadRequest("the names of the version, the resource or the namespace are not valid")
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isStopped {
