@@ -159,16 +159,26 @@ func evaluate[T any](p *tab, expression string) T {
 	return value
 }
 
-// wait waits until an expression in the page is true.
+// wait waits until an expression in the page is true. An expression that fails, as while another page loads, is tried
+// again.
 func (p *tab) wait(what, condition string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, actionTime+5*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, actionTime)
 	defer cancel()
-	_, err := chromedp.Run(ctx, chromedp.Poll[bool]("Boolean("+condition+")", chromedp.WithPollingTimeout(actionTime),
-		chromedp.WithPollingInterval(30*time.Millisecond)))
-	if err != nil {
+	tick := time.NewTicker(30 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		isTrue, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+condition+")"))
+		if isTrue && err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+			continue
+		case <-ctx.Done():
+		}
 		p.picture("failed-" + strings.ReplaceAll(p.t.Name(), "/", "-"))
-		p.t.Fatalf("%s: %v\nat %s:\n%s", what, err, evaluate[string](p, "location.href"), p.text())
+		p.t.Fatalf("%s: not within %s (%v), at %s:\n%s", what, actionTime, err, evaluate[string](p, "location.href"), p.text())
 	}
 }
 

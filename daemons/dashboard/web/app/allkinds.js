@@ -12,7 +12,7 @@ export function showKinds(place, {query}) {
   const filter = h('input', {type: 'search', class: 'filter', placeholder: 'Filter', 'aria-label': 'Filter',
     'data-filter': true, spellcheck: 'false', value: query.get('filter') ?? '', on: {input: () => draw()}});
   const counter = h('span', {class: 'muted count', role: 'status', 'aria-live': 'polite'});
-  const result = h('div');
+  const result = h('div', {class: 'even'});
   const draw = () => {
     shell.setQuery({filter: filter.value});
     const word = filter.value.trim().toLowerCase();

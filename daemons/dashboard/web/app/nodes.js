@@ -124,9 +124,8 @@ function gauge(label, format) {
     used.style.width = `${percent(usage, whole)}%`;
     requested.style.width = `${percent(requests, whole)}%`;
     element.classList.toggle('full', percent(usage ?? requests, whole) > 90);
-    const first = usage === undefined ? '' : `${format(usage)} used, `;
-    setText(text, usage === undefined && label === 'Pods' ? `${format(requests ?? 0)} / ${format(whole ?? 0)}` :
-      `${first}${format(requests ?? 0)} / ${format(whole ?? 0)}`);
+    const first = usage === undefined ? '' : `${format(usage)} used · `;
+    setText(text, `${first}${format(requests ?? 0)} of ${format(whole ?? 0)}`);
     element.title = `${first}${format(requests ?? 0)} requested of ${format(whole ?? 0)}`;
   }};
 }

@@ -91,9 +91,9 @@ class View {
     this.#page = page;
     const {kind, ref} = page;
     const list = ref.namespace ? `${listURL(kind)}?ns=${encodeURIComponent(ref.namespace)}` : listURL(kind);
-    fill(place, h('p', {class: 'crumbs'}, h('a', {href: list}, pluralKind(kind)),
+    fill(place, h('div', {class: 'crumbs-row'}, h('p', {class: 'crumbs'}, h('a', {href: list}, pluralKind(kind)),
       ref.namespace ? [' in ', h('a', {href: `/p/object/core/v1/namespaces/-/${encodeURIComponent(ref.namespace)}`},
-        ref.namespace)] : null), this.#note, this.#actions, this.#tabs, this.#panel);
+        ref.namespace)] : null), this.#actions), this.#note, this.#tabs, this.#panel);
     const classes = place.classList;
     this.fit = (isFixed) => classes.toggle('fixed', isFixed);
     page.signal.addEventListener('abort', () => {

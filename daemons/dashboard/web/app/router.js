@@ -27,6 +27,9 @@ export class Router {
     this.#onShown = onShown;
     addEventListener('popstate', () => this.show());
     document.addEventListener('click', (event) => this.#click(event));
+    // Pages that the browser keeps for its back button would keep their connections.
+    addEventListener('pagehide', () => this.#current?.abort());
+    addEventListener('pageshow', (event) => { if (event.persisted) this.show(); });
   }
 
   /** Goes to an address of the dashboard. */

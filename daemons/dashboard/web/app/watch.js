@@ -35,6 +35,15 @@ export async function readLines(response, onLine) {
   if (rest) onLine(rest);
 }
 
+/** Waits until the page is visible, or signal aborts. */
+function visible(signal) {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((resolve) => {
+    document.addEventListener('visibilitychange', resolve, {once: true, signal});
+    signal.addEventListener('abort', resolve, {once: true});
+  });
+}
+
 function query(params) {
   return `?${new URLSearchParams(params)}`;
 }
@@ -62,12 +71,29 @@ export async function watchList(path, params, onItems, onError, signal) {
       if (err.code === 403 || err.code === 404) wait = longestPause;
     }
     await pause(wait, signal);
+    await visible(signal);
     wait = Math.min(wait * 2, longestPause);
   }
 }
 
-/** Applies the events of one watch to items. Returns when the server ends the watch. */
+/**
+ * Applies the events of one watch to items. Returns when the server ends the watch, or when the page is hidden: browsers
+ * allow few connections, so that hidden pages must not use them up.
+ */
 async function follow(path, params, resourceVersion, items, onItems, signal) {
+  const hidden = new AbortController();
+  const stop = () => { if (document.hidden) hidden.abort(); };
+  document.addEventListener('visibilitychange', stop, {signal});
+  try {
+    await readEvents(path, params, resourceVersion, items, onItems, AbortSignal.any([signal, hidden.signal]));
+  } catch (err) {
+    if (!hidden.signal.aborted || signal.aborted) throw err;
+  } finally {
+    document.removeEventListener('visibilitychange', stop);
+  }
+}
+
+async function readEvents(path, params, resourceVersion, items, onItems, signal) {
   const watchParams = {...params, watch: 'true', resourceVersion, allowWatchBookmarks: 'true'};
   const response = await send(path + query(watchParams), {signal, timeout: 0});
   let isAnnounced = true;
@@ -119,6 +145,7 @@ export async function watchObject(collection, name, onObject, onError, signal) {
       else onError(err);
     }
     await pause(wait, signal);
+    await visible(signal);
     wait = Math.min(wait * 2, longestPause);
   }
 }
