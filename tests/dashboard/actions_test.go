@@ -83,8 +83,10 @@ func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitDeployment(t, name, func(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration == d.Generation &&
-		d.Status.UpdatedReplicas == 2 })
+	waitDeployment(t, name, func(d *appsv1.Deployment) bool {
+		return d.Status.ObservedGeneration == d.Generation &&
+			d.Status.UpdatedReplicas == 2
+	})
 	p.waitText("registry.example/bad:2")
 	p.click("button", "Roll back")
 	p.wait("the changes", `document.querySelector('dialog .diff .added')`)
@@ -179,6 +181,7 @@ func TestANodeIsCordonedDrainedAndUncordoned(t *testing.T) {
 
 func TestAGitSourceShowsItsTreeAndIsSyncedAndSuspended(t *testing.T) {
 	p := openTab(t, board, "/p/gitops?ns=shop")
+	p.expect("/configmaps/gone") // an object of the inventory that does not exist
 	p.click("button", "Objects of platform")
 	p.waitText("data.greeting: hi → hello")
 	p.wait("the health of the objects", `[...document.querySelectorAll('.inventory li')].map((li) => li.innerText.replace(
@@ -254,7 +257,7 @@ func TestAConfigMapIsEditedAsYAMLAfterADryRunAndADiff(t *testing.T) {
 	change("color: red", "color: green\n  wrong: [1]")
 	p.expect("400")
 	p.click("button", "Check changes")
-	p.wait("the server's refusal", `document.querySelector('.note.bad:not([hidden])')?.innerText.includes('wrong')`)
+	p.wait("the server's refusal", `document.querySelector('.note.bad:not([hidden])')?.innerText.includes('ConfigMap.data')`)
 	change("\n  wrong: [1]", "")
 	p.click("button", "Check changes")
 	p.wait("the changes", `[...document.querySelectorAll('.diff .removed, .diff .added')].map((e) => e.innerText.replace(

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -170,9 +170,9 @@ func createGitSources(ctx context.Context) error {
 	}
 	ready := map[string]any{"appliedRevision": "main@sha1:3f2a9c1b5d7e8f90a1b2c3d4e5f60718293a4b5c", "objects": int64(3),
 		"renderedRevision": "main@sha1:3f2a9c1b5d7e8f90a1b2c3d4e5f60718293a4b5c",
-		"inventory": []any{"apps/v1 Deployment shop/web", "v1 ConfigMap shop/settings", "v1 ConfigMap shop/gone"},
-		"drifted":    []any{"ConfigMap shop/settings: data.greeting: hi → hello"},
-		"conditions": []any{condition("Ready", "True", "Applied", "3 objects are applied.")}}
+		"inventory":        []any{"apps/v1 Deployment shop/web", "v1 ConfigMap shop/settings", "v1 ConfigMap shop/gone"},
+		"drifted":          []any{"ConfigMap shop/settings: data.greeting: hi → hello"},
+		"conditions":       []any{condition("Ready", "True", "Applied", "3 objects are applied.")}}
 	failed := map[string]any{"conditions": []any{condition("Ready", "False", "FetchFailed",
 		"the server does not answer")}}
 	for name, status := range map[string]map[string]any{"platform": ready, "apps": failed} {

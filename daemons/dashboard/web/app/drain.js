@@ -2,7 +2,7 @@
 
 import {button, fill, h, setText} from './dom.js';
 import {json, patch} from './api.js';
-import {objectPath} from './kinds.js';
+import {collectionPath, objectPath} from './kinds.js';
 import {pause} from './watch.js';
 import {showDialog} from './dialog.js';
 
@@ -30,6 +30,13 @@ async function podsOn(node) {
   return pods;
 }
 
+/** Reports whether a pod still exists. It is asked for by a list, since drains may list pods. */
+async function isThere({metadata}, signal) {
+  const path = collectionPath({group: '', version: 'v1', resource: 'pods'}, metadata.namespace);
+  const list = await json(`${path}?${new URLSearchParams({fieldSelector: `metadata.name=${metadata.name}`})}`, {signal});
+  return list.items.some((item) => item.metadata.uid === metadata.uid);
+}
+
 /** Evicts a pod and waits until it is gone. Budgets that refuse are asked again. */
 async function evict(pod, report, signal) {
   const ref = {group: '', version: 'v1', resource: 'pods', namespace: pod.metadata.namespace, name: pod.metadata.name};
@@ -39,7 +46,7 @@ async function evict(pod, report, signal) {
   for (let isRequested = false; !signal.aborted;) {
     try {
       if (!isRequested) await json(objectPath(ref, 'eviction'), {method: 'POST', body, signal});
-      else if ((await json(objectPath(ref), {signal})).metadata.uid !== pod.metadata.uid) return;
+      else if (!await isThere(pod, signal)) return;
       isRequested = true;
       report('is ending');
     } catch (err) {
