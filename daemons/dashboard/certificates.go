@@ -129,12 +129,20 @@ func (r *certificateReader) readServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	address := net.JoinHostPort(v.server.Hostname(), cmp.Or(v.server.Port(), "443"))
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	dial := v.config.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	plain, err := dial(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates; len(shown) > 0 {
+	defer plain.Close()
+	conn := tls.Client(plain, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if shown := conn.ConnectionState().PeerCertificates; len(shown) > 0 {
 		r.add("API server "+address, shown[0])
 	}
 	return nil

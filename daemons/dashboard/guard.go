@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"clusterctl/daemons/run"
 )
 
 // contentSecurityPolicy lets a page load only what this server serves, and lets no other page embed it.
@@ -108,7 +110,11 @@ func (d *Dashboard) findSession(r *http.Request) *session {
 	if errors.Is(err, http.ErrNoCookie) {
 		return nil
 	}
-	return d.sessions.find(cookie.Value)
+	found := d.sessions.find(cookie.Value)
+	if found != nil {
+		run.ConnOf(r.Context()).Identify()
+	}
+	return found
 }
 
 // cookieName returns the name of the session's cookie. Browsers accept a name with the prefix __Host- only from the
