@@ -32,7 +32,8 @@ func createDeployment(t *testing.T, name string) *appsv1.Deployment {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		err := client.AppsV1().Deployments(shop).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+		ctx := context.WithoutCancel(t.Context())
+		err := client.AppsV1().Deployments(shop).Delete(ctx, name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}

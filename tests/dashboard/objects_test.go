@@ -168,11 +168,13 @@ func createGitSources(ctx context.Context) error {
 	if _, err := dynamicClient.Resource(crds).Create(ctx, definition, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	ready := map[string]any{"appliedRevision": "main@sha1:3f2a9c1b5d7e8f90a1b2c3d4e5f60718293a4b5c", "objects": int64(3),
+	ready := map[string]any{"objects": int64(3),
+		"appliedRevision":  "main@sha1:3f2a9c1b5d7e8f90a1b2c3d4e5f60718293a4b5c",
 		"renderedRevision": "main@sha1:3f2a9c1b5d7e8f90a1b2c3d4e5f60718293a4b5c",
-		"inventory":        []any{"apps/v1 Deployment shop/web", "v1 ConfigMap shop/settings", "v1 ConfigMap shop/gone"},
-		"drifted":          []any{"ConfigMap shop/settings: data.greeting: hi → hello"},
-		"conditions":       []any{condition("Ready", "True", "Applied", "3 objects are applied.")}}
+		"inventory": []any{"apps/v1 Deployment shop/web", "v1 ConfigMap shop/settings",
+			"v1 ConfigMap shop/gone"},
+		"drifted":    []any{"ConfigMap shop/settings: data.greeting: hi → hello"},
+		"conditions": []any{condition("Ready", "True", "Applied", "3 objects are applied.")}}
 	failed := map[string]any{"conditions": []any{condition("Ready", "False", "FetchFailed",
 		"the server does not answer")}}
 	for name, status := range map[string]map[string]any{"platform": ready, "apps": failed} {

@@ -27,7 +27,8 @@ func TestAReadOnlyUserSeesNoActionThatWouldFail(t *testing.T) {
 	})
 	p := openTab(t, readOnly, "/")
 	p.waitText("What is not well")
-	for _, address := range []string{"/p/object/apps/v1/deployments/shop/web", "/p/object/batch/v1/cronjobs/shop/report",
+	for _, address := range []string{"/p/object/apps/v1/deployments/shop/web",
+		"/p/object/batch/v1/cronjobs/shop/report",
 		"/p/object/core/v1/pods/shop/db-0", "/p/object/core/v1/configmaps/shop/settings"} {
 		p.open(address)
 		p.waitText("Created")

@@ -210,7 +210,8 @@ func (f *fakeShell) typed(data []byte) (isOver bool, err error) {
 		case "size":
 			out = f.size
 		case "colors":
-			out = "\x1b[1;31mbold red\x1b[0m \x1b[38;5;82mgreen\x1b[0m \x1b[48;2;10;20;200mblue\x1b[0m \x1b[7minverse\x1b[m"
+			out = "\x1b[1;31mbold red\x1b[0m \x1b[38;5;82mgreen\x1b[0m " +
+				"\x1b[48;2;10;20;200mblue\x1b[0m \x1b[7minverse\x1b[m"
 		case "editor":
 			out = "\x1b[?1049h\x1b[2J\x1b[1;1HEDITOR\x1b[3;5Hin the middle\x1b[?25l"
 		case "quit":

@@ -85,9 +85,10 @@ func newTab(t *testing.T, base string) *tab {
 		}
 	})
 	p.do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
-		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
-			Source: `document.addEventListener('securitypolicyviolation', (event) =>
-				console.error('content security policy: ' + event.violatedDirective + ' ' + event.blockedURI));`})
+		script := page.AddScriptToEvaluateOnNewDocumentParams{Source: `
+			document.addEventListener('securitypolicyviolation', (event) =>
+				console.error('content security policy: ' + event.violatedDirective + ' ' + event.blockedURI));`}
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, script)
 		return chromedp.Void{}, err
 	})
 	return p
@@ -178,7 +179,8 @@ func (p *tab) wait(what, condition string) {
 		case <-ctx.Done():
 		}
 		p.picture("failed-" + strings.ReplaceAll(p.t.Name(), "/", "-"))
-		p.t.Fatalf("%s: not within %s (%v), at %s:\n%s", what, actionTime, err, evaluate[string](p, "location.href"), p.text())
+		p.t.Fatalf("%s: not within %s (%v), at %s:\n%s", what, actionTime, err,
+			evaluate[string](p, "location.href"), p.text())
 	}
 }
 

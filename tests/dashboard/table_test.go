@@ -12,8 +12,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// The amount of the large table. 50,000 take minutes.
+// rows is the number of pods in the large table. 50,000 take minutes.
 var rows = flag.Int("rows", 3000, "pods in the table that is scrolled and filtered")
+
+// newPod returns a pod that no scheduler places.
+func newPod(name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: template("pod", "registry.example/pod").Spec}
+	pod.Spec.SchedulerName = "none"
+	return pod
+}
 
 // createPods creates pods that no node runs, since only their rows matter.
 func createPods(t *testing.T, namespace string, count int) {
@@ -31,9 +38,8 @@ func createPods(t *testing.T, namespace string, count int) {
 	g.SetLimit(16)
 	for i := range count {
 		g.Go(func() error {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%05d", i),
-				Labels: map[string]string{"shard": fmt.Sprint(i % 10)}}, Spec: template("pod", "registry.example/pod").Spec}
-			pod.Spec.SchedulerName = "none"
+			pod := newPod(fmt.Sprintf("pod-%05d", i))
+			pod.Labels = map[string]string{"shard": fmt.Sprint(i % 10)}
 			_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 			return err
 		})
@@ -84,7 +90,8 @@ func TestRowsKeepTheirElementsWhileOthersChange(t *testing.T) {
 	evaluate[bool](p, `(() => { window.kept = [...document.querySelectorAll('.tr a')].find((e) =>
 		e.textContent === 'pod-00001').closest('.tr'); return true; })()`)
 	pods := client.CoreV1().Pods("few")
-	if err := pods.Delete(t.Context(), "pod-00000", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+	if err := pods.Delete(t.Context(), "pod-00000", now); err != nil {
 		t.Fatal(err)
 	}
 	p.wait("the deleted pod to be gone", `!document.body.innerText.includes('pod-00000')`)
@@ -94,9 +101,7 @@ func TestRowsKeepTheirElementsWhileOthersChange(t *testing.T) {
 	evaluate[bool](p, `(() => { const link = window.kept.querySelector('a'); const box = link.getBoundingClientRect();
 		window.at = [box.x + 5, box.y + 5];
 		link.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true})); return true; })()`)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-first"}, Spec: template("pod", "registry.example/pod").Spec}
-	pod.Spec.SchedulerName = "none"
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(t.Context(), newPod("a-first"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.wait("the number of pods", `document.querySelector('.count').textContent === '3'`)

@@ -41,7 +41,7 @@ func TestATerminalRunsCommandsInAContainer(t *testing.T) {
 	p.waitScreen("€100")
 	p.keys("colors\r")
 	p.waitScreen("bold red green blue inverse")
-	if !evaluate[bool](p, `document.querySelector('.vt-bold.fg-1')?.textContent === 'bold red' &&
+	if !evaluate[bool](p, `document.querySelector('.vt-bold.fg-9')?.textContent === 'bold red' &&
 		[...document.querySelectorAll('.vt-row span')].some((e) => e.textContent === 'green' &&
 			getComputedStyle(e).color === 'rgb(95, 255, 0)') &&
 		[...document.querySelectorAll('.vt-row span')].some((e) => e.textContent === 'blue' &&

@@ -32,7 +32,8 @@ const actions = [
     namespace: page.ref.namespace, resource: key(page) === 'apps/deployments' ? 'replicasets' : 'controllerrevisions'}],
   applies: (page, o) => isOneOf(page, 'apps/deployments', 'apps/statefulsets', 'apps/daemonsets') && !o.spec.paused},
   {label: 'Pause', run: (page) => change(page, {spec: {paused: true}}, 'is paused'),
-    rights: (page) => [right(page, 'patch')], applies: (page, o) => isOneOf(page, 'apps/deployments') && !o.spec.paused},
+    rights: (page) => [right(page, 'patch')],
+    applies: (page, o) => isOneOf(page, 'apps/deployments') && !o.spec.paused},
   {label: 'Resume', run: (page) => change(page, {spec: {paused: null}}, 'is resumed'),
     rights: (page) => [right(page, 'patch')], applies: (page, o) => isOneOf(page, 'apps/deployments') && o.spec.paused},
   {label: 'Run now', run: runNow, applies: (page) => isOneOf(page, 'batch/cronjobs'),
@@ -84,7 +85,8 @@ export async function change(page, body, done) {
 
 function scale(page, object) {
   const id = uniqueID('replicas');
-  const input = h('input', {id, type: 'number', min: '0', max: '10000', required: true, value: object.spec.replicas ?? 1});
+  const input = h('input', {id, type: 'number', min: '0', max: '10000', required: true,
+    value: object.spec.replicas ?? 1});
   ask({
     title: `Scale ${page.ref.name}`, label: 'Scale',
     text: `${named(page)} has ${object.spec.replicas ?? 1} replicas.`,
@@ -142,8 +144,8 @@ function sync(page) {
 function remove(page, object) {
   ask({
     title: `Delete ${page.ref.name}`, label: 'Delete', danger: true, typed: page.ref.name,
-    text: `${named(page)}${page.ref.namespace ? ` in ${page.ref.namespace}` : ''} is deleted, with all objects that it ` +
-      'owns. This cannot be undone.',
+    text: `${named(page)}${page.ref.namespace ? ` in ${page.ref.namespace}` : ''} is deleted, with all ` +
+      'objects that it owns. This cannot be undone.',
     action: async () => {
       await json(objectPath(page.ref), {method: 'DELETE', body: {apiVersion: 'v1', kind: 'DeleteOptions',
         propagationPolicy: 'Background', preconditions: {uid: object.metadata.uid}}});

@@ -23,7 +23,8 @@ export function showKinds(place, {query}) {
     fill(result, [...groups.keys()].sort().map((group) => h('section', null, h('h2', null, group || 'core'),
       plainTable(group || 'core', ['Kind', 'Resource', 'Version', 'Scope', 'Short names'], groups.get(group)
         .toSorted((a, b) => (a.kind < b.kind ? -1 : 1)).map((kind) => [h('a', {href: listURL(kind)}, kind.kind),
-          kind.resource, kind.version, kind.namespaced ? 'Namespace' : 'Cluster', (kind.shortNames ?? []).join(', ')])))));
+          kind.resource, kind.version, kind.namespaced ? 'Namespace' : 'Cluster', (kind.shortNames ?? [])
+            .join(', ')])))));
   };
   fill(place, h('div', {class: 'toolbar'}, filter, counter), result);
   draw();

@@ -34,7 +34,8 @@ export function ask({title, text, label, danger, fields, typed, action}) {
       input: () => { confirmButton.disabled = input.value !== typed; },
     }});
     confirmButton.disabled = true;
-    content.push(h('p', {class: 'field'}, h('label', {for: id}, 'Type ', h('strong', null, typed), ' to confirm'), input));
+    content.push(h('p', {class: 'field'}, h('label', {for: id}, 'Type ', h('strong', null, typed),
+      ' to confirm'), input));
   }
   const form = h('form', {method: 'dialog'}, content, problem, h('div', {class: 'dialog-buttons'},
     button('Cancel', () => dialog.close()), confirmButton));

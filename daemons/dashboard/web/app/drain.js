@@ -33,7 +33,8 @@ async function podsOn(node) {
 /** Reports whether a pod still exists. It is asked for by a list, since drains may list pods. */
 async function isThere({metadata}, signal) {
   const path = collectionPath({group: '', version: 'v1', resource: 'pods'}, metadata.namespace);
-  const list = await json(`${path}?${new URLSearchParams({fieldSelector: `metadata.name=${metadata.name}`})}`, {signal});
+  const query = new URLSearchParams({fieldSelector: `metadata.name=${metadata.name}`});
+  const list = await json(`${path}?${query}`, {signal});
   return list.items.some((item) => item.metadata.uid === metadata.uid);
 }
 

@@ -103,7 +103,8 @@ class Editor {
         this.#confirm(area.value, base, result);
       } catch (err) {
         problem.hidden = false;
-        fill(problem, err.code === 409 ? 'The object has changed meanwhile. Cancel, and edit it again. ' : '', err.message);
+        fill(problem, err.code === 409 ? 'The object has changed meanwhile. Cancel, and edit it again. ' : '',
+          err.message);
       }
       check.disabled = false;
     }, {class: 'primary'});

@@ -22,7 +22,8 @@ export async function showEtcd(place, {signal}) {
   while (!signal.aborted) {
     const {members, unseen} = await get('/api/etcd', undefined, signal);
     if (signal.aborted) return;
-    fill(place, (members ?? []).length > 0 && plainTable('Members', ['Name', 'Role', 'Endpoints', 'Version', 'Database', 'ID'],
+    fill(place, (members ?? []).length > 0 && plainTable('Members', ['Name', 'Role', 'Endpoints', 'Version',
+      'Database', 'ID'],
       members.map((m) => [m.name, role(m), h('span', {class: 'mono'}, (m.endpoints ?? []).join(', ')), m.version ?? '',
         m.dbSize ? bytes(m.dbSize) : '', h('span', {class: 'mono'}, String(m.id ?? ''))])), unseenSection(unseen));
     await pause(refresh, signal);

@@ -60,7 +60,8 @@ export function plural(n, noun) {
   return `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 }
 
-const goodWords = /^(running|ready|active|bound|true|succeeded|complete|completed|available|healthy|approved.*|normal)$/i;
+const goodWords = new RegExp('^(running|ready|active|bound|true|succeeded|complete|completed|available|healthy|' +
+  'approved.*|normal)$', 'i');
 const badWords = new RegExp('^(failed|error|crashloopbackoff|errimagepull|imagepullbackoff|oomkilled|evicted|lost|' +
   'notready.*|createcontainer.*error|invalidimagename|runcontainererror|init:(error|crashloopbackoff|.*backoff)|' +
   'denied|stalled|deadlineexceeded)$', 'i');

@@ -86,8 +86,8 @@ class SourceRow {
     this.#kind = kind;
     this.#signal = signal;
     const {namespace, name} = source.metadata;
-    this.#toggle = h('button', {type: 'button', class: 'twist', 'aria-expanded': 'false', on: {click: () => this.#open()},
-      'aria-label': `Objects of ${name}`}, '▸');
+    this.#toggle = h('button', {type: 'button', class: 'twist', 'aria-expanded': 'false',
+      'aria-label': `Objects of ${name}`, on: {click: () => this.#open()}}, '▸');
     this.element = h('li', {class: 'source'}, h('div', {class: 'head'}, this.#toggle,
       h('a', {href: objectURL({...kind, namespace, name})}, `${namespace}/${name}`), this.#status, this.#about,
       this.#actions), this.#details);

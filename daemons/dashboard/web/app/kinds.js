@@ -44,7 +44,8 @@ export function findKind(apiVersion, kind) {
 /** Splits an apiVersion, such as apps/v1, into group and version. */
 export function splitVersion(apiVersion) {
   const at = apiVersion.indexOf('/');
-  return at < 0 ? {group: '', version: apiVersion} : {group: apiVersion.slice(0, at), version: apiVersion.slice(at + 1)};
+  if (at < 0) return {group: '', version: apiVersion};
+  return {group: apiVersion.slice(0, at), version: apiVersion.slice(at + 1)};
 }
 
 /** Returns the path of a collection below the proxy. Without a namespace it is the collection of all namespaces. */

@@ -102,7 +102,8 @@ function showTable(place, context, {title, kinds, chosen, sort, tabURL}) {
   }, {'aria-pressed': String(query.get('wide') === '1'), class: 'quiet'});
   place.classList.add('fixed');
   signal.addEventListener('abort', () => place.classList.remove('fixed'));
-  fill(place, drawTabs(kinds, chosen, tabURL), h('div', {class: 'toolbar'}, filter, counter, wide), note, table.element);
+  fill(place, drawTabs(kinds, chosen, tabURL), h('div', {class: 'toolbar'}, filter, counter, wide), note,
+    table.element);
 }
 
 /** Shows what a frame tells besides its rows: how many there are, that the connection is lost, or an error. */

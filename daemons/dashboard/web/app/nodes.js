@@ -20,8 +20,9 @@ export async function showNodes(place, {query, signal}) {
   const problem = h('div', {class: 'note bad', role: 'alert', hidden: true});
   const body = h('tbody');
   const heads = ['Node', 'State', 'CPU', 'Memory', 'Pods', 'Version', 'Address', 'Actions'];
-  fill(place, h('div', {class: 'toolbar'}, filter, counter, h('a', {class: 'button quiet', href: '/p/list/core/v1/nodes'},
-    'All columns')), problem, h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Nodes'},
+  fill(place, h('div', {class: 'toolbar'}, filter, counter, h('a', {class: 'button quiet',
+    href: '/p/list/core/v1/nodes'}, 'All columns')), problem,
+    h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Nodes'},
     h('table', {class: 'nodes'}, h('thead', null, h('tr', null, heads.map((head) => h('th', {scope: 'col'}, head)))),
       body)));
   const rows = new Map(); // by name
@@ -84,7 +85,8 @@ function newRow(first) {
   const address = h('td', {class: 'mono'});
   const actions = h('td', {class: 'row-actions'});
   const element = h('tr', null,
-    h('td', null, h('a', {href: objectURL(ref)}, first.name), h('div', {class: 'muted'}, (first.roles ?? []).join(', '))),
+    h('td', null, h('a', {href: objectURL(ref)}, first.name),
+      h('div', {class: 'muted'}, (first.roles ?? []).join(', '))),
     h('td', null, state), h('td', null, cells.cpu.element), h('td', null, cells.memory.element),
     h('td', null, cells.pods.element), version, address, actions);
   let shown = '';

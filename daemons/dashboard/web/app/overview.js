@@ -42,13 +42,14 @@ function drawVerdict(place, {problems = [], problemsTotal = 0, unseen}) {
   fill(place, h('p', {class: `verdict ${kind}`}, text, hidden && h('span', {class: 'muted'}, hidden)));
 }
 
-/** Returns the tiles: title, address, the good part, the whole, and more text. */
+/** Returns the tiles: title, address, the number, the whole, more text, and how many are not well. */
 function tilesOf({nodes, pods, workloads, volumes, sources}) {
   return [
     ['Nodes', '/p/nodes', nodes?.ready, nodes?.total, 'ready'],
     ['Workloads', '/p/workloads', workloads?.available, workloads?.total, 'available'],
     ['Pods', '/p/pods', pods?.running, pods?.total, ['running', pods?.pending > 0 && `${count(pods.pending)} pending`,
-      pods?.failed > 0 && `${count(pods.failed)} failed`].filter(Boolean).join(', ')],
+      pods?.failed > 0 && `${count(pods.failed)} failed`].filter(Boolean).join(', '),
+    (pods?.pending ?? 0) + (pods?.failed ?? 0)],
     ['Volumes', '/p/storage', volumes?.bound, volumes?.total, 'bound'],
     ['Git sources', '/p/gitops', sources?.ready, sources?.total, 'ready'],
   ].filter(([, , , total]) => total !== undefined);
@@ -58,12 +59,12 @@ function drawTiles(place, overview) {
   const text = JSON.stringify(tilesOf(overview));
   if (place.shown === text) return; // a redraw would take the focus
   place.shown = text;
-  fill(place, tilesOf(overview).map(([title, address, good, total, more]) => {
+  fill(place, tilesOf(overview).map(([title, address, good, total, more, bad = total - good]) => {
     const bar = h('i');
-    bar.style.width = `${total > 0 ? (good / total) * 100 : 100}%`;
+    bar.style.width = `${total > 0 ? (1 - bad / total) * 100 : 100}%`;
     return h('a', {class: 'tile', href: address}, h('span', {class: 'title'}, title),
       h('span', {class: 'number'}, count(good), h('span', {class: 'muted'}, ` / ${count(total)}`)),
-      h('span', {class: good === total ? 'bar' : 'bar part', 'aria-hidden': 'true'}, bar),
+      h('span', {class: bad === 0 ? 'bar' : 'bar part', 'aria-hidden': 'true'}, bar),
       h('span', {class: 'muted'}, more));
   }));
 }

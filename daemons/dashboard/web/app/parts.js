@@ -26,8 +26,9 @@ export function section(title, ...content) {
  * @param {Array<[string, any]>} entries
  */
 export function facts(entries) {
-  const shown = entries.filter(([, value]) => value !== undefined && value !== null && value !== '' && value !== false &&
-    !(Array.isArray(value) && value.length === 0));
+  const isEmpty = (value) => value === undefined || value === null || value === '' || value === false ||
+    (Array.isArray(value) && value.length === 0);
+  const shown = entries.filter(([, value]) => !isEmpty(value));
   return h('dl', {class: 'facts'}, shown.map(([term, value]) => [h('dt', null, term), h('dd', null, value)]));
 }
 

@@ -58,8 +58,9 @@ export function plot(series, interval) {
   const grid = [0, 0.5, 1].map((part) => [
     svg('line', {class: 'grid', x1: left, x2: width - 4, y1: y(top * part), y2: y(top * part)}),
     svg('text', {class: 'axis', x: left - 6, y: y(top * part) + 3.5, 'text-anchor': 'end'}, format(top * part))]);
-  const times = [[span, '60 min ago', 'start'], [span / 2, '30', 'middle'], [0, 'now', 'end']].map(([before, text, anchor]) =>
-    svg('text', {class: 'axis', x: x(end - before), y: height - 3, 'text-anchor': anchor}, text));
+  const times = [[span, '60 min ago', 'start'], [span / 2, '30', 'middle'], [0, 'now', 'end']].map(
+    ([before, text, anchor]) => svg('text', {class: 'axis', x: x(end - before), y: height - 3, 'text-anchor': anchor},
+      text));
   const lines = segments(shown, interval).map((part) => [
     part.length > 1 && svg('path', {class: 'area', d: `${path(part, x, y)} L${x(part.at(-1)[0]).toFixed(1)} ${y(0)} ` +
       `L${x(part[0][0]).toFixed(1)} ${y(0)} Z`}),
@@ -89,7 +90,8 @@ export function plot(series, interval) {
 }
 
 function nearest(points, time) {
-  return points.reduce((best, point) => (!best || Math.abs(point[0] - time) < Math.abs(best[0] - time) ? point : best), null);
+  const distance = (point) => Math.abs(point[0] - time);
+  return points.reduce((best, point) => (!best || distance(point) < distance(best) ? point : best), null);
 }
 
 /**

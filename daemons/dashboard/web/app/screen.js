@@ -50,13 +50,14 @@ export function drawLine(line, cursor) {
 }
 
 const cursorKeys = {ArrowUp: 'A', ArrowDown: 'B', ArrowRight: 'C', ArrowLeft: 'D', Home: 'H', End: 'F'};
-const tildeKeys = {Insert: 2, Delete: 3, PageUp: 5, PageDown: 6, F5: 15, F6: 17, F7: 18, F8: 19, F9: 20, F10: 21, F11: 23,
-  F12: 24};
+const tildeKeys = {Insert: 2, Delete: 3, PageUp: 5, PageDown: 6, F5: 15, F6: 17, F7: 18, F8: 19, F9: 20, F10: 21,
+  F11: 23, F12: 24};
 const functionKeys = {F1: 'P', F2: 'Q', F3: 'R', F4: 'S'};
-const plainKeys = {Enter: '\r', Backspace: '\x7f', Tab: '\t', Escape: '\x1b'};
+const plainKeys = {Backspace: '\x7f', Tab: '\t', Escape: '\x1b'};
 
 /**
- * Returns what a key sends to the program, or '' for keys that the browser keeps.
+ * Returns what a key sends to the program, or '' for keys that the browser keeps. These include text and Enter, which
+ * arrive as input, so that input methods and the keyboards of phones work.
  * @param {KeyboardEvent} event
  * @param {{applicationCursor: boolean}} modes
  */
@@ -72,6 +73,7 @@ export function keySequence(event, modes) {
   if (functionKeys[key]) return modifier > 1 ? `\x1b[1;${modifier}${functionKeys[key]}` : `\x1bO${functionKeys[key]}`;
   if (key === 'Tab' && shiftKey) return '\x1b[Z';
   if (plainKeys[key]) return (altKey ? '\x1b' : '') + plainKeys[key];
+  if (key === 'Enter') return altKey ? '\x1b\r' : '';
   if ([...key].length !== 1) return '';
   if (ctrlKey && !altKey) {
     if (shiftKey && 'cCvV'.includes(key)) return ''; // copy and paste
@@ -79,5 +81,5 @@ export function keySequence(event, modes) {
     if (key === ' ' || key === '@') return '\x00';
     return code >= 0x41 && code <= 0x5f ? String.fromCharCode(code - 0x40) : '';
   }
-  return altKey && !ctrlKey ? `\x1b${key}` : key;
+  return altKey && !ctrlKey ? `\x1b${key}` : '';
 }

@@ -57,8 +57,8 @@ class Shell {
 
   #switchTheme() {
     const root = document.documentElement;
-    const isDark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-    root.dataset.theme = isDark ? 'light' : 'dark';
+    const system = matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+    root.dataset.theme = (root.dataset.theme ?? system) === 'dark' ? 'light' : 'dark';
     try {
       localStorage.setItem('theme', root.dataset.theme);
     } catch {

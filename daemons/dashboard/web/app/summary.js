@@ -54,7 +54,8 @@ function containerState(container) {
   const [name, detail] = Object.entries(container?.state ?? {})[0] ?? ['waiting', {}];
   if (name === 'running') return status('Running');
   const text = detail.reason ?? (name === 'terminated' ? `Exit ${detail.exitCode}` : 'Waiting');
-  return [status(text, detail.exitCode ? 'bad' : undefined), detail.message && h('div', {class: 'muted'}, detail.message)];
+  return [status(text, detail.exitCode ? 'bad' : undefined),
+    detail.message && h('div', {class: 'muted'}, detail.message)];
 }
 
 function lastEnd(container) {
@@ -104,7 +105,8 @@ function ingressRules(ingress) {
     `:${b.service.port?.number ?? b.service.port?.name ?? ''}`] : b?.resource?.name ?? '');
   const rows = (ingress.spec.rules ?? []).flatMap((rule) => (rule.http?.paths ?? []).map((path) => [rule.host ?? '*',
     path.path ?? '/', path.pathType, h('span', null, backend(path.backend))]));
-  if (ingress.spec.defaultBackend) rows.push(['*', '', 'default', h('span', null, backend(ingress.spec.defaultBackend))]);
+  const {defaultBackend} = ingress.spec;
+  if (defaultBackend) rows.push(['*', '', 'default', h('span', null, backend(defaultBackend))]);
   return plainTable('Rules', ['Host', 'Path', 'Type', 'Service'], rows);
 }
 
@@ -158,7 +160,8 @@ const kinds = {
   '/nodes': {
     facts: (o) => [['Schedulable', o.spec.unschedulable ? status('Cordoned', 'warn') : 'yes'],
       ['Addresses', (o.status?.addresses ?? []).map((a) => `${a.type} ${a.address}`).join(', ')],
-      ['Taints', (o.spec.taints ?? []).map((t) => h('div', null, `${t.key}${t.value ? `=${t.value}` : ''}:${t.effect}`))],
+      ['Taints', (o.spec.taints ?? []).map((t) => h('div', null,
+        `${t.key}${t.value ? `=${t.value}` : ''}:${t.effect}`))],
       ['Kubelet', o.status?.nodeInfo?.kubeletVersion], ['System', o.status?.nodeInfo?.osImage],
       ['Kernel', o.status?.nodeInfo?.kernelVersion], ['Runtime', o.status?.nodeInfo?.containerRuntimeVersion],
       ['Capacity', Object.entries(o.status?.capacity ?? {}).map(([k, v]) => `${k} ${v}`).join(', ')]],
@@ -209,8 +212,8 @@ const kinds = {
       ['Reclaim policy', o.spec.persistentVolumeReclaimPolicy], ['Class', o.spec.storageClassName]],
   },
   'storage.k8s.io/storageclasses': {
-    facts: (o) => [['Provisioner', o.provisioner], ['Reclaim policy', o.reclaimPolicy], ['Binding', o.volumeBindingMode],
-      ['Expansion', o.allowVolumeExpansion ? 'yes' : 'no']],
+    facts: (o) => [['Provisioner', o.provisioner], ['Reclaim policy', o.reclaimPolicy],
+      ['Binding', o.volumeBindingMode], ['Expansion', o.allowVolumeExpansion ? 'yes' : 'no']],
   },
   '/configmaps': {sections: (o) => [section('Data', dataTable(o, false))]},
   '/secrets': {facts: (o) => [['Type', o.type]], sections: (o) => [section('Data', dataTable(o, true))]},

@@ -10,6 +10,7 @@ const maxLimit = 500; // rows in one window, by the server's limit
 const maxRows = 1_000_000; // browsers limit the height of elements
 const minWidth = 5; // characters of a column
 const maxWidth = 44;
+const barWidth = 11; // of a bar beside the text, with the space around both
 const ageInterval = 10_000;
 
 /**
@@ -117,7 +118,8 @@ export class LiveTable {
   }
 
   #drawHead() {
-    const [sort, isDown] = this.#spec.sort.startsWith('-') ? [this.#spec.sort.slice(1), true] : [this.#spec.sort, false];
+    const isDown = this.#spec.sort.startsWith('-');
+    const sort = this.#spec.sort.slice(isDown ? 1 : 0);
     this.head.replaceChildren(...this.#columns.map((column) => {
       const key = column.name.toLowerCase();
       const order = key !== sort ? 'none' : isDown ? 'descending' : 'ascending';
@@ -154,8 +156,9 @@ export class LiveTable {
       this.#rows.get(uid).remove();
       this.#rows.delete(uid);
     }
-    const widths = this.#widths.map((n) => `minmax(${Math.max(n, minWidth)}ch, ${Math.max(n, minWidth)}fr)`);
-    this.element.style.setProperty('--columns', widths.join(' '));
+    const widths = this.#widths.map((n) => Math.max(n, minWidth));
+    this.element.style.setProperty('--columns', widths.map((n) => `minmax(${n}ch, ${n}fr)`).join(' '));
+    this.element.style.setProperty('--width', `${widths.reduce((sum, n) => sum + n, 0)}ch`);
   }
 
   #newRow() {
@@ -183,7 +186,8 @@ export class LiveTable {
         drawCell(cell, text, column.name);
       }
       if (cell.title !== text) cell.title = text;
-      this.#widths[i] = Math.max(this.#widths[i], Math.min(maxWidth, text.length + 2));
+      const room = cell.querySelector('.bar') ? barWidth : 3;
+      this.#widths[i] = Math.max(this.#widths[i], Math.min(maxWidth, text.length + room));
     });
   }
 

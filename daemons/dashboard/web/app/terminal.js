@@ -50,7 +50,9 @@ class Terminal {
     this.input = h('textarea', {class: 'vt-input', 'aria-label': 'Terminal input. Control and ] leaves the terminal.',
       autocapitalize: 'off', autocomplete: 'off', spellcheck: 'false', rows: '1', on: {
         keydown: (event) => this.#key(event),
-        input: () => this.#typed(),
+        beforeinput: (event) => this.#beforeInput(event),
+        input: (event) => { if (!event.isComposing) this.#typed(); },
+        compositionend: () => this.#typed(),
         paste: (event) => this.#paste(event),
       }});
     this.probe = h('span', {class: 'vt-probe', 'aria-hidden': 'true'}, 'W'.repeat(50));
@@ -59,7 +61,8 @@ class Terminal {
       focusin: () => this.#draw(), focusout: () => this.#draw(),
     }}, this.history, this.screen, this.input, this.probe);
     fill(panel, h('div', {class: 'toolbar'}, names.length > 1 ? this.container :
-      h('span', null, names[0]), this.again, this.state, h('span', {class: 'muted'}, 'Ctrl+] leaves the terminal')), this.box);
+      h('span', null, names[0]), this.again, this.state, h('span', {class: 'muted'},
+      'Ctrl+] leaves the terminal')), this.box);
     const observer = new ResizeObserver(() => this.#resize());
     observer.observe(this.box);
     signal.addEventListener('abort', () => {
@@ -109,8 +112,8 @@ class Terminal {
       if (socket !== this.#socket) return;
       this.#socket = null;
       this.again.hidden = false;
-      setText(this.state, reason || (isOpen ? 'The connection is closed.' : 'The connection was refused. The container ' +
-        'may have no shell, or you may not run commands in it.'));
+      setText(this.state, reason || (isOpen ? 'The connection is closed.' : 'The connection was refused. The ' +
+        'container may have no shell, or you may not run commands in it.'));
       this.#schedule();
     });
   }
@@ -195,8 +198,17 @@ class Terminal {
     this.#send(text);
   }
 
-  /** Sends text that input methods and phones enter without keys. */
+  /** Sends Enter, which programs read as a carriage return. */
+  #beforeInput(event) {
+    if (event.inputType !== 'insertLineBreak' && event.inputType !== 'insertParagraph') return;
+    event.preventDefault();
+    this.#send('\r');
+  }
+
+  /** Sends the text that was entered. */
   #typed() {
+    if (this.input.value === '') return;
+    this.box.scrollTop = this.box.scrollHeight;
     this.#send(this.input.value);
     this.input.value = '';
   }

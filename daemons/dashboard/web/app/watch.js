@@ -77,8 +77,8 @@ export async function watchList(path, params, onItems, onError, signal) {
 }
 
 /**
- * Applies the events of one watch to items. Returns when the server ends the watch, or when the page is hidden: browsers
- * allow few connections, so that hidden pages must not use them up.
+ * Applies the events of one watch to items. Returns when the server ends the watch, or when the page is hidden:
+ * browsers allow few connections, so that hidden pages must not use them up.
  */
 async function follow(path, params, resourceVersion, items, onItems, signal) {
   const hidden = new AbortController();
