@@ -76,6 +76,7 @@ func New(config Config) *Dashboard {
 	d.routes.Handle("GET /api/why", d.withSession(explain))
 	d.routes.Handle("GET /api/certificates", d.withSession(serveJSON(d.listCertificates)))
 	d.routes.Handle("GET /api/etcd", d.withSession(serveJSON(listEtcd)))
+	d.routes.Handle("GET /api/metrics", d.withSession(servePlots))
 	d.routes.Handle("GET /api/live", d.withSession(d.serveLive))
 	d.routes.Handle("/k8s/", d.withSession(d.proxy))
 	d.routes.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
