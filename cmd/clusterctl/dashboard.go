@@ -136,17 +136,20 @@ func (d *dashboardCommand) run(c *cobra.Command) error {
 		API: config, SignIn: dashboard.SignInByCommand, Cluster: cluster, CookieSuffix: "-" + port, Log: log,
 		AllowHost: func(host string) bool { return own[strings.ToLower(host)] },
 	})
-	link := func() string {
-		return "http://" + address.String() + "/signin?code=" + board.NewCode()
-	}
+	signIn := "http://" + address.String() + "/signin?code="
+	link := func() string { return signIn + board.NewCode() }
 	g, ctx := errgroup.WithContext(c.Context())
 	g.Go(func() error { return run.Serve(ctx, ln, board, nil, time.Second, log) })
 	g.Go(func() error { board.Run(ctx); return nil })
+	g.Go(func() error {
+		run.ManageMemory(ctx, &run.IdleTasks{MaxGrowthPercent: dashboard.MemoryGrowth})
+		return nil
+	})
 	fmt.Fprintf(c.OutOrStdout(), "Dashboard: %s\nThe link is valid once, for a minute. Press Enter for another one, "+
 		"and Ctrl-C to stop.\n", link())
 	go printLinks(c.InOrStdin(), c.OutOrStdout(), link) // ends with the process: a read cannot be interrupted
 	if !d.noBrowser {
-		openBrowser(ctx, link(), c.ErrOrStderr())
+		openBrowser(ctx, signIn+board.NewLocalCode(), c.ErrOrStderr())
 	}
 	return g.Wait()
 }
@@ -165,7 +168,7 @@ func printLinks(in io.Reader, out io.Writer, link func() string) {
 	}
 }
 
-// openBrowser opens a link in the user's browser.
+// openBrowser opens a link in the user's browser. Other users of the machine can see the link.
 func openBrowser(ctx context.Context, link string, stderr io.Writer) {
 	cmd := exec.CommandContext(ctx, "xdg-open", link)
 	err := cmd.Start()

@@ -37,6 +37,7 @@ func Run(ctx context.Context, cfg config.Dashboard, env run.Env) error {
 // RunWith is like Run with a listener.
 func RunWith(ctx context.Context, cfg config.Dashboard, env run.Env, ln net.Listener) error {
 	defer ln.Close()
+	env.IdleTasks.SetDense()
 	api, err := anonymousConfig(cfg)
 	if err != nil {
 		return err

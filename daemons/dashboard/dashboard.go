@@ -52,6 +52,10 @@ type Dashboard struct {
 	routes   *http.ServeMux
 }
 
+// MemoryGrowth is how much memory the process may use besides what is in use, in percent, before garbage is collected.
+// Most of the memory is tables, which live long.
+const MemoryGrowth = 40
+
 // New returns a dashboard.
 func New(config Config) *Dashboard {
 	if config.Now == nil {
@@ -76,6 +80,7 @@ func New(config Config) *Dashboard {
 	d.routes.Handle("GET /api/why", d.withSession(explain))
 	d.routes.Handle("GET /api/certificates", d.withSession(serveJSON(d.listCertificates)))
 	d.routes.Handle("GET /api/etcd", d.withSession(serveJSON(listEtcd)))
+	d.routes.Handle("GET /api/metrics", d.withSession(servePlots))
 	d.routes.Handle("GET /api/live", d.withSession(d.serveLive))
 	d.routes.Handle("/k8s/", d.withSession(d.proxy))
 	d.routes.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +108,11 @@ func (d *Dashboard) Run(ctx context.Context) {
 }
 
 // NewCode returns a code with which one visitor can sign in, once and soon.
-func (d *Dashboard) NewCode() string { return d.codes.issue() }
+func (d *Dashboard) NewCode() string { return d.codes.issue(false) }
+
+// NewLocalCode is like NewCode, for a process of this machine that has the user of this process. Other users can read
+// the arguments of the program that opens a browser, so that a code in them must be of no use to them.
+func (d *Dashboard) NewLocalCode() string { return d.codes.issue(true) }
 
 // ServeHTTP implements http.Handler.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -135,26 +135,33 @@ func readOverview(ctx context.Context, s *session) (*overview, error) {
 		}
 		feeds[i].Each(func(object table.Object) {
 			if severity, message := t.count(o, object); message != "" {
-				o.Problems = append(o.Problems, problem{severity, objectRef{t.kind.Group, t.kind.Resource, t.name,
-					object.Namespace(), object.Name()}, message})
+				o.add(problem{severity, objectRef{t.kind.Group, t.kind.Resource, t.name, object.Namespace(),
+					object.Name()}, message})
 			}
 		})
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	o.sort()
+	o.cut()
 	return o, nil
 }
 
-// sort puts errors first, and enforces the limit.
-func (o *overview) sort() {
+// add adds a problem. Now and then the list is cut, so that it stays short.
+func (o *overview) add(p problem) {
+	o.ProblemsTotal++
+	if o.Problems = append(o.Problems, p); len(o.Problems) >= 4*maxProblems {
+		o.cut()
+	}
+}
+
+// cut puts errors first, and enforces the limit.
+func (o *overview) cut() {
 	slices.SortFunc(o.Problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Object.Kind, b.Object.Kind),
 			cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.Name, b.Object.Name))
 	})
-	o.ProblemsTotal = len(o.Problems)
-	o.Problems = slices.Clip(o.Problems[:min(len(o.Problems), maxProblems)])
+	o.Problems = o.Problems[:min(len(o.Problems), maxProblems)]
 }
 
 // unseenReason returns a short reason why something could not be read.

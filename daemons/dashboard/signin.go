@@ -21,40 +21,46 @@ const (
 type codes struct {
 	now func() time.Time
 
-	mu      sync.Mutex
-	expires map[[sha256.Size]byte]time.Time
+	mu     sync.Mutex
+	issued map[[sha256.Size]byte]issuedCode
+}
+
+// issuedCode is a code that was not used yet.
+type issuedCode struct {
+	expires time.Time
+	isLocal bool // only for processes of this user
 }
 
 func newCodes(now func() time.Time) *codes {
-	return &codes{now: now, expires: map[[sha256.Size]byte]time.Time{}}
+	return &codes{now: now, issued: map[[sha256.Size]byte]issuedCode{}}
 }
 
-func (c *codes) issue() string {
+func (c *codes) issue(isLocal bool) string {
 	code, now := newSecret(16), c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.expires) >= maxCodes {
+	if len(c.issued) >= maxCodes {
 		var oldest [sha256.Size]byte
 		first := now.Add(2 * codeLifetime)
-		for id, at := range c.expires {
-			if at.Before(first) {
-				oldest, first = id, at
+		for id, other := range c.issued {
+			if other.expires.Before(first) {
+				oldest, first = id, other.expires
 			}
 		}
-		delete(c.expires, oldest)
+		delete(c.issued, oldest)
 	}
-	c.expires[sha256.Sum256([]byte(code))] = now.Add(codeLifetime)
+	c.issued[sha256.Sum256([]byte(code))] = issuedCode{now.Add(codeLifetime), isLocal}
 	return code
 }
 
-// use reports whether a code is valid. It is not valid again.
-func (c *codes) use(code string) bool {
+// use reports whether a code is valid for a request. It is not valid again.
+func (c *codes) use(code string, r *http.Request) bool {
 	id := sha256.Sum256([]byte(code))
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	at, ok := c.expires[id]
-	delete(c.expires, id)
-	return ok && c.now().Before(at)
+	found, ok := c.issued[id]
+	delete(c.issued, id)
+	c.mu.Unlock()
+	return ok && c.now().Before(found.expires) && (!found.isLocal || isOwnConnection(r))
 }
 
 // The limits of tokens for signing in. Each token costs a request to the API server.
@@ -98,7 +104,7 @@ func (d *Dashboard) serveSignIn(pages *staticFiles) http.Handler {
 			page.ServeHTTP(w, r)
 			return
 		}
-		if !d.codes.use(code) {
+		if !d.codes.use(code, r) {
 			failSignIn(w, r, signInInvalid, errUnauthenticated())
 			return
 		}

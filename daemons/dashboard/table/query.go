@@ -206,7 +206,14 @@ func (o order) compare(a, b entry) int {
 
 // compareNatural compares texts so that web-9 is before web-10.
 func compareNatural(a, b string) int {
-	for i, j := 0, 0; ; {
+	start := 0
+	for start < min(len(a), len(b)) && a[start] == b[start] {
+		start++
+	}
+	for start > 0 && isDigit(a[start-1]) { // the difference is within a number
+		start--
+	}
+	for i, j := start, start; ; {
 		if i == len(a) || j == len(b) {
 			return cmp.Compare(len(a)-i, len(b)-j)
 		}
