@@ -78,6 +78,7 @@ export async function change(page, body, done) {
   try {
     await patch(objectPath(page.ref), body);
     announce(`${named(page)} ${done}.`);
+    document.dispatchEvent(new Event('changed')); // pages that read at intervals read now
   } catch (err) {
     announce(err.message, 'bad');
   }

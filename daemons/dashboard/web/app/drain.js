@@ -98,7 +98,7 @@ export async function drain(page) {
   try {
     const pods = await podsOn(node);
     leaving = pods.filter((pod) => !staysBecause(pod)).map((pod) => ({pod, note: h('span', {class: 'muted'})}));
-    setText(state, `The node is cordoned, and ${leaving.length} of its ${pods.length} pods are evicted. Pods of ` +
+    setText(state, `Draining cordons the node and evicts ${leaving.length} of its ${pods.length} pods. Pods of ` +
       'DaemonSets and static pods stay. Pods without an owner are not created again.');
     fill(list, leaving.map(({pod, note}) => h('li', null, `${pod.metadata.namespace}/${pod.metadata.name}`, note)));
     start.disabled = false;

@@ -16,7 +16,7 @@ export const lists = {
     'gateway.networking.k8s.io/httproutes', 'discovery.k8s.io/endpointslices', 'networking.k8s.io/networkpolicies']},
   storage: {title: 'Storage', tabs: ['/persistentvolumeclaims', '/persistentvolumes', 'storage.k8s.io/storageclasses']},
   config: {title: 'Configuration', tabs: ['/configmaps', '/secrets']},
-  events: {title: 'Events', tabs: ['/events'], sort: '-last seen'},
+  events: {title: 'Events', tabs: ['/events'], sort: 'last seen'},
 };
 
 function tabKinds(list) {

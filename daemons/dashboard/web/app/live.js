@@ -4,19 +4,21 @@ import {get} from './api.js';
 
 const firstPause = 500; // milliseconds before a broken connection is opened again
 const longestPause = 15_000;
+const idleTime = 5000; // milliseconds without a table before the connection is closed
 
 /**
  * @typedef {{group: string, version: string, resource: string, namespace: string, filter: string, sort: string,
  *   offset: number, limit: number}} TableSpec
  */
 
-/** Live is the connection. It is opened with the first table, and closed after the last one. */
+/** Live is the connection. It is opened with the first table, and closed some seconds after the last one. */
 class Live {
   #socket = null;
   #tables = new Map(); // by ID: {spec, onFrame}
   #nextID = 1;
   #pause = firstPause;
   #timer = 0;
+  #idle = 0; // timer that closes the connection
 
   /**
    * Opens a table.
@@ -39,7 +41,8 @@ class Live {
       close: () => {
         if (!this.#tables.delete(id)) return;
         this.#send({id, op: 'close'});
-        if (this.#tables.size === 0) this.#disconnect();
+        clearTimeout(this.#idle);
+        if (this.#tables.size === 0) this.#idle = setTimeout(() => this.#disconnect(), idleTime);
       },
     };
   }
@@ -49,12 +52,14 @@ class Live {
   }
 
   #connect() {
+    clearTimeout(this.#idle);
     if (this.#socket || this.#timer) return;
     const address = new URL('/api/live', location.href);
     address.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
     const socket = new WebSocket(address);
     this.#socket = socket;
     socket.addEventListener('open', () => {
+      if (socket !== this.#socket) return;
       for (const [id, table] of this.#tables) this.#send({id, op: 'open', ...table.spec});
     });
     socket.addEventListener('message', (event) => this.#receive(JSON.parse(event.data)));
@@ -86,7 +91,9 @@ class Live {
   #disconnect() {
     const socket = this.#socket;
     this.#socket = null;
-    socket?.close();
+    // Closing a connection that is not open yet would be reported as a failure.
+    if (socket?.readyState === WebSocket.CONNECTING) socket.addEventListener('open', () => socket.close());
+    else socket?.close();
   }
 }
 

@@ -49,8 +49,15 @@ export async function showNodes(place, {query, signal}) {
       problem.hidden = false;
       setText(problem, err.message);
     }
-    await pause(refresh, signal);
+    await pause(refresh, AbortSignal.any([signal, changed()]));
   }
+}
+
+/** Returns a signal that aborts when the visitor has changed an object. */
+function changed() {
+  const controller = new AbortController();
+  document.addEventListener('changed', () => controller.abort(), {once: true});
+  return controller.signal;
 }
 
 /** Returns what a node's state is called and how it is shown. */

@@ -73,7 +73,10 @@ export async function showObject(place, {params, query, signal}) {
     view.note(object.metadata.deletionTimestamp ? 'This object is being deleted.' : '');
     for (const listener of listeners) listener(object);
   };
-  watchObject(collectionPath(kind, page.ref.namespace), name, report, (err) => view.note(err.message), signal);
+  const mayWatch = kind.verbs.includes('watch') && await allowed({verb: 'watch', group: kind.group, resource, name,
+    namespace: page.ref.namespace});
+  watchObject(collectionPath(kind, page.ref.namespace), name, report, (err) => view.note(err.message), signal,
+    mayWatch);
   await view.choose(query.get('tab') ?? 'summary');
 }
 

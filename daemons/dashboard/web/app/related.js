@@ -1,5 +1,6 @@
 // Owners of an object, and the objects that it owns.
 
+import {allowed} from './access.js';
 import {ageOf, objectLink, plainTable, section} from './parts.js';
 import {collectionPath, findResource} from './kinds.js';
 import {fill, h} from './dom.js';
@@ -48,9 +49,12 @@ async function ownedOf(kind, object, signal) {
 /** Returns the objects that an object owns, and what could not be read. */
 async function findOwned(page, object, signal) {
   const names = owned[`${page.kind.group}/${page.kind.resource}`] ?? common;
-  const kinds = names.map((name) => findResource(...name.split('/'))).filter(Boolean);
+  const served = names.map((name) => findResource(...name.split('/'))).filter(Boolean);
+  const may = await Promise.all(served.map(({group, resource}) => allowed({verb: 'list', group, resource,
+    namespace: object.metadata.namespace ?? ''})));
+  const kinds = served.filter((kind, i) => may[i]);
   const results = await Promise.allSettled(kinds.map((kind) => ownedOf(kind, object, signal)));
-  const unseen = [];
+  const unseen = served.filter((kind, i) => !may[i]).map((kind) => `${kind.resource}: you may not list them`);
   const found = [];
   results.forEach((result, i) => {
     if (result.status === 'rejected') unseen.push(`${kinds[i].resource}: ${result.reason.message}`);

@@ -1,6 +1,7 @@
 // Draws the screen of a terminal into the document, and turns keys into what programs read.
 
 import {h} from './dom.js';
+import {plainStyle} from './sgr.js';
 
 /** Reports whether two styles look alike. */
 function isSame(a, b) {
@@ -34,7 +35,10 @@ export function drawLine(line, cursor) {
     if (text) spans.push(span(text, style, false));
     text = '';
   };
-  line.forEach((cell, x) => {
+  // Without spaces at its end, so that copied text has none.
+  let end = line.length;
+  while (end > cursor + 1 && end > 0 && line[end - 1].char === ' ' && isSame(line[end - 1].style, plainStyle)) end--;
+  line.slice(0, end).forEach((cell, x) => {
     if (x === cursor) {
       flush();
       spans.push(span(cell.char || ' ', cell.style, true));

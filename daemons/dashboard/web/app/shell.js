@@ -1,6 +1,7 @@
 // What surrounds every page: navigation, namespace, theme, the visitor, and the way to sign out.
 
 import {button, h, setText} from './dom.js';
+import {allowed} from './access.js';
 import {json, send} from './api.js';
 import {pages} from './navigation.js';
 import {showHelp} from './keys.js';
@@ -84,6 +85,7 @@ class Shell {
   }
 
   async #loadNamespaces(options) {
+    if (!await allowed({verb: 'list', resource: 'namespaces'})) return;
     try {
       const list = await json('/k8s/api/v1/namespaces?limit=1000',
         {accept: 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1'});

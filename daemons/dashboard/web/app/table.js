@@ -46,6 +46,7 @@ export class LiveTable {
         scroll: () => this.#scrolled(),
         click: (event) => this.#click(event),
         pointerdown: () => { this.#isHeld = true; },
+        pointermove: (event) => { if (this.#isHeld && event.buttons === 0) this.#release(); },
       }}, h('div', {role: 'rowgroup', class: 'theads'}, this.head), this.body);
     const release = () => setTimeout(() => this.#release());
     document.addEventListener('pointerup', release, {signal});
@@ -186,7 +187,7 @@ export class LiveTable {
         drawCell(cell, text, column.name);
       }
       if (cell.title !== text) cell.title = text;
-      const room = cell.querySelector('.bar') ? barWidth : 3;
+      const room = cell.querySelector('.bar') ? barWidth : cell.querySelector('.status') ? 6 : 3;
       this.#widths[i] = Math.max(this.#widths[i], Math.min(maxWidth, text.length + room));
     });
   }

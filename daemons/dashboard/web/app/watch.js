@@ -121,8 +121,9 @@ async function readEvents(path, params, resourceVersion, items, onItems, signal)
  * @param {(object: object|null) => void} onObject is called with null when the object does not exist
  * @param {(err: Error) => void} onError
  * @param {AbortSignal} signal
+ * @param {boolean} mayWatch whether the visitor has the right to watch, and the kind can be watched
  */
-export async function watchObject(collection, name, onObject, onError, signal) {
+export async function watchObject(collection, name, onObject, onError, signal, mayWatch) {
   const path = `${collection}/${encodeURIComponent(name)}`;
   const params = {fieldSelector: `metadata.name=${name}`};
   let wait = firstPause;
@@ -130,19 +131,14 @@ export async function watchObject(collection, name, onObject, onError, signal) {
     try {
       const object = await json(path, {signal});
       onObject(object);
+      wait = mayWatch ? firstPause : pollInterval;
       const items = new Map([[object.metadata.uid, object]]);
       const report = (all) => onObject(all.at(-1) ?? null);
-      try {
-        await follow(collection, params, object.metadata.resourceVersion, items, report, signal);
-        wait = firstPause;
-      } catch (err) {
-        if (err.code === 403 || err.code === 405) wait = pollInterval;
-        else if (err.code !== 410 && !(err instanceof TypeError)) throw err;
-      }
+      if (mayWatch) await follow(collection, params, object.metadata.resourceVersion, items, report, signal);
     } catch (err) {
       if (signal.aborted) return;
       if (err.code === 404) onObject(null);
-      else onError(err);
+      else if (err instanceof ApiError && err.code !== 410) onError(err); // a broken watch is started again
     }
     await pause(wait, signal);
     await visible(signal);
