@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -203,33 +203,35 @@ func condition(kind, status, reason, message string) map[string]any {
 		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}
 }
 
-// writeKubeconfig writes the kubeconfig of a new service account with a cluster role, and returns its path.
-func writeKubeconfig(ctx context.Context, name, role string) (string, error) {
+// createToken creates a service account with a cluster role, and returns a token of it.
+func createToken(ctx context.Context, name, role string) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := client.CoreV1().ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.CoreV1().ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
-	if role != "" {
-		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}}}
-		if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-			return "", err
-		}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}}}
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return "", err
 	}
 	token, err := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, name,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
+	return token.Status.Token, nil
+}
+
+// writeKubeconfig writes a kubeconfig with a token, and returns its path.
+func writeKubeconfig(name, token string) (string, error) {
 	config, err := clientcmd.LoadFromFile(admin)
 	if err != nil {
 		return "", err
 	}
 	for user := range config.AuthInfos {
-		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
 	}
-	path := workDir + "/" + name + ".kubeconfig"
+	path := filepath.Join(workDir, name+".kubeconfig")
 	return path, clientcmd.WriteToFile(*config, path)
 }

@@ -12,7 +12,11 @@ const settledActions = `import('/app/access.js').then(async (access) => {
 // Secrets nor nodes.
 // Proves S34.
 func TestAReadOnlyUserSeesNoActionThatWouldFail(t *testing.T) {
-	kubeconfig, err := writeKubeconfig(t.Context(), "reader", "view")
+	token, err := createToken(t.Context(), "reader", "view")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := writeKubeconfig("reader", token)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,8 @@ func TestATerminalRunsCommandsInAContainer(t *testing.T) {
 		[...document.querySelectorAll('.vt-row span')].some((e) => e.textContent === 'green' &&
 			getComputedStyle(e).color === 'rgb(95, 255, 0)') &&
 		[...document.querySelectorAll('.vt-row span')].some((e) => e.textContent === 'blue' &&
-			getComputedStyle(e).backgroundColor === 'rgb(10, 20, 200)')`) {
+			getComputedStyle(e).backgroundColor === 'rgb(10, 20, 200)') &&
+		getComputedStyle(document.querySelector('.vt-inverse')).color === 'rgb(18, 22, 27)'`) {
 		t.Error("the colours are wrong")
 	}
 	p.picture("terminal-light")

@@ -113,7 +113,7 @@ function report(frame, {counter, note, table, empty}) {
     note.hidden = false;
     setText(note, frame.error.message);
     setText(counter, '');
-    table?.element.setAttribute('aria-busy', 'false');
+    if (table) table.element.hidden = true;
     return;
   }
   note.hidden = frame.state !== 'reconnecting';

@@ -8,12 +8,17 @@ function isSame(a, b) {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
-function colour(element, property, value, isBold) {
-  if (typeof value === 'string') element.style[property] = value;
-  else if (value !== null) {
-    const index = property === 'color' && isBold && value < 8 ? value + 8 : value;
-    element.classList.add(`${property === 'color' ? 'fg' : 'bg'}-${index}`);
-  }
+/**
+ * Sets the colours of an element. Backgrounds of the palette are darker than its text, so that text of any colour is
+ * readable on them. Inverse text is dark on the colour that the text would have.
+ */
+function paint(element, style) {
+  const index = style.bold && typeof style.fg === 'number' && style.fg < 8 ? style.fg + 8 : style.fg;
+  const [text, background] = style.inverse ? ['backgroundColor', 'color'] : ['color', 'backgroundColor'];
+  if (typeof index === 'string') element.style[text] = index;
+  else if (index !== null) element.classList.add(style.inverse ? `on-${index}` : `fg-${index}`);
+  if (typeof style.bg === 'string') element.style[background] = style.bg;
+  else if (style.bg !== null && !style.inverse) element.classList.add(`bg-${style.bg}`);
 }
 
 /** Returns the element of neighbouring cells with one style. */
@@ -21,8 +26,7 @@ function span(text, style, isCursor) {
   const names = ['bold', 'dim', 'italic', 'underline', 'strike', 'hidden', 'inverse'].filter((name) => style[name]);
   const element = h('span', {class: [...names.map((name) => `vt-${name}`), isCursor && 'vt-cursor'].filter(Boolean)
     .join(' ') || null}, text);
-  colour(element, 'color', style.fg, style.bold);
-  colour(element, 'backgroundColor', style.bg, false);
+  paint(element, style);
   return element;
 }
 

@@ -122,7 +122,7 @@ function dataTable(object, isSecret) {
   const cell = (value) => {
     if (!isSecret) return h('pre', {class: 'value'}, value);
     const place = h('span', null);
-    const hide = () => place.replaceChildren(h('span', {class: 'muted'}, '••••••••'),
+    const hide = () => place.replaceChildren(h('span', {class: 'muted'}, '••••••••'), ' ',
       button('Show', () => place.replaceChildren(h('pre', {class: 'value', 'data-keep': true}, decode(value)),
         button('Hide', hide, {class: 'quiet', 'data-keep': true})), {class: 'quiet'}));
     hide();
