@@ -27,8 +27,8 @@ func fakeAPI(t *testing.T) (kubeconfig string) {
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: shop, cluster: {server: %q}}]\n"+
-		"users: [{name: jane, user: {token: the-token}}, {name: none, user: {}}]\n"+
-		"contexts: [{name: a, context: {cluster: shop, user: jane}}, {name: b, context: {cluster: shop, user: none}}]\n"+
+		"users: [{name: jane, user: {token: the-token}}, {name: none, user: {}}]\ncontexts:\n"+
+		"- {name: a, context: {cluster: shop, user: jane}}\n- {name: b, context: {cluster: shop, user: none}}\n"+
 		"current-context: b\n", server.URL)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
