@@ -17,7 +17,7 @@ import (
 // fakeAPI is an API server that knows its user, and a kubeconfig for it.
 func fakeAPI(t *testing.T) (kubeconfig string) {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer the-token" {
 			http.Error(w, "unauthorized", http.StatusUnauthorized)
 			return
@@ -26,9 +26,10 @@ func fakeAPI(t *testing.T) (kubeconfig string) {
 	}))
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: shop, cluster: {server: %q}}]\n"+
-		"users: [{name: jane, user: {token: the-token}}, {name: none, user: {}}]\n"+
-		"contexts: [{name: a, context: {cluster: shop, user: jane}}, {name: b, context: {cluster: shop, user: none}}]\n"+
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n"+
+		"- {name: shop, cluster: {server: %q, insecure-skip-tls-verify: true}}\n"+
+		"users: [{name: jane, user: {token: the-token}}, {name: none, user: {}}]\ncontexts:\n"+
+		"- {name: a, context: {cluster: shop, user: jane}}\n- {name: b, context: {cluster: shop, user: none}}\n"+
 		"current-context: b\n", server.URL)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

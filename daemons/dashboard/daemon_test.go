@@ -114,7 +114,8 @@ func TestTheDaemonAnswersForTheNamesOfItsCertificate(t *testing.T) {
 		c.TLSCertFile, c.TLSPrivateKeyFile, c.Hostnames = certificate, key, []string{"board.example"}
 	})
 	for host, want := range map[string]int{"192.0.2.1": 200, "192.0.2.1:443": 200, "board.example": 200,
-		"BOARD.example:8443": 200, "evil.example": 421, "127.0.0.9": 421, "board.example.evil.example": 421, "[::1]": 421,
+		"BOARD.example:8443": 200, "evil.example": 421, "127.0.0.9": 421, "board.example.evil.example": 421,
+		"[::1]": 421,
 	} {
 		got := b.do(http.MethodGet, "/signin", "", func(r *http.Request) { r.Host = host })
 		if got.StatusCode != want {

@@ -116,7 +116,8 @@ func (s *sessions) start(v *visitor) (*session, string, error) {
 	now, secret := s.now(), newSecret(32)
 	begun := &session{
 		id: sha256.Sum256([]byte(secret)), csrf: newSecret(32), visitor: v, access: newAccessCache(s.now),
-		tables: table.NewPool(v.getTable), used: now, ends: now.Add(sessionLifetime), cancels: map[int]context.CancelFunc{},
+		tables: table.NewPool(v.getTable), used: now, ends: now.Add(sessionLifetime),
+		cancels: map[int]context.CancelFunc{},
 	}
 	s.sweep()
 	s.mu.Lock()

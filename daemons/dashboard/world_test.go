@@ -70,8 +70,9 @@ type rights struct{}
 func (rights) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	isReview := r.Group == "authorization.k8s.io" || r.Group == "authentication.k8s.io"
 	isRead := r.Verb == "get" || r.Verb == "list" || r.Verb == "watch"
-	if u.InGroup(api.GroupMasters) || isReview || isRead && r.Resource && r.GroupVersionResource.Resource != "secrets" &&
-		r.GroupVersionResource.Resource != "nodes" || isRead && !r.Resource && r.Path != "/metrics" {
+	isHidden := r.GroupVersionResource.Resource == "secrets" || r.GroupVersionResource.Resource == "nodes" ||
+		!r.Resource && r.Path == "/metrics"
+	if u.InGroup(api.GroupMasters) || isReview || isRead && !isHidden {
 		return api.Allow, "", nil
 	}
 	return api.NoOpinion, "", nil

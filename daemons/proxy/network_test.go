@@ -23,7 +23,7 @@ import (
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // testNetwork is the network of a small cluster. The test's own network namespace is machine a:

@@ -41,7 +41,7 @@ func NewPool(get Getter) *Pool {
 // Open returns the feed of a kind. The caller calls release when it no longer uses the feed.
 func (p *Pool) Open(kind Kind) (feed *Feed, release func(), err error) {
 	if !kind.isValid() {
-		return nil, nil, apierrors.NewBadRequest("the names of the version, the resource or the namespace are not valid")
+		return nil, nil, apierrors.NewBadRequest("the version, the resource or the namespace is not a valid name")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
