@@ -4,6 +4,12 @@ import {json} from './api.js';
 
 const maxBatch = 100; // checks in one request
 
+const maxRecent = 2000; // answers
+const lifetime = 30_000; // milliseconds in which an answer is used again
+
+/** @type {Map<string, {at: number, answer: Promise<boolean>}>} */
+const recent = new Map();
+
 /** @type {Array<{check: object, resolve: (allowed: boolean) => void}>} */
 let waiting = [];
 
@@ -14,7 +20,8 @@ async function flush() {
   try {
     answers = await json('/api/access', {method: 'POST', body: batch.map((entry) => entry.check)});
   } catch {
-    // An unknown answer hides the action, since it might fail.
+    // An unknown answer hides the action, since it might fail. It is asked for again.
+    recent.clear();
   }
   batch.forEach((entry, i) => entry.resolve(answers[i] === true));
 }
@@ -27,10 +34,16 @@ async function flush() {
  */
 export function allowed(check) {
   const whole = {group: '', subresource: '', namespace: '', name: '', ...check};
-  return new Promise((resolve) => {
+  const key = JSON.stringify(Object.entries(whole).sort());
+  const known = recent.get(key);
+  if (known && performance.now() - known.at < lifetime) return known.answer;
+  const answer = new Promise((resolve) => {
     waiting.push({check: whole, resolve});
     if (waiting.length === 1) queueMicrotask(flush);
   });
+  if (recent.size > maxRecent) recent.clear();
+  recent.set(key, {at: performance.now(), answer});
+  return answer;
 }
 
 /** Reports whether all requests are allowed. */

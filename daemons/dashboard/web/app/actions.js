@@ -16,10 +16,13 @@ import {shell} from './shell.js';
 const key = (page) => `${page.kind.group}/${page.kind.resource}`;
 const isOneOf = (page, ...names) => names.includes(key(page));
 
-/** Returns the right to a verb on the page's object. */
+/**
+ * Returns the right to a verb on the page's object. Lists of many objects ask for the right to all objects of the
+ * namespace, which is one question for all rows.
+ */
 function right(page, verb, subresource = '') {
   const {group, resource, namespace, name} = page.ref;
-  return {verb, group, resource, subresource, namespace, name};
+  return {verb, group, resource, subresource, namespace, name: page.isRow ? '' : name};
 }
 
 /** All actions in their order: which objects have them, which rights they need, and what they do. */

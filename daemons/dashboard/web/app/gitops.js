@@ -3,7 +3,7 @@
 import {actionsFor} from './actions.js';
 import {conditions, facts, objectLink, status} from './parts.js';
 import {button, fill, h, setText} from './dom.js';
-import {collectionPath, findKind, findResource, objectPath, objectURL, splitVersion} from './kinds.js';
+import {collectionPath, findKind, lookUp, objectPath, objectURL, splitVersion} from './kinds.js';
 import {healthOf} from './health.js';
 import {json} from './api.js';
 import {shell} from './shell.js';
@@ -30,9 +30,10 @@ function stateOf(source) {
 }
 
 /** Shows the sources. */
-export function showGitOps(place, {query, signal}) {
+export async function showGitOps(place, {query, signal}) {
   shell.setTitle('GitOps', {namespaced: true});
-  const kind = findResource('gitops.clusterctl.local', 'gitsources');
+  const kind = await lookUp('gitops.clusterctl.local', 'gitsources');
+  if (signal.aborted) return;
   if (!kind) {
     fill(place, h('p', {class: 'note'}, 'This cluster has no GitSources. A git_source block in the configuration ' +
       'makes the cluster follow a repository.'));
@@ -107,7 +108,7 @@ class SourceRow {
 
   async #drawActions(source) {
     const {namespace, name} = source.metadata;
-    const page = {kind: this.#kind, ref: {...this.#kind, namespace, name}};
+    const page = {kind: this.#kind, isRow: true, ref: {...this.#kind, namespace, name}};
     const actions = (await actionsFor(page, source)).filter((action) => action.label !== 'Delete');
     const key = actions.map((action) => action.label).join();
     if (key === this.#shown) return;

@@ -11,7 +11,7 @@ import {get} from './api.js';
 /** @type {Kind[]} */
 let kinds = [];
 
-/** Loads the kinds. It is called once before the first page, and again when a kind is missing. */
+/** Loads the kinds. */
 export async function loadKinds() {
   kinds = await get('/api/kinds');
   return kinds;
@@ -29,6 +29,15 @@ export function allKinds() {
 export function findResource(group, resource, version = '') {
   const same = kinds.filter((k) => k.group === group && k.resource === resource);
   return same.find((k) => k.version === version) ?? same[0];
+}
+
+/**
+ * Returns the kind of a resource. It loads the kinds again if it is missing, since it may be new.
+ * @returns {Promise<Kind|undefined>}
+ */
+export async function lookUp(group, resource, version = '') {
+  if (!findResource(group, resource)) await loadKinds();
+  return findResource(group, resource, version);
 }
 
 /**

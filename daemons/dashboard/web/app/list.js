@@ -2,7 +2,7 @@
 
 import {button, fill, h, setText} from './dom.js';
 import {LiveTable, countText} from './table.js';
-import {findResource, listURL, objectURL} from './kinds.js';
+import {findResource, listURL, lookUp, objectURL} from './kinds.js';
 import {shell} from './shell.js';
 
 const filterDelay = 150; // milliseconds after the last key
@@ -36,9 +36,9 @@ export function showList(name) {
 }
 
 /** Shows the objects of any kind. */
-export function showKind(place, context) {
+export async function showKind(place, context) {
   const [group, version, resource] = context.params;
-  const kind = findResource(group === 'core' ? '' : group, resource, version);
+  const kind = await lookUp(group === 'core' ? '' : group, resource, version);
   if (!kind) throw new Error(`The API does not serve ${resource}.`);
   showTable(place, context, {title: kind.kind, kinds: [kind], chosen: kind, tabURL: listURL});
 }

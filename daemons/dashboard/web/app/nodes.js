@@ -108,7 +108,7 @@ function newRow(first) {
     setText(address, node.address ?? '');
     if (shown === String(node.schedulable)) return;
     shown = String(node.schedulable);
-    drawActions(actions, {kind, ref}, node);
+    drawActions(actions, {kind, ref, isRow: true}, node);
   };
   return {element, update};
 }

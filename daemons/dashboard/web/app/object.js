@@ -3,7 +3,7 @@
 import {fill, h, setText} from './dom.js';
 import {actionsFor} from './actions.js';
 import {allowed} from './access.js';
-import {collectionPath, findResource, listURL} from './kinds.js';
+import {collectionPath, listURL, lookUp} from './kinds.js';
 import {drawSummary} from './summary.js';
 import {pluralKind} from './list.js';
 import {shell} from './shell.js';
@@ -51,7 +51,7 @@ function hasWhy(kind) {
 /** Shows the page of an object. */
 export async function showObject(place, {params, query, signal}) {
   const [group, version, resource, namespace, name] = params;
-  const kind = findResource(group === 'core' ? '' : group, resource, version);
+  const kind = await lookUp(group === 'core' ? '' : group, resource, version);
   if (!kind) throw new Error(`The API does not serve ${resource}.`);
   const listeners = new Set();
   const page = {kind, signal, object: null, ref: {group: kind.group, version: kind.version, resource,

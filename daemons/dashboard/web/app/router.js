@@ -37,6 +37,7 @@ export class Router {
     if (!this.mayLeave()) return;
     history.pushState(null, '', address);
     this.show();
+    document.querySelector('h1')?.focus({preventScroll: true}); // so that screen readers read the new title
   }
 
   /** Changes the query of the address, and the page stays. Empty values are removed. */
@@ -92,7 +93,8 @@ export class Router {
     if (!link || event.defaultPrevented || event.button !== 0 || link.target || link.hasAttribute('download')) return;
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     const address = new URL(link.href);
-    if (address.origin !== location.origin || !(address.pathname === '/' || address.pathname.startsWith('/p/'))) return;
+    if (address.hash || address.origin !== location.origin) return;
+    if (address.pathname !== '/' && !address.pathname.startsWith('/p/')) return;
     event.preventDefault();
     this.go(address.pathname + address.search);
   }

@@ -20,7 +20,7 @@ class Shell {
   build(session) {
     this.session = session;
     this.#title = h('h1', {tabindex: '-1'});
-    const main = h('main', {id: 'page'});
+    const main = h('main', {id: 'page', tabindex: '-1'});
     this.#links = pages.map(([address, title]) => h('a', {href: address}, title));
     this.#navigation = h('nav', {id: 'navigation', 'aria-label': 'Pages'}, this.#links);
     this.#menu = button('Menu', () => this.#toggleMenu(), {class: 'quiet menu', 'aria-expanded': 'false',

@@ -4,6 +4,8 @@ import {ApiError, json, send} from './api.js';
 
 const firstPause = 1000; // milliseconds before a broken watch is started again
 const longestPause = 30_000;
+const pageSize = 500; // objects in one answer
+const maxItems = 5000;
 const pollInterval = 10_000; // without the right to watch
 
 /** Waits for a time in milliseconds, or until signal aborts. */
@@ -48,6 +50,20 @@ function query(params) {
   return `?${new URLSearchParams(params)}`;
 }
 
+/** Reads a collection page by page. */
+async function listAll(path, params, signal) {
+  const items = new Map();
+  let next = '';
+  let resourceVersion = '';
+  do {
+    const list = await json(path + query({...params, limit: pageSize, ...(next && {continue: next})}), {signal});
+    for (const item of list.items ?? []) items.set(item.metadata.uid, item);
+    next = list.metadata.continue ?? '';
+    resourceVersion = list.metadata.resourceVersion;
+  } while (next && items.size < maxItems);
+  return {items, resourceVersion};
+}
+
 /**
  * Reads a collection and follows its changes until signal aborts.
  * @param {string} path of the collection
@@ -60,11 +76,10 @@ export async function watchList(path, params, onItems, onError, signal) {
   let wait = firstPause;
   while (!signal.aborted) {
     try {
-      const list = await json(path + query({limit: 500, ...params}), {signal});
-      const items = new Map((list.items ?? []).map((item) => [item.metadata.uid, item]));
+      const {items, resourceVersion} = await listAll(path, params, signal);
       onItems([...items.values()]);
       wait = firstPause;
-      await follow(path, params, list.metadata.resourceVersion, items, onItems, signal);
+      await follow(path, params, resourceVersion, items, onItems, signal);
     } catch (err) {
       if (signal.aborted) return;
       if (!(err instanceof ApiError) || err.code !== 410) onError(err);
