@@ -17,7 +17,7 @@ CNI      := bandwidth loopback host-local portmap
 # What a fresh Debian or Ubuntu machine with Go, git and make lacks: to build, to run machines, and to run the tests.
 PACKAGES      := gcc patch libc6-dev pkg-config libseccomp-dev
 LAB_PACKAGES  := mmdebstrap systemd-container iproute2 openssh-client busybox-static e2fsprogs
-TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2 fish tcsh sudo
+TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2 fish tcsh sudo chromium
 
 .PHONY: help
 help: ## List the targets

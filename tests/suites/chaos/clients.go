@@ -83,7 +83,8 @@ func (c *clients) finish(ctx context.Context, all kubernetes.Interface) (relists
 	return relists, append(findings, check.Linearizable(c.history.operations, 5*time.Minute)...)
 }
 
-// writeEnding creates a last object, whose event shows every watcher that it has received all, and lists the objects.
+// writeEnding creates a last object, whose event shows every watcher that it has received all, and lists the objects at
+// its revision. Writes of unknown outcome may still be done after it.
 func writeEnding(ctx context.Context, api kubernetes.Interface) (finalState, error) {
 	last, err := api.CoreV1().
 		ConfigMaps(namespace).
@@ -91,8 +92,12 @@ func writeEnding(ctx context.Context, api kubernetes.Interface) (finalState, err
 	if err != nil {
 		return finalState{}, err
 	}
-	end, err := listObjects(ctx, api)
-	end.revision = revision(last)
+	end, err := listObjects(ctx, api, metav1.ListOptions{
+		ResourceVersion: last.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	})
+	if end.revision != revision(last) && err == nil {
+		err = fmt.Errorf("the list at revision %d is at revision %d", revision(last), end.revision)
+	}
 	return end, err
 }
 

@@ -88,7 +88,7 @@ func pauseBeforeRetry(ctx context.Context) bool {
 func (w *Watcher) list(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	end, err := listObjects(ctx, w.api)
+	end, err := listObjects(ctx, w.api, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func (w *Watcher) list(ctx context.Context) error {
 	return nil
 }
 
-func listObjects(ctx context.Context, api kubernetes.Interface) (finalState, error) {
-	maps, err := api.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+func listObjects(ctx context.Context, api kubernetes.Interface, o metav1.ListOptions) (finalState, error) {
+	maps, err := api.CoreV1().ConfigMaps(namespace).List(ctx, o)
 	if err != nil {
 		return finalState{}, err
 	}

@@ -55,6 +55,7 @@ var daemonPackages = []string{
 	"metrics",
 	"ingress",
 	"gitops",
+	"dashboard",
 }
 
 // packageFields are the fields of packageInfo.
