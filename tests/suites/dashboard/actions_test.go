@@ -67,6 +67,7 @@ func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	p.click("button", "Scale")
 	p.replace("dialog input", "2")
 	p.picture("scale-light")
+	p.checkContrast("the dialog")
 	p.keys("\r")
 	p.waitText("is scaled to 2")
 	waitDeployment(t, name, func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 2 })
@@ -152,6 +153,7 @@ func TestAnObjectIsDeletedOnlyAfterItsNameIsTyped(t *testing.T) {
 	}
 	p.keys("d")
 	p.picture("delete-light")
+	p.checkContrast("the dialog")
 	p.click("dialog button", "Delete")
 	p.waitText("is being deleted")
 	see(t, "the Deployment to be deleted", func() error {
@@ -231,6 +233,7 @@ func TestAGitSourceShowsItsTreeAndIsSyncedAndSuspended(t *testing.T) {
 		/\s+/g, ' ')).join('; ') === 'ConfigMap shop/gone Missing; ConfigMap shop/settings Exists Drifted; ' +
 		'Deployment shop/web 3/3'`)
 	p.picture("gitops-open-light")
+	p.checkContrast("an open source")
 	get := func() (annotation string, isSuspended bool) {
 		t.Helper()
 		source, err := dynamicClient.Resource(sources).Namespace(shop).Get(t.Context(), "platform", metav1.GetOptions{})
@@ -308,7 +311,7 @@ func TestAConfigMapIsEditedAsYAMLAfterADryRunAndADiff(t *testing.T) {
 	p.picture("diff-light")
 	p.scheme("dark")
 	p.picture("diff-dark")
-	p.scheme("light")
+	p.checkContrast("the changes")
 	if m, err := maps.Get(t.Context(), "edited", metav1.GetOptions{}); err != nil || m.Data["color"] != "red" {
 		t.Fatalf("the dry run has changed the object: %v, %v", m, err)
 	}
