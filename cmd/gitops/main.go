@@ -147,6 +147,16 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 		}
 		return nil
 	})
+	receiver, err := gitops.NewReceiver(controller)
+	if err != nil {
+		return fmt.Errorf("make the receiver of webhooks: %w", err)
+	}
+	active := func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return controller.Run(ctx) })
+		g.Go(func() error { return receive(ctx, cfg, receiver, typed, env.Log) })
+		return g.Wait()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
 		ln, err := net.Listen("tcp", cfg.HealthAddress)
@@ -158,9 +168,9 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	g.Go(func() error {
 		started.Store(true)
 		if !cfg.LeaderElect {
-			return controller.Run(ctx)
+			return active(ctx)
 		}
-		return client.Lead(ctx, typed, gitsource.Lease, env.Log, controller.Run)
+		return client.Lead(ctx, typed, gitsource.Lease, env.Log, active)
 	})
 	return errors.Join(g.Wait(), fetcher.Close())
 }

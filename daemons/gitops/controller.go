@@ -85,6 +85,10 @@ type entry struct {
 
 	status    *gitsource.Status // last written status, which the cache may not have yet; guarded by Controller.mu
 	statusUID string            // guarded by Controller.mu
+
+	hook        *hook     // of the source's receiver; nil means none; guarded by Controller.mu
+	requested   int64     // number of requests by webhooks; guarded by Controller.mu
+	requestedAt time.Time // when the last one is carried out; guarded by Controller.mu
 }
 
 // New returns a controller. It starts nothing.
@@ -295,8 +299,11 @@ func (c *Controller) decode(obj any) *Source {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[s.Key()]; e != nil && e.status != nil && e.statusUID == string(s.UID) {
-		s.Status = *e.status
+	if e := c.entries[s.Key()]; e != nil {
+		s.Requested = e.requested
+		if e.status != nil && e.statusUID == string(s.UID) {
+			s.Status = *e.status
+		}
 	}
 	return s
 }

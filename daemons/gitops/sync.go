@@ -101,8 +101,9 @@ func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time
 		clear(w.live)
 	} else {
 		c.mu.Lock()
-		e.recheck = false
+		e.recheck, e.handled = false, s.Requested
 		c.mu.Unlock()
+		c.receive(ctx, s, st)
 		e.work, f = c.begin(ctx, s, e, st)
 	}
 	var p *progress

@@ -43,6 +43,8 @@ type world struct {
 	clock   *clocktesting.FakeClock
 	stop    func() // stops the controller
 
+	controller *gitops.Controller
+
 	mu     sync.Mutex
 	events []string
 }
@@ -108,6 +110,7 @@ func (w *world) start() {
 	}
 	c := gitops.New(gitops.Config{Client: w.client, Cluster: w.cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
 		Decrypter: unsealer{}, Recorder: w, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Clock: w.clock})
+	w.controller = c
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()

@@ -43,6 +43,7 @@ type gitSourceBlock struct {
 	Annotations     map[string]string `hcl:"annotations,optional" doc:"Annotations of the GitSource."`
 	Verify          *gitVerifyBlock   `hcl:"verify,block" doc:"Signature that a revision needs. Nothing of a revision without a valid one is applied."`
 	Decryption      *gitDecryptBlock  `hcl:"decryption,block" doc:"Decryption of files that SOPS has encrypted for age recipients."`
+	Receiver        *gitReceiverBlock `hcl:"receiver,block" doc:"Webhook of the repository's server that requests reconciliations, at the path /hooks/NAMESPACE/NAME. See the gitops block of the cluster."`
 	Helm            *gitHelmBlock     `hcl:"helm,block" doc:"Settings of the Helm renderer."`
 	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
@@ -54,6 +55,12 @@ type gitVerifyBlock struct {
 
 type gitDecryptBlock struct {
 	Secret string `hcl:"secret" doc:"Secret of the namespace with private keys of age. Its keys end with .agekey."`
+}
+
+type gitReceiverBlock struct {
+	Type   string   `hcl:"type" doc:"Form of the requests: github, gitlab, gitea, or generic, whose header X-Signature has sha256= and the HMAC of the body."`
+	Secret string   `hcl:"secret" doc:"Secret of the namespace with the key token, which the server signs with."`
+	Events []string `hcl:"events,optional" doc:"Events that request a reconciliation, as the server names them in a header." default:"pushes"`
 }
 
 type gitHelmBlock struct {
@@ -75,7 +82,8 @@ type gitValuesFromBlock struct {
 // gitSourceFields maps fields of a GitSource to the attributes and blocks that set them.
 var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serviceAccount": "service_account",
 	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.chart": "helm", "helm.version": "helm",
-	"helm.valuesFrom": "helm", "verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption"}
+	"helm.valuesFrom": "helm", "verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption",
+	"receiver.type": "receiver", "receiver.secret": "receiver", "receiver.events": "receiver"}
 
 // decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -121,6 +129,9 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	}
 	if d := raw.Decryption; d != nil {
 		spec.Decryption = &gitsource.Decryption{Secret: d.Secret}
+	}
+	if r := raw.Receiver; r != nil {
+		spec.Receiver = &gitsource.Receiver{Type: r.Type, Secret: r.Secret, Events: r.Events}
 	}
 	more := raw.Helm.decode(x, b, &spec)
 	diags = append(diags, more...)

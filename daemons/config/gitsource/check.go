@@ -34,6 +34,8 @@ const (
 	maxKey        = 253
 	maxValuesFrom = 20
 	maxChart      = 253
+	maxEvents     = 20
+	maxEvent      = 63
 )
 
 // Problem is a mistake in a spec. Field is its JSON name.
@@ -120,6 +122,7 @@ func (s *Spec) Problems() (list []Problem) {
 	}
 	list = append(list, s.nameProblems()...)
 	list = append(list, s.kindProblems()...)
+	list = append(list, s.receiverProblems()...)
 	return append(list, s.secretProblems()...)
 }
 
@@ -200,6 +203,35 @@ func (s *Spec) secretProblems() (list []Problem) {
 	}
 	if d := s.Decryption; d != nil && !isName(d.Secret) {
 		add("decryption.secret", "%q is not the name of an object", d.Secret)
+	}
+	return list
+}
+
+// receiverProblems returns the mistakes in the settings of the receiver.
+func (s *Spec) receiverProblems() (list []Problem) {
+	r := s.Receiver
+	if r == nil {
+		return nil
+	}
+	add := func(field, format string, args ...any) {
+		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	if !slices.Contains(ReceiverTypes, r.Type) {
+		add("receiver.type", "%q is not one of %s", r.Type, strings.Join(ReceiverTypes, ", "))
+	}
+	if len(validation.IsDNS1123Subdomain(r.Secret)) > 0 {
+		add("receiver.secret", "%q is not the name of an object", r.Secret)
+	}
+	if len(r.Events) > maxEvents {
+		add("receiver.events", "it has more than %d entries", maxEvents)
+	}
+	if len(r.Events) > 0 && r.Type == ReceiverGeneric {
+		add("receiver.events", "requests of the type %q name no event", ReceiverGeneric)
+	}
+	for _, e := range r.Events {
+		if e == "" || utf8.RuneCountInString(e) > maxEvent {
+			add("receiver.events", "an event has 1 to %d characters", maxEvent)
+		}
 	}
 	return list
 }
