@@ -24,6 +24,7 @@ import (
 
 	"clusterctl/cmd/gitops/apply"
 	"clusterctl/cmd/gitops/fetch"
+	"clusterctl/cmd/gitops/notify"
 	"clusterctl/cmd/gitops/render"
 	"clusterctl/cmd/gitops/sops"
 	"clusterctl/daemons/client"
@@ -129,7 +130,7 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	defer broadcaster.Shutdown()
 	controller := gitops.New(gitops.Config{
 		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
-		Observe: measures, Decrypter: sops.Decrypter{},
+		Observe: measures, Decrypter: sops.Decrypter{}, Sender: notify.Sender{Hosts: cfg.NotifyHosts},
 		Renderer: render.Renderer{KubeVersion: version.Kubernetes},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),
 	})

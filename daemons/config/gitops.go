@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // GitOps configures the GitOps controller. Its main is cmd/gitops.
@@ -19,6 +20,7 @@ type GitOps struct {
 	ReceiverHTTPPort int      `flag:"receiver-http-port" setting:"receiver_http_port" range:"0..65535" help:"port of 127.0.0.1 for webhooks without TLS; 0 serves none"`
 	ReceiverCertFile string   `flag:"receiver-cert-file" help:"certificate of the port for webhooks; a self-signed one when empty"`
 	ReceiverKeyFile  string   `flag:"receiver-key-file" help:"private key of that certificate"`
+	NotifyHosts      []string `flag:"notify-hosts" setting:"notify_hosts" help:"hosts that sources outside of kube-system may send notifications to, as [\"hooks.example\", \"*.example\"]; all when empty"`
 	NodeName         string   `flag:"node-name" help:"name of the machine, which its endpoint of the service names"`
 	NodeIP           []string `flag:"node-ip" help:"addresses of the machine, one of each family, at which the service gitops-receiver reaches the port for webhooks; empty publishes none"`
 }
@@ -48,6 +50,11 @@ func (g *GitOps) problems() (list []Problem) {
 	}
 	if (g.ReceiverCertFile == "") != (g.ReceiverKeyFile == "") {
 		add("receiver_cert_file", "the certificate and its key are both set, or neither")
+	}
+	for _, host := range g.NotifyHosts {
+		if strings.ContainsAny(host, "/:@ ") || strings.Contains(strings.TrimPrefix(host, "*."), "*") || host == "" {
+			add("notify_hosts", "%q is not a host, as \"hooks.example\" or \"*.example\"", host)
+		}
 	}
 	for _, ip := range g.NodeIP {
 		if _, err := netip.ParseAddr(ip); err != nil {

@@ -229,15 +229,16 @@ func (c *Controller) request(key Key) {
 // that cannot be read does not keep the source from being reconciled.
 func (c *Controller) receive(ctx context.Context, s *Source, st *gitsource.Status) {
 	var h *hook
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		setCondition(st, s.Generation, c.Clock.Now(), gitsource.ConditionReceiving, status, reason, message)
+	}
 	if r := s.Spec.Receiver; r != nil {
 		token, err := c.readToken(ctx, s, r.Secret)
 		if err == nil {
 			h = &hook{kind: r.Type, events: r.EventsOrDefault(), token: token}
-			setCondition(st, s.Generation, c.Clock.Now(), gitsource.ConditionReceiving, metav1.ConditionTrue, "Listening",
-				"webhooks are received at "+hookPrefix+s.owner())
+			set(metav1.ConditionTrue, "Listening", "webhooks are received at "+hookPrefix+s.owner())
 		} else {
-			setCondition(st, s.Generation, c.Clock.Now(), gitsource.ConditionReceiving, metav1.ConditionFalse, reasonSecret,
-				fmt.Sprintf("read secret %s/%s: %v", s.Namespace, r.Secret, err))
+			set(metav1.ConditionFalse, reasonSecret, fmt.Sprintf("read secret %s/%s: %v", s.Namespace, r.Secret, err))
 		}
 	} else {
 		removeCondition(st, gitsource.ConditionReceiving)

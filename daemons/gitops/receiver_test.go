@@ -79,18 +79,20 @@ func TestAWebhookRequestsAReconciliationOfWhatWasPushed(t *testing.T) {
 			first := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one")})
 			w.declare("platform", "interval: 24h\nreceiver: {type: "+kind+", secret: hook}")
 			s := w.ready("platform", "True", "", first)
-			if got := condition(s, gitsource.ConditionReceiving); !strings.Contains(got, "/hooks/kube-system/platform") {
-				t.Errorf("the condition is %q", got)
+			said := condition(s, gitsource.ConditionReceiving)
+			if !strings.Contains(said, "/hooks/kube-system/platform") {
+				t.Errorf("the condition is %q", said)
 			}
 			r := w.receiver()
 			body := `{"ref":"refs/heads/main","repository":{"default_branch":"main"}}`
-			if got := send(r, "POST", "/hooks/kube-system/platform", body, headersOf(kind, hookToken, body)); got.Code !=
-				http.StatusAccepted {
+			const path = "/hooks/kube-system/platform"
+			got := send(r, "POST", path, body, headersOf(kind, hookToken, body))
+			if got.Code != http.StatusAccepted {
 				t.Fatalf("a push is answered with %d %s", got.Code, got.Body)
 			}
 			second := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "two")})
-			if got := send(r, "POST", "/hooks/kube-system/platform", body, headersOf(kind, hookToken, body)); got.Code !=
-				http.StatusAccepted {
+			got = send(r, "POST", path, body, headersOf(kind, hookToken, body))
+			if got.Code != http.StatusAccepted {
 				t.Fatalf("a replay is answered with %d %s", got.Code, got.Body)
 			}
 			w.ready("platform", "True", "", second)
@@ -207,7 +209,8 @@ func TestAPushOfAnotherReferenceIsIgnored(t *testing.T) {
 			})
 			headers := headersOf("github", hookToken, row.body)
 			headers["X-GitHub-Event"] = row.event
-			if got := send(w.receiver(), "POST", "/hooks/kube-system/platform", row.body, headers); got.Code != row.want {
+			got := send(w.receiver(), "POST", "/hooks/kube-system/platform", row.body, headers)
+			if got.Code != row.want {
 				t.Errorf("the answer is %d %s", got.Code, got.Body)
 			}
 		})

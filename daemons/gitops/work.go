@@ -156,7 +156,7 @@ func (c *Controller) decrypt(snapshot *Snapshot, keys map[string][]byte) (err er
 // applied. It applies nothing.
 func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (w *work, f *failure) {
 	snapshot, objects, a, f := c.load(ctx, s)
-	if f != nil {
+	if e.attempted = snapshot.Revision; f != nil {
 		return nil, f
 	}
 	defer func() { f.redact(snapshot.Redact) }()

@@ -44,6 +44,7 @@ type gitSourceBlock struct {
 	Verify          *gitVerifyBlock   `hcl:"verify,block" doc:"Signature that a revision needs. Nothing of a revision without a valid one is applied."`
 	Decryption      *gitDecryptBlock  `hcl:"decryption,block" doc:"Decryption of files that SOPS has encrypted for age recipients."`
 	Receiver        *gitReceiverBlock `hcl:"receiver,block" doc:"Webhook of the repository's server that requests reconciliations, at the path /hooks/NAMESPACE/NAME. See the gitops block of the cluster."`
+	Notifications   []gitNotifyBlock  `hcl:"notification,block" doc:"Where changes of the condition Ready are sent. At most 5."`
 	Helm            *gitHelmBlock     `hcl:"helm,block" doc:"Settings of the Helm renderer."`
 	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
@@ -61,6 +62,12 @@ type gitReceiverBlock struct {
 	Type   string   `hcl:"type" doc:"Form of the requests: github, gitlab, gitea, or generic, whose header X-Signature has sha256= and the HMAC of the body."`
 	Secret string   `hcl:"secret" doc:"Secret of the namespace with the key token, which the server signs with."`
 	Events []string `hcl:"events,optional" doc:"Events that request a reconciliation, as the server names them in a header." default:"pushes"`
+}
+
+type gitNotifyBlock struct {
+	Type   string `hcl:"type" doc:"What is sent: webhook, a request with JSON whose header X-Signature has sha256= and the HMAC of the body; or github, gitlab or gitea, the status of the commit."`
+	URL    string `hcl:"url,optional" doc:"URL of the webhook, or of the API of the server." default:"the key url of the Secret; or the API of the server of the source"`
+	Secret string `hcl:"secret" doc:"Secret of the namespace with the key token, and optionally ca.crt, and url for a webhook."`
 }
 
 type gitHelmBlock struct {
@@ -83,7 +90,8 @@ type gitValuesFromBlock struct {
 var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serviceAccount": "service_account",
 	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.chart": "helm", "helm.version": "helm",
 	"helm.valuesFrom": "helm", "verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption",
-	"receiver.type": "receiver", "receiver.secret": "receiver", "receiver.events": "receiver"}
+	"receiver.type": "receiver", "receiver.secret": "receiver", "receiver.events": "receiver",
+	"notifications": "notification"}
 
 // decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -132,6 +140,10 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	}
 	if r := raw.Receiver; r != nil {
 		spec.Receiver = &gitsource.Receiver{Type: r.Type, Secret: r.Secret, Events: r.Events}
+	}
+	for _, n := range raw.Notifications {
+		spec.Notifications = append(spec.Notifications,
+			gitsource.Notification{Type: n.Type, URL: n.URL, Secret: n.Secret})
 	}
 	more := raw.Helm.decode(x, b, &spec)
 	diags = append(diags, more...)

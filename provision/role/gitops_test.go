@@ -59,7 +59,8 @@ func TestThePortForWebhooksHasACertificate(t *testing.T) {
 		if port != 0 {
 			c.GitOps.Choose("receiver_port", port)
 		}
-		steps, err := role.Steps(role.Input{Cluster: c, Machine: control, State: s, Files: files{}, Facts: host.Facts{}})
+		steps, err := role.Steps(role.Input{Cluster: c, Machine: control, State: s, Files: files{},
+			Facts: host.Facts{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ const (
 
 // Renderers.
 const (
-	RendererAuto      = "auto" // by the files in the folder: kustomize, Helm or plain YAML
+	RendererAuto      = "auto" // by the files in the folder
 	RendererYAML      = "yaml"
 	RendererKustomize = "kustomize"
 	RendererHelm      = "helm"
@@ -122,8 +122,33 @@ type Spec struct {
 	TargetNamespace string `json:"targetNamespace,omitempty"` // namespace of objects that name none
 	Helm            *Helm  `json:"helm,omitempty"`
 
-	Receiver *Receiver `json:"receiver,omitempty"`
+	Receiver      *Receiver      `json:"receiver,omitempty"`
+	Notifications []Notification `json:"notifications,omitempty"`
 }
+
+// Notification is where changes of the Ready condition are sent.
+type Notification struct {
+	Type string `json:"type"`
+	// URL is that of a webhook, or of a server's API; default: the key url of the Secret, or the API of the source's
+	// server.
+	URL string `json:"url,omitempty"`
+	// Secret is the name of a Secret in the source's namespace with the key token.
+	Secret string `json:"secret"`
+}
+
+// Types of notifications.
+const (
+	NotifyWebhook = "webhook" // a request with JSON, and its HMAC in the header X-Signature
+	NotifyGitHub  = "github"  // the status of the commit; also of the types below
+	NotifyGitLab  = "gitlab"
+	NotifyGitea   = "gitea"
+)
+
+// NotifyTypes are the types of notifications, in the order of the documentation.
+var NotifyTypes = []string{NotifyWebhook, NotifyGitHub, NotifyGitLab, NotifyGitea}
+
+// MaxNotifications is the maximum number of notifications of a source.
+const MaxNotifications = 5
 
 // Receiver lets a webhook of the repository's server request reconciliations.
 type Receiver struct {
