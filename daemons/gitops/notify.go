@@ -55,7 +55,7 @@ type Sender interface {
 
 // Bounds of notifications. At most one is pending for each target of a source: a later one replaces it.
 const (
-	notifyWorkers  = 2
+	notifyWorkers  = 4                // of which the sources of all tenants use all but one, and those of one tenant one
 	notifyInterval = 10 * time.Second // between two notifications of a target
 	notifyTimeout  = 30 * time.Second // of one attempt, including the Secret
 	notifyRetry    = 2 * time.Second  // pause after a first failure; it doubles
@@ -80,12 +80,35 @@ type note struct {
 type notes struct {
 	queue workqueue.TypedDelayingInterface[noteKey]
 
-	mu  sync.Mutex
-	all map[noteKey]*note // guarded by mu
+	mu   sync.Mutex
+	all  map[noteKey]*note // guarded by mu
+	busy map[string]bool   // namespaces of tenants that a worker sends for; guarded by mu
+}
+
+// occupy reserves a worker for the targets of a namespace. It returns false if tenants have no further one: their
+// servers may answer slowly.
+func (n *notes) occupy(namespace string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if namespace == gitsource.Namespace {
+		return true
+	}
+	if n.busy[namespace] || len(n.busy) >= notifyWorkers-1 {
+		return false
+	}
+	n.busy[namespace] = true
+	return true
+}
+
+// vacate ends what occupy began.
+func (n *notes) vacate(namespace string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.busy, namespace)
 }
 
 func newNotes(clock clock.WithTicker) *notes {
-	return &notes{all: map[noteKey]*note{},
+	return &notes{all: map[noteKey]*note{}, busy: map[string]bool{},
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[noteKey]{Clock: clock})}
 }
 
@@ -189,7 +212,12 @@ func (c *Controller) sendNotes(ctx context.Context) {
 		if stopped {
 			return
 		}
-		if after := c.sendNote(ctx, key); after > 0 {
+		after := recheckPause
+		if c.notes.occupy(key.Namespace) {
+			after = c.sendNote(ctx, key)
+			c.notes.vacate(key.Namespace)
+		}
+		if after > 0 {
 			c.notes.queue.AddAfter(key, after)
 		}
 		c.notes.queue.Done(key)

@@ -19,12 +19,21 @@ type recordingSender struct {
 	sent     []string
 	attempts int
 	err      error
+	slow     chan struct{} // if not nil, sources outside of kube-system wait until it is closed
 }
 
 // Send implements gitops.Sender.
-func (r *recordingSender) Send(_ context.Context, to gitops.Target, n gitops.Notification) error {
+func (r *recordingSender) Send(ctx context.Context, to gitops.Target, n gitops.Notification) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if slow := r.slow; slow != nil && to.Namespace != gitsource.Namespace {
+		r.mu.Unlock()
+		select {
+		case <-slow:
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
+	}
 	r.attempts++
 	if string(to.Data["token"]) == "" {
 		return errors.New("there is no token")
@@ -209,4 +218,33 @@ func TestANotificationToItsOwnReceiverIsNoLoop(t *testing.T) {
 	if s := w.source("platform"); condition(s, gitsource.ConditionReady) == "" {
 		t.Error("the condition is gone")
 	}
+}
+
+// The targets of tenants that do not answer hold up no others.
+func TestSlowTargetsOfTenantsLeaveAWorker(t *testing.T) {
+	w := newWorld(t)
+	w.sender.slow = make(chan struct{})
+	w.putToken("hook", hookToken)
+	commit := w.repo.Commit(map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
+	for _, namespace := range []string{"t1", "t2", "t3", "t4"} {
+		w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Namespace", Name: namespace}, func(map[string]any) {})
+		w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Secret", Namespace: namespace, Name: "hook"},
+			func(content map[string]any) { content["data"] = map[string]any{"token": "dG9rZW4="} })
+		for _, name := range []string{"a", "b"} {
+			w.declareIn(namespace, name, notifying+"path: none\n")
+			w.readyIn(namespace, name, "False", "", "")
+		}
+	}
+	w.declare("platform", notifying)
+	w.ready("platform", "True", "", commit)
+	w.wantSent("webhook kube-system/platform " + commit[:4] + " True Succeeded")
+	close(w.sender.slow)
+	w.until("the others are sent", func() error {
+		w.sender.mu.Lock()
+		defer w.sender.mu.Unlock()
+		if len(w.sender.sent) < 8 {
+			return fmt.Errorf("%q is sent", w.sender.sent)
+		}
+		return nil
+	})
 }
