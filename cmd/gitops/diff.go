@@ -84,9 +84,13 @@ func diff(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	evaluator, err := render.NewHCL(dir)
+	if err != nil {
+		return err
+	}
 	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(config), Fetcher: fetcher,
-		Decrypter: sops.Decrypter{}, Renderer: render.Renderer{KubeVersion: version.Kubernetes}, Recorder: noEvents{},
-		Log: slog.New(slog.DiscardHandler)})
+		Decrypter: sops.Decrypter{}, Recorder: noEvents{},
+		Renderer: render.Renderer{KubeVersion: version.Kubernetes, HCL: evaluator}, Log: slog.New(slog.DiscardHandler)})
 	preview, err := c.Preview(ctx, selected, all)
 	if err != nil {
 		return err

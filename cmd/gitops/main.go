@@ -43,9 +43,12 @@ const name = "gitops-controller"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
-	if len(os.Args) > 1 && os.Args[1] == "diff" {
+	switch {
+	case render.IsHCLCommand(os.Args):
+		err = render.EvaluateHCL(os.Args, os.Stdout)
+	case len(os.Args) > 1 && os.Args[1] == "diff":
 		err = diff(ctx, os.Args[2:], os.Stdout)
-	} else {
+	default:
 		err = runController(ctx, os.Args[1:])
 	}
 	stop()
@@ -125,13 +128,17 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	if err != nil {
 		return fmt.Errorf("use --state-dir %s: %w", cfg.StateDir, err)
 	}
+	evaluator, err := render.NewHCL(os.Getenv("RUNTIME_DIRECTORY")) // in memory, for files may be decrypted
+	if err != nil {
+		return fmt.Errorf("prepare the evaluation of HCL: %w", err)
+	}
 	measures := gitops.NewMeasures(env.Metrics)
 	broadcaster := events.NewBroadcaster(ctx, typed)
 	defer broadcaster.Shutdown()
 	controller := gitops.New(gitops.Config{
 		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
 		Observe: measures, Decrypter: sops.Decrypter{}, Sender: notify.Sender{Hosts: cfg.NotifyHosts},
-		Renderer: render.Renderer{KubeVersion: version.Kubernetes},
+		Renderer: render.Renderer{KubeVersion: version.Kubernetes, HCL: evaluator},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),
 	})
 	var started atomic.Bool

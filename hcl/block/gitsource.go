@@ -37,7 +37,7 @@ type gitSourceBlock struct {
 	ServiceAccount  string            `hcl:"service_account,optional" doc:"Service account of the namespace that the controller acts as." default:"gitops in kube-system, which may do everything; default in other namespaces"`
 	Secret          string            `hcl:"secret,optional" doc:"Secret of the namespace with credentials: username and password, or bearerToken, or identity and known_hosts for ssh; and ca.crt. For a registry it may be of type kubernetes.io/dockerconfigjson." default:"none"`
 	Proxy           string            `hcl:"proxy,optional" doc:"URL of a proxy for the repository's server." default:"that of the system block"`
-	Renderer        string            `hcl:"renderer,optional" doc:"How files become objects: yaml, kustomize, helm, or auto, which decides by the files of the folder." default:"\"auto\""`
+	Renderer        string            `hcl:"renderer,optional" doc:"How files become objects: yaml, kustomize, helm, hcl, or auto, which decides by the files of the folder." default:"\"auto\""`
 	TargetNamespace string            `hcl:"target_namespace,optional" doc:"Namespace of objects that name none." default:"default for sources in kube-system; otherwise the namespace of the source"`
 	Labels          map[string]string `hcl:"labels,optional" doc:"Labels of the GitSource."`
 	Annotations     map[string]string `hcl:"annotations,optional" doc:"Annotations of the GitSource."`

@@ -62,8 +62,9 @@ func addGitOps(b *builder) {
 	b.addUnit(service{
 		name: name, description: "GitOps controller", startAfter: "kube-apiserver.service", hasWatchdog: true,
 		canStartInParallel: true, health: readyURL(cfg.HealthAddress), needsProxy: true,
-		exec:    append([]string{b.addProgram(name, binPath(name))}, config.Args(&cfg, &def)...),
-		reads:   append(files, file),
-		options: append(options, "CacheDirectory="+name, "CacheDirectoryMode=0700", "MemoryMax=1G"),
+		exec:  append([]string{b.addProgram(name, binPath(name))}, config.Args(&cfg, &def)...),
+		reads: append(files, file),
+		options: append(options, "CacheDirectory="+name, "CacheDirectoryMode=0700", "RuntimeDirectory="+name,
+			"RuntimeDirectoryMode=0700", "MemoryMax=1G"),
 	})
 }

@@ -80,11 +80,12 @@ const (
 	RendererYAML      = "yaml"
 	RendererKustomize = "kustomize"
 	RendererHelm      = "helm"
+	RendererHCL       = "hcl" // the configuration language, without blocks of a cluster
 )
 
 // Renderers and drift policies of a source, in the order of the documentation.
 var (
-	Renderers = []string{RendererAuto, RendererYAML, RendererKustomize, RendererHelm}
+	Renderers = []string{RendererAuto, RendererYAML, RendererKustomize, RendererHelm, RendererHCL}
 	Drifts    = []string{DriftRevert, DriftReport}
 )
 
