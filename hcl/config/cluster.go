@@ -46,6 +46,7 @@ type Cluster struct {
 	Network     daemons.Chosen[daemons.Network]
 	DNS         DNS
 	Ingress     *Ingress // nil means none
+	GitOps      daemons.Chosen[daemons.GitOps]
 
 	Machines  []Machine
 	Inventory inventory.Inventory // of all machines, computed when a plan is made; nil before that
