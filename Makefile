@@ -17,7 +17,7 @@ CNI      := bandwidth loopback host-local portmap
 # What a fresh Debian or Ubuntu machine with Go, git and make lacks: to build, to run machines, and to run the tests.
 PACKAGES      := gcc patch libc6-dev pkg-config libseccomp-dev
 LAB_PACKAGES  := mmdebstrap systemd-container iproute2 openssh-client busybox-static e2fsprogs
-TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2 fish tcsh sudo
+TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2 fish tcsh sudo chromium
 
 .PHONY: help
 help: ## List the targets
@@ -126,14 +126,14 @@ deps: lab-deps ## Install the Debian packages that the build, the lab and the te
 # What tests drive a cluster with: a current kubectl, Debian's, Debian's Prometheus, a stock etcdctl and helm, an operator of controller-runtime's, and an API server to aggregate.
 .PHONY: test-tools
 test-tools: deps demo-tools releases $(addprefix $(BIN)/,kubectl kubectl-debian prometheus etcdctl helm h2spec gofakes3)
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/operator ./tests/bookshop ./tests/issuer ./tests/reviewer ./tests/kmsplugin
-	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/chaos ./tests/bench/marks
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ $(addprefix ./tests/programs/,operator bookshop issuer reviewer kmsplugin)
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/lab ./tests/suites/chaos ./tests/bench/marks
 
 # Builds that tests update to: another version; one whose API server cannot start; one whose controllers end a while after they have started.
 .PHONY: releases
 releases: $(DEFINITIONS)
 	@mkdir -p $(BIN)/releases
-	@echo '{"Replace": {"$(CURDIR)/cmd/clusterctl/broken.go": "$(CURDIR)/tests/roll/testdata/broken.go"}}' >$(BIN)/releases/overlay.json
+	@echo '{"Replace": {"$(CURDIR)/cmd/clusterctl/broken.go": "$(CURDIR)/tests/suites/roll/testdata/broken.go"}}' >$(BIN)/releases/overlay.json
 	$(GO) build $(MODFLAGS) -ldflags '$(LDFLAGS)-next' -o $(BIN)/releases/next/clusterctl ./cmd/clusterctl
 	$(GO) build $(MODFLAGS) -overlay $(BIN)/releases/overlay.json -ldflags '$(LDFLAGS)-broken -X "main.broken=kube-apiserver 0s"' -o $(BIN)/releases/broken/clusterctl ./cmd/clusterctl
 	$(GO) build $(MODFLAGS) -overlay $(BIN)/releases/overlay.json -ldflags '$(LDFLAGS)-dying -X "main.broken=kube-controller-manager 2s"' -o $(BIN)/releases/dying/clusterctl ./cmd/clusterctl
@@ -141,8 +141,8 @@ releases: $(DEFINITIONS)
 # What the demo needs besides the bundle.
 .PHONY: demo-tools
 demo-tools:
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/web
-	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/demo
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/test-web ./tests/programs/web
+	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/suites/demo
 
 .PHONY: kubectl
 kubectl: $(BIN)/kubectl ## Build a current kubectl into bin/; any that you have does as well
@@ -151,8 +151,8 @@ KUBECTL_VERSION := $(call version,k8s.io/kubectl)
 KUBECTL_VERSION := $(KUBECTL_VERSION:v0%=v1%)
 KUBECTL_FLAGS   := $(MODFLAGS) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION)'
 
-$(BIN)/kubectl: go.mod go.sum tests/kubectl/main.go $(call flags,kubectl,$(KUBECTL_FLAGS))
-	$(GO) build $(KUBECTL_FLAGS) -o $@ ./tests/kubectl
+$(BIN)/kubectl: go.mod go.sum tests/programs/kubectl/main.go $(call flags,kubectl,$(KUBECTL_FLAGS))
+	$(GO) build $(KUBECTL_FLAGS) -o $@ ./tests/programs/kubectl
 	@touch $@
 
 $(BIN)/kubectl-debian:
@@ -171,8 +171,8 @@ $(BIN)/helm: PACKAGE := helm.sh/helm/v4/cmd/helm
 $(BIN)/gofakes3: PACKAGE := github.com/johannesboyne/gofakes3/cmd/gofakes3
 $(BIN)/h2spec: PACKAGE := github.com/summerwind/h2spec/cmd/h2spec
 
-$(addprefix $(BIN)/,etcdctl helm gofakes3 h2spec): tests/tools/go.mod tests/tools/go.sum $(call flags,tool,$(TOOL_FLAGS))
-	cd tests/tools && $(GO) build $(TOOL_FLAGS) -o $(CURDIR)/$@ $(PACKAGE)
+$(addprefix $(BIN)/,etcdctl helm gofakes3 h2spec): tests/tools/external/go.mod tests/tools/external/go.sum $(call flags,tool,$(TOOL_FLAGS))
+	cd tests/tools/external && $(GO) build $(TOOL_FLAGS) -o $(CURDIR)/$@ $(PACKAGE)
 	@touch $@
 
 PREFIX  ?= /usr/local
@@ -205,8 +205,8 @@ lint: ## gofmt, go vet, staticcheck, style, and the names of files that have gro
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
 	$(GO) vet $(MODFLAGS) ./...
 	cd cmd/gitops && $(GO) vet $(MODFLAGS) ./...
-	$(GO) tool -modfile=tests/tools/go.mod staticcheck -tags grpcnotrace ./...
-	$(GO) run $(MODFLAGS) ./tests/style -rules lines,docs,words,names,size $$(git ls-files '*.go' '*.md')
+	$(GO) tool -modfile=tests/tools/external/go.mod staticcheck -tags grpcnotrace ./...
+	$(GO) run $(MODFLAGS) ./tests/tools/style -rules lines,docs,words,names,size $$(git ls-files '*.go' '*.md')
 	@git ls-files '*.go' | xargs wc -l | awk '$$1 > 400 && $$2 != "total" {print "long:", $$2, $$1, "lines"}' | sort
 
 # The bundle for suites that look for data races: only clusterctl is built with the race detector.
@@ -218,8 +218,8 @@ race-bundle:
 	CGO_ENABLED=1 go build $(MODFLAGS) -race -ldflags '$(LDFLAGS)' -o $(BIN)/race/clusterctl ./cmd/clusterctl
 	$(BIN)/clusterctl pack $(BIN)/race/clusterctl
 
-# tests/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
-RUNNER := go run $(MODFLAGS) ./tests/runner $(if $(ONLY),-only $(ONLY))
+# tests/tools/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
+RUNNER := go run $(MODFLAGS) ./tests/tools/runner $(if $(ONLY),-only $(ONLY))
 
 .PHONY: check
 check: deps binaries $(addprefix $(BIN)/,helm h2spec) ## Lint and run every test that needs no machines: the inner loop
@@ -237,7 +237,12 @@ STORE ?= etcd
 
 .PHONY: conformance
 conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
-	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/conformance -args -store=$(STORE)
+	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/suites/conformance -args -store=$(STORE)
+
+# The tag libraries selects the libraries in place of our own code: docs/decisions/hand-written.md.
+.PHONY: test-libraries
+test-libraries: ## Run the tests of HTTP/2, of calls to etcd and of objects' JSON over the libraries instead of our own code
+	go test $(MODFLAGS),libraries -count=1 -timeout 15m ./daemons/client ./daemons/store/etcd ./daemons/apiserver/objectjson ./daemons/apiserver ./tests/suites/conformance
 
 .PHONY: test-gitops
 test-gitops: ## Test the GitOps controller's program, which is a module of its own
@@ -246,7 +251,7 @@ test-gitops: ## Test the GitOps controller's program, which is a module of its o
 # Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
 .PHONY: conformance-gateway
 conformance-gateway: binaries ## Hold the ingress proxy to Gateway API's own conformance suite; needs root
-	cd tests/gateway && $(GO) test -c -o $(CURDIR)/$(BIN)/conformance-gateway .
+	cd tests/suites/gateway && $(GO) test -c -o $(CURDIR)/$(BIN)/conformance-gateway .
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) GATEWAY_DEFINITIONS=$(CURDIR)/$(DEFINITIONS) CLUSTERCTL_VERSION=$(VERSION) CONFORMANCE_REPORT=$(CURDIR)/$(BIN)/conformance-gateway.yaml \
 		unshare --net $(BIN)/conformance-gateway -test.timeout 15m $(ARGS)
 
@@ -276,32 +281,32 @@ ROUNDS ?= 20
 
 .PHONY: faults
 faults: ## Play what controllers are for under faults and killed leaders ROUNDS times, drawn by SEED; what they come to is compared with an undisturbed run
-	ROUNDS=$(ROUNDS) go test $(MODFLAGS) -race -v -count=1 -timeout 120m ./tests/faults
+	ROUNDS=$(ROUNDS) go test $(MODFLAGS) -race -v -count=1 -timeout 120m ./tests/suites/faults
 
 ONLY ?=
 
 .PHONY: disasters
 disasters: build test-tools ## Make real machines go wrong in every way that docs/operations/ has a page for, and do what it says; ONLY chooses by name
-	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 180m ./tests/disaster -args $(if $(ONLY),-only $(ONLY),-all)
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 180m ./tests/suites/disaster -args $(if $(ONLY),-only $(ONLY),-all)
 
 KILLS ?= 50
 
 .PHONY: packets
 packets: build test-tools ## Kill proxy, pod network, name server and ingress KILLS times each and flush their rules, with a client on every way in: nothing may fail
-	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 120m ./tests/packets -args -kills $(KILLS)
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 120m ./tests/suites/packets -args -kills $(KILLS)
 
 MODES ?= nftables,iptables,userspace
 
 .PHONY: matrix
 matrix: build test-tools ## Send packets every way through a cluster of real machines, and hold what comes of each against the documentation, in all MODES of the proxy
-	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 30m ./tests/matrix -args -modes $(MODES)
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 30m ./tests/suites/matrix -args -modes $(MODES)
 
 POINTS ?= 40
 
 # Without a SEED each draws its own and prints it.
 .PHONY: interrupt
 interrupt: build test-tools ## Interrupt applies at POINTS random points, and see that the next one converges; SEED repeats a run
-	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/interrupt -args -points $(POINTS) -seed $(or $(SEED),0)
+	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/suites/interrupt -args -points $(POINTS) -seed $(or $(SEED),0)
 
 # The machines' root file system is built beside the bundle. When that fails, demo up tries it again.
 .PHONY: demo
@@ -332,12 +337,12 @@ chaos-full: build test-tools ## Every daemon killed and stopped in turn, no majo
 
 .PHONY: chaos-api
 chaos-api: binaries ## Break three API servers and their store at random for ten minutes, drawn by SEED, with histories checked
-	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/chaos
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/suites/chaos
 	$(BIN)/chaos api $(if $(SEED),-seed $(SEED)) -minutes 10
 
 .PHONY: flood
 flood: build test-tools ## Have strangers flood every listener of a cluster for MINUTES, and see that memory stays under what docs/operations.md says
-	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/flood
+	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/suites/flood
 	$(SUDO) $(BIN)/flood -minutes $(MINUTES)
 
 .PHONY: bench

@@ -18,6 +18,7 @@ import (
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/controllers"
+	"clusterctl/daemons/dashboard"
 	"clusterctl/daemons/dns"
 	"clusterctl/daemons/ingress"
 	"clusterctl/daemons/kubelet"
@@ -96,6 +97,14 @@ var daemons = []daemonCommand{
 		cfg := config.DefaultMetricsServer()
 		return &cfg, func(ctx context.Context, env run.Env) error { return metrics.Run(ctx, cfg, env) }
 	}},
+	{
+		"dashboard",
+		"serve the cluster's web pages to visitors with a token",
+		func() (any, func(context.Context, run.Env) error) {
+			cfg := config.DefaultDashboard()
+			return &cfg, func(ctx context.Context, env run.Env) error { return dashboard.Run(ctx, cfg, env) }
+		},
+	},
 }
 
 // newDaemon returns the command that runs a daemon in the foreground. The binary does the same when it is called

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/store/memory"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // The memory of decoded bodies is limited, not only the length of bodies.

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // Proves S12.

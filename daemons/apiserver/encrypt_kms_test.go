@@ -16,7 +16,7 @@ import (
 	"clusterctl/certs"
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/store/memory"
-	"clusterctl/tests/kmsplugin/kmstest"
+	"clusterctl/tests/programs/kmsplugin/kmstest"
 )
 
 // startPlugin returns a KMS plugin, and a change that makes an API server use it.

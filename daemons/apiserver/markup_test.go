@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/store"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // An object with many characters that HTML escapes may be as large as any other.

@@ -15,7 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // A paged list has the state of its beginning on all pages, until the store compacts that revision, whatever changes

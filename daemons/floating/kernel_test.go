@@ -9,7 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // newMachinePair returns two machines on one network, 10.0.0.1 and 10.0.0.2. The first has a second interface.

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/config"
 	"clusterctl/daemons/ingress/route"
 	"clusterctl/daemons/run"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 const ingressCount = 10_000

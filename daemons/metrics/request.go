@@ -24,6 +24,7 @@ type metricsRequest struct {
 	kind            string // nodes or pods
 	namespace, name string
 	labels, fields  string // as sent
+	isHistory       bool   // asks for the last hour
 }
 
 func (q metricsRequest) resource() schema.GroupResource {
@@ -62,6 +63,9 @@ func parseRequest(r *http.Request) (metricsRequest, bool) {
 	}
 	query := r.URL.Query()
 	q.labels, q.fields = query.Get("labelSelector"), query.Get("fieldSelector")
+	if on, err := strconv.ParseBool(query.Get("history")); err == nil {
+		q.isHistory = on
+	}
 	q.verb = verb(r.Method, q.name != "")
 	if watch, err := strconv.ParseBool(query.Get("watch")); q.verb == "list" && err == nil && watch {
 		q.verb = "watch"

@@ -78,6 +78,13 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, user api.User) e
 	case !s.isSynced():
 		return apierrors.NewServiceUnavailable("it is not known yet what is on the nodes")
 	}
+	if q.isHistory {
+		past, err := s.view.history(q, time.Now())
+		if err != nil {
+			return err
+		}
+		return writeResponse(w, http.StatusOK, past)
+	}
 	answer, err := s.view.answer(q, time.Now())
 	if err != nil {
 		return err

@@ -65,13 +65,14 @@ func (p PodState) container(name string) Pair {
 // store holds the state of every node. Returned states are safe to read.
 type store struct {
 	interval time.Duration
+	history  *history
 
 	mu    sync.RWMutex
 	nodes map[string]*State
 }
 
 func newStore(interval time.Duration) *store {
-	return &store{interval: interval, nodes: map[string]*State{}}
+	return &store{interval: interval, history: newHistory(maxHistoryBytes), nodes: map[string]*State{}}
 }
 
 // staleAfter is the number of intervals for which a node's last answer is valid, and minStaleAge the minimum time. One
@@ -97,6 +98,7 @@ func (s *store) record(name string, a answer, came time.Time) {
 	was := s.nodes[name] // only this goroutine writes it: there is one request per node at a time
 	s.mu.RUnlock()
 	next := was.next(a, came, s.interval)
+	s.history.recordState(name, next)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[name] = next

@@ -73,6 +73,31 @@ func (v *objectView) answer(q metricsRequest, now time.Time) (any, error) {
 	return list, nil
 }
 
+// history returns what a node, a pod or all nodes used in the last hour.
+func (v *objectView) history(q metricsRequest, now time.Time) (*usageHistory, error) {
+	past := v.store.history
+	switch {
+	case q.kind == "nodes" && q.name != "":
+		if v.objects.Node(q.name) == nil {
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, q.name)
+		}
+		return newUsageHistory(past.find(nodeKey(q.name), "", now)), nil
+	case q.kind == "nodes":
+		var names []string
+		for _, n := range v.objects.Nodes() {
+			names = append(names, n.Name)
+		}
+		return newUsageHistory(past.sum(names, now)), nil
+	case q.name == "":
+		return nil, apierrors.NewBadRequest("the history is that of nodes or of one pod")
+	}
+	p := v.objects.Pod(q.namespace, q.name)
+	if p == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, q.namespace+"/"+q.name)
+	}
+	return newUsageHistory(past.find(podKey(p.key()), string(p.UID), now)), nil
+}
+
 func (v *objectView) node(n *corev1.Node, now time.Time) (v1beta1.NodeMetrics, bool) {
 	state := v.store.node(n.Name, now)
 	if state == nil {

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/network/link"
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 // Proves S22.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"clusterctl/daemons/network/policy"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 // socket returns a UDP socket in the network namespace, bound to an address.

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 // A starting daemon replaces the rules of an earlier release, which had a chain for each direction, in one transaction.

@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 // testNode is a node with pods, and a network beyond it with pods of other nodes and hosts outside of the cluster.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"clusterctl/daemons/nft"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 // netNamespace is a network namespace, such as a pod's.

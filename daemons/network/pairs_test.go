@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/network/link"
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 // connectPod connects a network namespace to this one, as podlink does.

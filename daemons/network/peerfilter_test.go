@@ -14,7 +14,7 @@ import (
 
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 // wrappedPacket returns a wrapped packet for a node's overlay, from one pod to another.

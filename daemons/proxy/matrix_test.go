@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/nft"
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // matrixRow states what the Service documentation requires for one way to reach a service. A field with several values

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/proxy/iptables"
 	"clusterctl/daemons/proxy/rules"
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // openConnection opens a connection from a namespace to a service. The returned function sends a word and waits for its

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"clusterctl/daemons/nft"
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // sctpArrival is a first SCTP packet that an endpoint received.

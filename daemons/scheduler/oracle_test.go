@@ -14,7 +14,7 @@ import (
 
 	"clusterctl/daemons/scheduler/cluster"
 	"clusterctl/daemons/scheduler/profile"
-	"clusterctl/tests/oracle"
+	"clusterctl/tests/reference/oracle"
 )
 
 // worldCount returns how many random clusters are compared: few in normal test runs, more with `make oracle`.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"clusterctl/hcl/load"
-	"clusterctl/tests/document"
+	"clusterctl/tests/tools/document"
 )
 
 const referencePath = "../../docs/language.md"

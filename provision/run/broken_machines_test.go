@@ -20,7 +20,7 @@ import (
 	"clusterctl/provision/plan"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // trouble is a kind of failure of a machine, with its error.

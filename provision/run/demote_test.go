@@ -19,7 +19,7 @@ import (
 	"clusterctl/provision/run/certificate"
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 var planeAddresses = map[string]string{"a": "10.0.0.11", "b": "10.0.0.12", "c": "10.0.0.13"}

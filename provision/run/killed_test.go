@@ -21,7 +21,7 @@ import (
 	"clusterctl/provision/run/report"
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // operator is a process that is killed at one of its events. Its connections end, and it changes nothing afterwards,

@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/run/session"
 	"clusterctl/provision/state"
 	"clusterctl/provision/step"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // A machine is cleaned, whatever mounts its kubelet left when it was stopped in the middle of its work.

@@ -20,7 +20,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/state"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 const pkiDir = "/etc/kubernetes/pki/"

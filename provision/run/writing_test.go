@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"clusterctl/hcl/config"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // Writing the state takes time proportional to its number of machines, so many machines are recorded in one write. One

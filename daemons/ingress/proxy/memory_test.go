@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // inUse returns the memory of the heap and of goroutine stacks, in bytes.

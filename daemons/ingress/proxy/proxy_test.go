@@ -26,7 +26,7 @@ import (
 
 	"clusterctl/certs"
 	"clusterctl/daemons/ingress/route"
-	"clusterctl/tests/amount"
+	"clusterctl/tests/tools/amount"
 )
 
 // testProxy is an engine under test with its listeners and a builder of its table.

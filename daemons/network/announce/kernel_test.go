@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/floating"
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // kernelPlace is an address on an interface in a network namespace.

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"clusterctl/daemons/nft"
-	"clusterctl/tests/isolation"
+	"clusterctl/tests/reference/isolation"
 )
 
 var testMachine = Machine{Links: []string{"kpod"}, Networks: isolation.Networks}

@@ -10,7 +10,7 @@ import (
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/proxy/rules"
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // port returns a service port that needs all types of rules.

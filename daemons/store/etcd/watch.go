@@ -63,7 +63,7 @@ func (s *memberConn) watchOnce(ctx context.Context, prefix string, after int64, 
 	}()
 	var r watchReply
 	var batch store.Batch // all events that have arrived so far
-	notified := false
+	isCreated, notified := false, false
 	err = w.Receive(ctx, func(message []byte, more bool) error {
 		r = watchReply{events: batch.Events}
 		if err := r.Read(message); err != nil {
@@ -81,7 +81,10 @@ func (s *memberConn) watchOnce(ctx context.Context, prefix string, after int64, 
 		case events > 0:
 			// Old events may follow each other while the watch catches up, so only their own revision has been reached.
 			batch.Revision, notified = r.events[len(r.events)-1].Revision, true
-		case !r.created: // the created message has the store's revision, not the watch's progress
+		case r.created: // the message has the store's revision, not the watch's progress
+			isCreated = true
+		case isCreated:
+			// Before, etcd may already report progress, but it holds events back until it has sent the created message.
 			batch.Revision, notified = r.revision, true
 		}
 		batch.Events = r.events

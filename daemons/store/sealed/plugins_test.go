@@ -10,7 +10,7 @@ import (
 
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/storetest"
-	"clusterctl/tests/kmsplugin/kmstest"
+	"clusterctl/tests/programs/kmsplugin/kmstest"
 )
 
 // startPlugin starts a KMS plugin.

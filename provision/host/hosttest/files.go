@@ -1,5 +1,5 @@
 // Package hosttest tests the behaviour of a machine's files. It runs over the fake and the real implementation, so that
-// tests with the fake mean something. Units and the rest are tested on real machines, in tests/e2e.
+// tests with the fake mean something. Units and the rest are tested on real machines, in tests/suites/e2e.
 package hosttest
 
 import (

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // The cleanup removes the service chains that a node leaves behind, and keeps the rules of others.

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"clusterctl/provision/host"
-	"clusterctl/tests/netns"
+	"clusterctl/tests/lab/netns"
 )
 
 // The routing rules and routes of a cluster are found and are removed with the cluster. Those of others stay.

@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/document"
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/lab/plane"
+	"clusterctl/tests/tools/document"
 )
 
 func main() {

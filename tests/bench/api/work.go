@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 // figure is one line of the table.

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/document"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/programs/webimage"
+	"clusterctl/tests/tools/document"
 )
 
 func main() {
@@ -139,7 +139,7 @@ func measureIdle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory
 func startCluster(ctx context.Context, root, settings string) (*cluster.Cluster, error) {
 	files := map[string]string{}
 	for name, source := range map[string]string{"cluster.hcl": "examples/small/cluster.hcl",
-		"web.hcl": "tests/demo/web.hcl"} {
+		"web.hcl": "tests/suites/demo/web.hcl"} {
 		text, err := os.ReadFile(filepath.Join(root, source))
 		if err != nil {
 			return nil, err

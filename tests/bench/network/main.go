@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/document"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/tools/document"
 )
 
 // parts are the parts of the measurement, with a file each.

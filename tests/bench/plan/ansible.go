@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"clusterctl/provision/host"
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/machines"
 )
 

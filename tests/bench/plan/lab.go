@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"clusterctl/tests/bench/configs"
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/webimage"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/programs/webimage"
 )
 
 const manyObjects = 2000
@@ -38,7 +38,7 @@ var smallMachines = []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22
 // boot starts machines and writes a configuration of examples and the demo's workload. It applies nothing.
 func (b *bench) boot(ctx context.Context, name string, machines []string, files ...string) (*cluster.Cluster, error) {
 	contents := map[string]string{}
-	for _, source := range append(files, "tests/demo/web.hcl") {
+	for _, source := range append(files, "tests/suites/demo/web.hcl") {
 		text, err := os.ReadFile(filepath.Join(b.root, source))
 		if err != nil {
 			return nil, err

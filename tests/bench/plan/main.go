@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/document"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/tools/document"
 )
 
 func main() {

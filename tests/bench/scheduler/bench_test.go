@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/cluster"
+	"clusterctl/tests/lab/cluster"
 )
 
 // The parts that need a control plane complete a measurement. The amounts are too small to show performance.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 // formerCollectorCost is the CPU time of all controllers, in ms for each dependent, that the collector needed when it

@@ -23,7 +23,7 @@ import (
 
 	"clusterctl/daemons/client"
 	"clusterctl/daemons/config"
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 const benchNamespace = "bench"

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 // measureDeployment measures from the request that creates a Deployment until all its pods exist.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"clusterctl/tests/bench/report"
-	"clusterctl/tests/cluster"
-	"clusterctl/tests/document"
+	"clusterctl/tests/lab/cluster"
+	"clusterctl/tests/tools/document"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 // measureMemory measures the memory of scheduler and controllers in a full cluster.

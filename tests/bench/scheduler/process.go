@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"clusterctl/tests/plane"
+	"clusterctl/tests/lab/plane"
 )
 
 // cpuClockSched selects the clock that counts the time that the scheduler gave to a process, in nanoseconds. It is

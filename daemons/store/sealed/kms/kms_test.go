@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"clusterctl/tests/kmsplugin/kmstest"
+	"clusterctl/tests/programs/kmsplugin/kmstest"
 )
 
 // testClock is a clock that tests advance.

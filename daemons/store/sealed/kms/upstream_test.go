@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	upstream "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
 
-	"clusterctl/tests/kmsplugin/kmstest"
+	"clusterctl/tests/programs/kmsplugin/kmstest"
 )
 
 // Values that upstream's API server has written can be read here, and the other way round.
