@@ -28,7 +28,7 @@ type GitOps struct {
 // DefaultGitOps returns the documented defaults.
 func DefaultGitOps() GitOps {
 	return GitOps{HealthAddress: "127.0.0.1:10263", StateDir: "/var/cache/gitops-controller", LeaderElect: true,
-		Workers: 4, ReceiverHTTPPort: 10264}
+		Workers: 4, ReceiverHTTPPort: 10266}
 }
 
 func (g *GitOps) problems() (list []Problem) {

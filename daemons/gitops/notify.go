@@ -55,7 +55,7 @@ type Sender interface {
 
 // Bounds of notifications. At most one is pending for each target of a source: a later one replaces it.
 const (
-	notifyWorkers  = 4                // of which the sources of all tenants use all but one, and those of one tenant one
+	notifyWorkers  = 4                // tenants use all but one, and each of them one
 	notifyInterval = 10 * time.Second // between two notifications of a target
 	notifyTimeout  = 30 * time.Second // of one attempt, including the Secret
 	notifyRetry    = 2 * time.Second  // pause after a first failure; it doubles

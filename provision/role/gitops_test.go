@@ -52,7 +52,7 @@ func TestOnlyControlPlanesWithGitSourcesRunTheirController(t *testing.T) {
 // The port for webhooks has a certificate of its own, which is removed with the setting.
 func TestThePortForWebhooksHasACertificate(t *testing.T) {
 	control := machine("control", "10.0.0.1", config.RoleControlPlane)
-	for _, port := range []int{0, 10265} {
+	for _, port := range []int{0, 10267} {
 		c, s := cluster(control), newState("control")
 		c.Objects = []config.Object{{Content: map[string]any{"apiVersion": gitsource.APIVersion,
 			"kind": gitsource.Kind}}}
@@ -65,7 +65,7 @@ func TestThePortForWebhooksHasACertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := render(t, steps)
-		for part, want := range map[string]bool{"--receiver-port=10265": port != 0,
+		for part, want := range map[string]bool{"--receiver-port=10267": port != 0,
 			"LoadCredential=receiver.key:/etc/kubernetes/pki/gitops-receiver.key": port != 0,
 			"no /etc/kubernetes/pki/gitops-receiver.key":                          port == 0} {
 			if got := strings.Contains(text, part); got != want {

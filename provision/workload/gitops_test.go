@@ -46,7 +46,7 @@ func TestGitSourcesBringTheirDefinitionAndRights(t *testing.T) {
 
 // The service for webhooks and the right to be its endpoint exist only with the port.
 func TestThePortForWebhooksBringsItsService(t *testing.T) {
-	for _, port := range []int{0, 10265} {
+	for _, port := range []int{0, 10267} {
 		c := config.Cluster{Name: "home", HadGitSources: true}
 		if port != 0 {
 			c.GitOps.Choose("receiver_port", port)
