@@ -239,6 +239,11 @@ STORE ?= etcd
 conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
 	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/suites/conformance -args -store=$(STORE)
 
+# The tag libraries selects the libraries in place of our own code: docs/decisions/hand-written.md.
+.PHONY: test-libraries
+test-libraries: ## Run the tests of HTTP/2, of calls to etcd and of objects' JSON over the libraries instead of our own code
+	go test $(MODFLAGS),libraries -count=1 -timeout 15m ./daemons/client ./daemons/store/etcd ./daemons/apiserver/objectjson ./daemons/apiserver ./tests/suites/conformance
+
 .PHONY: test-gitops
 test-gitops: ## Test the GitOps controller's program, which is a module of its own
 	cd cmd/gitops && $(GO) test $(MODFLAGS) -timeout 10m ./...

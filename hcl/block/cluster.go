@@ -33,6 +33,7 @@ type clusterBlock struct {
 	Network      *networkBlock     `hcl:"network,block" doc:"Settings of the pod network. A change restarts its daemon; running pods keep their network."`
 	DNS          *dnsBlock         `hcl:"dns,block" doc:"The cluster's name servers. A change of a setting restarts them."`
 	Ingress      *ingressBlock     `hcl:"ingress,block" doc:"The ingress proxy, on ports of the nodes. Without the block there is no proxy. A change of a setting restarts it without losing new connections."`
+	GitOps       *gitOpsBlock      `hcl:"gitops,block" doc:"Settings of the GitOps controller, which runs while there are git_source blocks. A change restarts it."`
 	System       *systemBlock      `hcl:"system,block" doc:"Packages of the machines' distribution, and when machines may be rebooted."`
 }
 

@@ -32,6 +32,7 @@ var restrictedFileLists = []restrictedFiles{
 	{Input.isNode, kubeconfigPaths("proxy")},
 	{Input.hasDNS, kubeconfigPaths("dns")},
 	{Input.hasIngress, kubeconfigPaths("ingress")},
+	{Input.hasReceiver, keyPairPaths(receiver)},
 	{Input.hasGitOps, append(kubeconfigPaths("gitops"), binPath(bundle.GitOps), gitOpsCacheLink, gitOpsCache)},
 }
 
