@@ -191,9 +191,9 @@ func unknownSettingHelp(block, name string, def any) string {
 		}
 		known = append(known, s.Name)
 	}
-	for setting, why := range daemons.Others(def) {
+	for setting, reason := range daemons.Others(def) {
 		if plain(name) == plain(setting) {
-			return fmt.Sprintf("%s has no setting %q: it %s.", block, name, orDefault(why,
+			return fmt.Sprintf("%s has no setting %q: it %s.", block, name, orDefault(reason,
 				"is what clusterctl works out itself, for each machine"))
 		}
 	}

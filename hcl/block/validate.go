@@ -234,25 +234,25 @@ func checkInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (diags
 	if len(c.Deferred) > 0 {
 		return nil
 	}
-	there := map[string]bool{}
+	existing := map[string]bool{}
 	for _, m := range c.Machines {
-		there[m.Address] = true
+		existing[m.Address] = true
 	}
 	for _, w := range c.Workloads {
-		there[w.Address] = true
+		existing[w.Address] = true
 	}
 	for _, o := range c.Objects {
-		there[o.Block] = true
+		existing[o.Block] = true
 	}
 	for _, p := range c.Pools {
-		there[p.Address] = true
+		existing[p.Address] = true
 	}
 	check := func(address string, after []string, s config.Source) {
 		for _, a := range after {
-			if strings.HasSuffix(a, "]") && !there[a] && !strings.HasPrefix(a, "image.") {
+			if strings.HasSuffix(a, "]") && !existing[a] && !strings.HasPrefix(a, "image.") {
 				diags = append(diags, newError(at(s), "Unknown reference",
 					"%s depends on %s, and there is no such instance.%s", address, a,
-					Suggest(a, slices.Sorted(maps.Keys(there)))))
+					Suggest(a, slices.Sorted(maps.Keys(existing)))))
 			}
 		}
 	}

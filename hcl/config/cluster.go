@@ -225,7 +225,7 @@ func (c *Cluster) HasIngress(m Machine) bool {
 		return false
 	}
 	for name, value := range c.Ingress.NodeSelector {
-		if is, there := m.Labels[name]; !there || is != value {
+		if is, ok := m.Labels[name]; !ok || is != value {
 			return false
 		}
 	}

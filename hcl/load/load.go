@@ -190,14 +190,14 @@ func withoutRepeats(diags hcl.Diagnostics) (list hcl.Diagnostics) {
 		summary, detail string
 		at              hcl.Range
 	}
-	said := map[text]bool{}
+	seen := map[text]bool{}
 	for _, d := range diags {
 		key := text{summary: d.Summary, detail: d.Detail}
 		if d.Subject != nil {
 			key.at = *d.Subject
 		}
-		if !said[key] {
-			said[key] = true
+		if !seen[key] {
+			seen[key] = true
 			list = append(list, d)
 		}
 	}

@@ -132,15 +132,15 @@ func (s *Spec) kindProblems() (list []Problem) {
 	add := func(field, format string, args ...any) {
 		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
 	}
-	refuse := func(why string, fields ...string) {
+	refuse := func(reason string, fields ...string) {
 		for _, f := range fields {
 			if value, _ := map[string]string{"branch": s.Branch, "tag": s.Tag, "semver": s.Semver, "commit": s.Commit,
 				"path": s.Path, "digest": s.Digest}[f]; value != "" {
-				add(f, "%s", why)
+				add(f, "%s", reason)
 			}
 		}
 		if s.Verify != nil {
-			add("verify", "%s", why)
+			add("verify", "%s", reason)
 		}
 	}
 	if s.Digest != "" && !digestPattern.MatchString(s.Digest) {

@@ -54,6 +54,11 @@ func waitDeployment(t *testing.T, name string, isDone func(d *appsv1.Deployment)
 	})
 }
 
+// changeImage returns a JSON patch of the first container's image.
+func changeImage(image string) []byte {
+	return fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image)
+}
+
 func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	name := "actions"
 	createDeployment(t, name)
@@ -78,9 +83,8 @@ func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	p.click("button", "Resume")
 	waitDeployment(t, name, func(d *appsv1.Deployment) bool { return !d.Spec.Paused })
 
-	change := []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.example/bad:2"}]`)
-	_, err := client.AppsV1().Deployments(shop).Patch(t.Context(), name, types.JSONPatchType, change,
-		metav1.PatchOptions{})
+	_, err := client.AppsV1().Deployments(shop).Patch(t.Context(), name, types.JSONPatchType,
+		changeImage("registry.example/bad:2"), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +101,44 @@ func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	waitDeployment(t, name, func(d *appsv1.Deployment) bool {
 		return d.Spec.Template.Spec.Containers[0].Image == "registry.example/actions:1.0"
 	})
+}
+
+func TestAStatefulSetIsRolledBack(t *testing.T) {
+	sets := client.AppsV1().StatefulSets(shop)
+	labels := map[string]string{"app": "rolled"}
+	_, err := sets.Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "rolled"},
+		Spec: appsv1.StatefulSetSpec{ServiceName: "rolled", Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template("rolled", "registry.example/rolled:1")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sets.Delete(context.WithoutCancel(t.Context()), "rolled", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	updated := func(image string) {
+		t.Helper()
+		see(t, "the StatefulSet with "+image, func() error {
+			set, err := sets.Get(t.Context(), "rolled", metav1.GetOptions{})
+			if err == nil && (set.Spec.Template.Spec.Containers[0].Image != image ||
+				set.Status.ObservedGeneration != set.Generation || set.Status.AvailableReplicas != 1) {
+				err = fmt.Errorf("it is %+v, with the status %+v", set.Spec, set.Status)
+			}
+			return err
+		})
+	}
+	updated("registry.example/rolled:1")
+	if _, err := sets.Patch(t.Context(), "rolled", types.JSONPatchType, changeImage("registry.example/rolled:2"),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	updated("registry.example/rolled:2")
+	p := openTab(t, board, "/p/object/apps/v1/statefulsets/shop/rolled")
+	p.click("button", "Roll back")
+	p.click("dialog button", "Roll back")
+	p.waitText("rolls back to revision 1")
+	updated("registry.example/rolled:1")
 }
 
 func TestAnObjectIsDeletedOnlyAfterItsNameIsTyped(t *testing.T) {

@@ -23,7 +23,8 @@ var configReaders = map[string][]string{
 	"Network": {
 		"../../../daemons/network",
 	}, "Address": {"../../../daemons/address"}, "MetricsServer": {"../../../daemons/metrics"},
-	"Ingress": {"../../../daemons/ingress"}, "Dashboard": {"../../../daemons/dashboard"}, "GitOps": {"../../../cmd/gitops"},
+	"Ingress": {"../../../daemons/ingress"}, "Dashboard": {"../../../daemons/dashboard"},
+	"GitOps": {"../../../cmd/gitops"},
 }
 
 // blockConfigurations are the configurations whose settings are in a block of the language.
