@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -29,7 +30,7 @@ import (
 const (
 	receiveTimeout  = 15 * time.Second // of reading a request, and of answering it
 	endpointRefresh = time.Minute      // between two writes of the service's endpoint
-	endpointTimeout = 10 * time.Second // of one write
+	endpointTimeout = 5 * time.Second  // of one write
 	listenRetry     = 10 * time.Second // pause after a port could not be opened
 	endpointRetry   = 5 * time.Second  // pause after a write that failed
 )
@@ -85,7 +86,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// publish writes the endpoint of the service gitops-receiver, until ctx ends. The next active controller overwrites it.
+// publish writes the endpoint of the service gitops-receiver until ctx ends, and then deletes it. The lease is released
+// after that, so that the endpoint of the next active controller stays.
 func publish(ctx context.Context, cfg config.GitOps, client kubernetes.Interface, log *slog.Logger) {
 	for ctx.Err() == nil {
 		next := endpointRefresh
@@ -96,6 +98,14 @@ func publish(ctx context.Context, cfg config.GitOps, client kubernetes.Interface
 			}
 		}
 		pause(ctx, next)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endpointTimeout)
+	defer cancel()
+	for _, name := range []string{gitsource.ReceiverService, gitsource.ReceiverService + "-ipv6"} {
+		err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem).Delete(ctx, name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			log.Warn("delete the endpoint for webhooks", "err", err)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func gitOpsReceiver(c *config.Cluster, typed func(kind string) metav1.TypeMeta) 
 			Rules: []rbacv1.PolicyRule{
 				{APIGroups: groups, Resources: slices, Verbs: []string{"create"}},
 				{APIGroups: groups, Resources: slices, ResourceNames: []string{name, name + "-ipv6"},
-					Verbs: []string{"patch"}},
+					Verbs: []string{"patch", "delete"}},
 			}},
 		&rbacv1.RoleBinding{TypeMeta: typed("RoleBinding"),
 			ObjectMeta: metav1.ObjectMeta{Name: gitsource.User + ":receiver", Namespace: metav1.NamespaceSystem},
