@@ -53,8 +53,8 @@ type nodeDescription struct {
 	Address     string     `json:"address"`
 }
 
-// requestsLifetime is how long the sums of requests are cached at least. All pods are read for them. If that takes long,
-// they are cached for requestsShare times as long.
+// requestsLifetime is how long the sums of requests are cached at least. All pods are read for them. If that takes
+// long, they are cached for requestsShare times as long.
 const (
 	requestsLifetime = 15 * time.Second
 	requestsShare    = 10
