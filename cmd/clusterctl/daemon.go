@@ -133,7 +133,7 @@ func (d daemonCommand) newCommand(use string) *cobra.Command {
 	var verbosity int
 	cmd := &cobra.Command{
 		Use: use, Aliases: []string{strings.TrimPrefix(d.name, "kube-")}, Short: d.summary, Args: cobra.NoArgs,
-		Version: version.Kubernetes + " (clusterctl " + version.Version + ")",
+		Version:      version.Kubernetes + " (clusterctl " + version.Version + ")",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Check(cfg); err != nil {
