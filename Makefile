@@ -17,7 +17,7 @@ CNI      := bandwidth loopback host-local portmap
 # What a fresh Debian or Ubuntu machine with Go, git and make lacks: to build, to run machines, and to run the tests.
 PACKAGES      := gcc patch libc6-dev pkg-config libseccomp-dev
 LAB_PACKAGES  := mmdebstrap systemd-container iproute2 openssh-client busybox-static e2fsprogs
-TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2 fish tcsh sudo
+TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-linux bird2 fish tcsh sudo chromium
 
 .PHONY: help
 help: ## List the targets
@@ -238,6 +238,11 @@ STORE ?= etcd
 .PHONY: conformance
 conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
 	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/suites/conformance -args -store=$(STORE)
+
+# The tag libraries selects the libraries in place of our own code: docs/decisions/hand-written.md.
+.PHONY: test-libraries
+test-libraries: ## Run the tests of HTTP/2, of calls to etcd and of objects' JSON over the libraries instead of our own code
+	go test $(MODFLAGS),libraries -count=1 -timeout 15m ./daemons/client ./daemons/store/etcd ./daemons/apiserver/objectjson ./daemons/apiserver ./tests/suites/conformance
 
 .PHONY: test-gitops
 test-gitops: ## Test the GitOps controller's program, which is a module of its own

@@ -229,10 +229,10 @@ func (a *applying) applyPlan(ctx context.Context, prepared *run.Prepared) error 
 
 // warnWithoutAPI reports the machines that cannot reach an API server. Their configuration was applied, but their nodes
 // will not become ready.
-func warnWithoutAPI(ctx context.Context, p *run.Prepared, say func(report.Event)) {
+func warnWithoutAPI(ctx context.Context, p *run.Prepared, notify func(report.Event)) {
 	found := p.WithoutAPI(ctx)
 	for _, address := range slices.Sorted(maps.Keys(found)) {
-		say(report.Event{Kind: report.Note, Time: time.Now(), Machine: address,
+		notify(report.Event{Kind: report.Note, Time: time.Now(), Machine: address,
 			Message: fmt.Sprintf("%s cannot reach an API server, so its node will not become ready: %s", address,
 				found[address])})
 	}

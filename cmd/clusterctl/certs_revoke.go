@@ -26,7 +26,7 @@ func newRevoke() *cobra.Command {
 clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			var said []string
+			var lines []string
 			err := flags.changeState(c, func(s *state.State, dir string) error {
 				handed, err := state.IssuedKubeconfigs(dir)
 				if err != nil {
@@ -39,7 +39,7 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 					}
 					s.Revoke(list...)
 					for _, r := range list {
-						said = append(said, fmt.Sprintf("%s, serial number %s: revoked\n",
+						lines = append(lines, fmt.Sprintf("%s, serial number %s: revoked\n",
 							cmp.Or(r.Name, "certificate"), r.Serial))
 					}
 				}
@@ -48,7 +48,7 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(c.OutOrStdout(), strings.Join(said, ""))
+			fmt.Fprint(c.OutOrStdout(), strings.Join(lines, ""))
 			fmt.Fprintln(c.OutOrStdout(), "Run clusterctl apply: with it all machines refuse it.")
 			return nil
 		},

@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotationArguments maps arguments to what they replace, and to how long the former one is trusted by default.
+// rotationArguments maps arguments to what they replace, and to how long the former authority is trusted by default.
 // clusterctl cannot know who has a kubeconfig, runs a long-lived pod or stores a token in a file. So the cluster CA and
 // the service account key stay trusted until the user finishes the rotation. Users of the other two reload them
 // automatically.
@@ -58,20 +58,20 @@ The former cluster CA, and the former key of service accounts, are trusted until
 			if err != nil {
 				return err
 			}
-			var said []string
+			var lines []string
 			err = flags.changeState(c, func(s *state.State, dir string) error {
 				for _, arg := range args {
 					what, err := recordRotation(s, arg, next, keep, c.Flags().Changed("keep"), finish, time.Now())
 					if err != nil {
 						return err
 					}
-					said = append(said, arg+": "+what)
+					lines = append(lines, arg+": "+what)
 					if finish && arg == "cluster-ca" {
 						handed, err := state.IssuedKubeconfigs(dir)
 						if err != nil {
 							return err
 						}
-						said = append(said, stoppedKubeconfigs(s, handed)...)
+						lines = append(lines, stoppedKubeconfigs(s, handed)...)
 					}
 				}
 				return nil
@@ -79,7 +79,7 @@ The former cluster CA, and the former key of service accounts, are trusted until
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(c.OutOrStdout(), strings.Join(append(said, "Run clusterctl apply."), "\n"))
+			fmt.Fprintln(c.OutOrStdout(), strings.Join(append(lines, "Run clusterctl apply."), "\n"))
 			return nil
 		},
 	}
@@ -155,7 +155,7 @@ func recordRotation(
 	arg string,
 	next certs.Pair,
 	keep time.Duration,
-	said, finish bool,
+	hasKeep, finish bool,
 	now time.Time,
 ) (string, error) {
 	name := rotationArguments[arg].name
@@ -173,7 +173,7 @@ func recordRotation(
 		s.Rotations[name] = r
 		return "the former one is not trusted any more after the next apply. " + endMessages[arg], nil
 	}
-	if !said {
+	if !hasKeep {
 		keep = rotationArguments[arg].keep
 	} else if keep < 0 {
 		return "", errors.New("-keep is how long, from 0 on")
@@ -192,7 +192,7 @@ func recordRotation(
 	return "the next apply has all machines trust another one, and issues everything by it", err
 }
 
-// endMessages describes what stops working when the former one is no longer trusted.
+// endMessages describes what stops working when the former authority or key is no longer trusted.
 var endMessages = map[string]string{
 	"cluster-ca": "Kubeconfigs that were handed out before the replacement stop working, and clients that read " +
 		"the CA before it, pods that have run since then, do not trust the API server any more.",

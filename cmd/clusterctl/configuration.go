@@ -56,8 +56,8 @@ func (f *configFlags) loadWith(c *cobra.Command, args []string, all bool) (*load
 	}
 	// Loading allocates much that lives until it ends. Fewer garbage collections save a third of its time. The rest of
 	// the run takes longer and uses the normal setting, to keep memory use low.
-	usual := debug.SetGCPercent(400)
-	defer debug.SetGCPercent(usual)
+	previous := debug.SetGCPercent(400)
+	defer debug.SetGCPercent(previous)
 	configuration, diags := load.Load(o)
 	for range maxRounds {
 		if !all || diags.HasErrors() || len(configuration.NeededObjects) == 0 {

@@ -41,7 +41,7 @@ func lastEtcdError(log string) string {
 		return err.Error()
 	}
 	defer f.Close()
-	why := ""
+	reason := ""
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -51,11 +51,11 @@ func lastEtcdError(log string) string {
 		}
 		switch line.Level {
 		case "error", "fatal", "panic":
-			why = line.Msg
+			reason = line.Msg
 			if line.Error != "" {
-				why += ": " + line.Error
+				reason += ": " + line.Error
 			}
 		}
 	}
-	return cmp.Or(why, "see "+log)
+	return cmp.Or(reason, "see "+log)
 }

@@ -125,7 +125,7 @@ func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 }
 
 // engine returns an engine with everything that a run needs.
-func (f *runFlags) engine(c *load.Configuration, say func(report.Event)) (*run.Engine, error) {
+func (f *runFlags) engine(c *load.Configuration, notify func(report.Event)) (*run.Engine, error) {
 	// client-go also logs errors that it returns, and a run reports them itself.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
@@ -137,14 +137,14 @@ func (f *runFlags) engine(c *load.Configuration, say func(report.Event)) (*run.E
 	if err != nil {
 		return nil, err
 	}
-	if say != nil {
+	if notify != nil {
 		files.OnCompress = func(file bundle.File) {
-			say(report.Event{Time: time.Now(), Kind: report.Phase, Size: file.Size,
+			notify(report.Event{Time: time.Now(), Kind: report.Phase, Size: file.Size,
 				Message: fmt.Sprintf("compressing %s, %s", file.Name, formatMegabytes(file.Size))})
 		}
 	}
 	return &run.Engine{
-		Config: c.Cluster, Store: store, Bundle: files, Report: say, ConnectCluster: connectLive(store),
+		Config: c.Cluster, Store: store, Bundle: files, Report: notify, ConnectCluster: connectLive(store),
 		Run:         rand.Text(),
 		Operator:    operatorName(),
 		Parallelism: f.parallelism,
@@ -155,7 +155,7 @@ func (f *runFlags) engine(c *load.Configuration, say func(report.Event)) (*run.E
 		},
 		Dial: func(ctx context.Context,
 			m config.Machine) (session.Agent, error) {
-			return f.dial(ctx, m, files, say)
+			return f.dial(ctx, m, files, notify)
 		},
 	}, nil
 }
@@ -189,7 +189,7 @@ var unameArchs = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // dial logs in to a machine and starts the agent.
 func (f *runFlags) dial(
-	ctx context.Context, m config.Machine, files *bundle.Bundle, say func(report.Event),
+	ctx context.Context, m config.Machine, files *bundle.Bundle, notify func(report.Event),
 ) (session.Agent, error) {
 	client, err := ssh.Dial(ctx, m, f.sshOptions())
 	if err != nil {
@@ -207,14 +207,14 @@ func (f *runFlags) dial(
 				return nil, errors.New("it does not have this release")
 			}
 			content, err := files.Gzip(ctx, program)
-			if err != nil || say == nil {
+			if err != nil || notify == nil {
 				return content, err
 			}
 			size := report.CompressedSize(content)
-			say(report.Event{Time: time.Now(), Kind: report.Send, Machine: m.Address, Size: size,
+			notify(report.Event{Time: time.Now(), Kind: report.Send, Machine: m.Address, Size: size,
 				Message: bundle.Clusterctl + ", " + formatMegabytes(size) + " compressed"})
 			return &report.Reader{ReadCloser: content, Machine: m.Address, Name: bundle.Clusterctl, Size: size,
-				Report: say}, nil
+				Report: notify}, nil
 		},
 	})
 	if err != nil {
@@ -303,11 +303,11 @@ func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, er
 // operatorName identifies the user and the process to other users who want to change the same cluster.
 func operatorName() string {
 	host, _ := os.Hostname()
-	who := fmt.Sprintf("%s, process %d", host, os.Getpid())
+	holder := fmt.Sprintf("%s, process %d", host, os.Getpid())
 	if user := os.Getenv("USER"); user != "" {
-		who = user + "@" + who
+		holder = user + "@" + holder
 	}
-	return who
+	return holder
 }
 
 // errNoCluster reports that a command needs a cluster that apply has created.

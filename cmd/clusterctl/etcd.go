@@ -141,36 +141,36 @@ const nearlyFull = 0.8
 
 // addProblems adds the problems to s.Problems.
 func (s *etcdStatus) addProblems(configuration *load.Configuration, now time.Time) {
-	say := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, args...)) }
 	if !s.Majority {
-		say("the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says " +
+		add("the store has no majority, so that nothing can be written: docs/operations/etcd-majority-lost.md says " +
 			"what to do")
 	}
 	for _, m := range s.Members {
 		for _, alarm := range m.Alarms {
 			if alarm == "NOSPACE" {
-				say("%s raises NOSPACE, so that nothing can be written: docs/operations/etcd-no-space.md says what to "+
+				add("%s raises NOSPACE, so that nothing can be written: docs/operations/etcd-no-space.md says what to "+
 					"do", m.Name)
 			} else {
-				say("%s raises %s: its data is damaged; replace its machine's member with clusterctl apply "+
+				add("%s raises %s: its data is damaged; replace its machine's member with clusterctl apply "+
 					"-replace", m.Name, alarm)
 			}
 		}
 		if m.Error == "" && m.Quota > 0 && float64(m.Size) > nearlyFull*float64(m.Quota) && len(m.Alarms) == 0 {
-			say("%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the "+
+			add("%s has %s of the %s that it may have, of which %s are in use: clusterctl etcd defrag gives back the "+
 				"rest", m.Name, formatSize(m.Size), formatSize(m.Quota), formatSize(m.Used))
 		}
 		if m.Error != "" {
-			say("%s: %s", memberName(m), m.Error)
+			add("%s: %s", memberName(m), m.Error)
 		}
 	}
 	for _, name := range sortedKeys(s.Snapshots) {
 		if text := etcd.SnapshotProblem(configuration.Cluster.Etcd.Snapshot, s.Snapshots[name], now); text != "" {
-			say("%s: %s", name, text)
+			add("%s: %s", name, text)
 		}
 	}
 	for _, name := range sortedKeys(s.Unreached) {
-		say("%s is not reached: %s", name, s.Unreached[name])
+		add("%s is not reached: %s", name, s.Unreached[name])
 	}
 }
 

@@ -25,7 +25,7 @@ type kubeconfigUser struct {
 
 func newKubeconfig() *cobra.Command {
 	var flags runFlags
-	var who kubeconfigUser
+	var user kubeconfigUser
 	var out string
 	var merge bool
 	c := &cobra.Command{
@@ -40,7 +40,7 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 			if err != nil {
 				return err
 			}
-			text, handed, err := who.kubeconfig(s, configuration.Cluster, time.Now())
+			text, handed, err := user.kubeconfig(s, configuration.Cluster, time.Now())
 			if err != nil {
 				return err
 			}
@@ -72,9 +72,9 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 	c.Flags().
 		BoolVar(&merge, "merge", false, "add it to the kubeconfig that is there, as kubectl config would: that of "+
 			"-output, of KUBECONFIG, or ~/.kube/config")
-	c.Flags().StringVar(&who.user, "user", "", "`name` of the user; kubernetes-admin, with every right, when empty")
-	c.Flags().StringArrayVar(&who.groups, "group", nil, "`group` of the user; can be repeated")
-	c.Flags().DurationVar(&who.lifetime, "lifetime", certs.LeafLifetime, "how long it is good for")
+	c.Flags().StringVar(&user.user, "user", "", "`name` of the user; kubernetes-admin, with every right, when empty")
+	c.Flags().StringArrayVar(&user.groups, "group", nil, "`group` of the user; can be repeated")
+	c.Flags().DurationVar(&user.lifetime, "lifetime", certs.LeafLifetime, "how long it is good for")
 	return c
 }
 

@@ -105,12 +105,12 @@ func (f *runFlags) prepare(
 	ctx context.Context,
 	c *load.Configuration,
 	destroy, look bool,
-	say func(report.Event),
+	notify func(report.Event),
 ) (*run.Prepared, error) {
 	if _, err := workload.Objects(c.Cluster); err != nil {
 		return nil, err
 	}
-	engine, err := f.engine(c, say)
+	engine, err := f.engine(c, notify)
 	if err != nil {
 		return nil, err
 	}

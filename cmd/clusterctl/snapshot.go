@@ -31,7 +31,7 @@ func newSnapshot() *cobra.Command {
 func newSnapshotSave() *cobra.Command {
 	var flags storeFlags
 	var machine string
-	var there bool
+	var exists bool
 	c := &cobra.Command{
 		Use: "save [FILE]", Short: "Take a snapshot of the store, check it, and bring it here",
 		Long: "Take a snapshot of the store, check it, and bring it here. The machine keeps it as well until it is " +
@@ -39,7 +39,7 @@ func newSnapshotSave() *cobra.Command {
 			"The file has everything that the API has stored: guard it as the state.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if there && len(args) > 0 {
+			if exists && len(args) > 0 {
 				return errors.New("with -there the snapshot comes into no file here: leave one of them out")
 			}
 			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
@@ -51,7 +51,7 @@ func newSnapshotSave() *cobra.Command {
 					fmt.Fprintln(c.ErrOrStderr(), "Note:", n)
 				}
 				where := a.Path(s.Name) + " on " + s.Member
-				if !there {
+				if !exists {
 					file := s.Name + ".db"
 					if len(args) > 0 {
 						file = args[0]
@@ -72,7 +72,7 @@ func newSnapshotSave() *cobra.Command {
 	}
 	flags.add(c)
 	c.Flags().StringVar(&machine, "machine", "", "`name` of the machine whose member is asked; the leader's when empty")
-	c.Flags().BoolVar(&there, "there", false, "leave it on the machine")
+	c.Flags().BoolVar(&exists, "there", false, "leave it on the machine")
 	completeFlag(c, "machine", &flags.runFlags, &flags.folder, controlPlaneNames)
 	return c
 }

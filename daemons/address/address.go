@@ -214,12 +214,12 @@ func (d *daemon) readLease(ctx context.Context) (*coordinationv1.Lease, error) {
 func (d *daemon) writeLease(
 	ctx context.Context,
 	lease *coordinationv1.Lease,
-	who string,
+	holder string,
 ) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	leases := d.leases.CoordinationV1().Leases(metav1.NamespaceSystem)
-	next := floating.WithHolder(lease, leaseName, who, leaseTime)
+	next := floating.WithHolder(lease, leaseName, holder, leaseTime)
 	var err error
 	if lease == nil {
 		lease, err = leases.Create(ctx, next, metav1.CreateOptions{})

@@ -139,15 +139,15 @@ func (a *assembly) addDefaults() error {
 // addUsers sets authentication and authorization, and the reviews and tokens that depend on them.
 func (a *assembly) addUsers() error {
 	o, objects := &a.options, a.options.Storage.Objects()
-	who, err := authn.New(a.cfg, objects, nil, a.env.Log)
+	authenticator, err := authn.New(a.cfg, objects, nil, a.env.Log)
 	if err != nil {
 		return err
 	}
-	if who.File != nil {
-		a.addFile("authentication", who.File)
+	if authenticator.File != nil {
+		a.addFile("authentication", authenticator.File)
 	}
-	if who.Webhook != nil {
-		a.addFile("token-webhook", who.Webhook)
+	if authenticator.Webhook != nil {
+		a.addFile("token-webhook", authenticator.Webhook)
 	}
 	may, rules, err := authorizers(a.cfg, objects, a.env)
 	if err != nil {
@@ -157,14 +157,15 @@ func (a *assembly) addUsers() error {
 		a.addFile("authorization", rules)
 	}
 	o.Access = Access{
-		Authenticators: []api.Authenticator{who}, UntilRevoked: who.UntilRevoked, Anonymous: who.Anonymous,
+		Authenticators: []api.Authenticator{authenticator}, UntilRevoked: authenticator.UntilRevoked,
+		Anonymous:   authenticator.Anonymous,
 		Authorizers: []api.Authorizer{may}, Reviews: map[schema.GroupResource]write.Review{},
 	}
 	o.Admission.External = &write.External{Authorizer: may}
-	for gr, handle := range review.All(may, authz.NewRBAC(objects), who) {
+	for gr, handle := range review.All(may, authz.NewRBAC(objects), authenticator) {
 		o.Access.Reviews[gr] = handle
 	}
-	tokens := who.Tokens()
+	tokens := authenticator.Tokens()
 	if tokens == nil {
 		return nil
 	}

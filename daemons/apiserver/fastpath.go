@@ -84,7 +84,7 @@ func canAnswerLater(q *request.Request) bool {
 }
 
 // OnCurrent implements cache.Reader. It answers the request.
-func (p *fastRequest) OnCurrent(why error) {
+func (p *fastRequest) OnCurrent(cause error) {
 	s, q := p.s, p.q
 	defer p.d.Send()
 	defer s.metrics.recordDone(q, p.start)
@@ -95,7 +95,7 @@ func (p *fastRequest) OnCurrent(why error) {
 			s.panicked(q, reason)
 		}
 	}()
-	err := request.UnavailableError(why)
+	err := request.UnavailableError(cause)
 	if err == nil {
 		err = s.resources.reads.GetCached(q)
 	}

@@ -77,14 +77,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
 		_ = control.SetWriteDeadline(time.Time{})
 	} else {
-		var patience time.Duration
-		patience, refused = q.ResponseTimeout(s.options.Limits.RequestTimeout)
-		ctx, cancel := s.withTimeout(q, patience, control)
+		var timeout time.Duration
+		timeout, refused = q.ResponseTimeout(s.options.Limits.RequestTimeout)
+		ctx, cancel := s.withTimeout(q, timeout, control)
 		defer cancel()
 		if q.Aggregated == nil {
-			_ = control.SetReadDeadline(time.Now().Add(patience)) // not the server's clock: tests replace it
+			_ = control.SetReadDeadline(time.Now().Add(timeout)) // not the server's clock: tests replace it
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(patience + 5*time.Second))
+		_ = control.SetWriteDeadline(time.Now().Add(timeout + 5*time.Second))
 		q.HTTP = r.WithContext(ctx)
 		q.HTTP.Body = http.MaxBytesReader(q.Answer, r.Body, request.MaxBody)
 	}
@@ -112,14 +112,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Answer.BecomeStream lifts the limits and returns the request's seats.
 func (s *Server) withTimeout(
 	q *request.Request,
-	patience time.Duration,
+	timeout time.Duration,
 	control *http.ResponseController,
 ) (context.Context, context.CancelFunc) {
 	if q.Aggregated == nil {
-		return context.WithTimeout(q.HTTP.Context(), patience)
+		return context.WithTimeout(q.HTTP.Context(), timeout)
 	}
 	ctx, cancel := context.WithCancelCause(q.HTTP.Context())
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(timeout, func() {
 		cancel(context.DeadlineExceeded)
 		// Cancel first. An expired read deadline ends the requests of the connection as if their clients had left.
 		_ = control.SetReadDeadline(time.Now())

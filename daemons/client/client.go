@@ -3,18 +3,22 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http2"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"clusterctl/daemons/client/h2"
+	"clusterctl/daemons/libraries"
 )
 
 // Options defines how to reach the API, and as which user.
@@ -93,7 +97,24 @@ func useServers(cfg *rest.Config, servers []string, name string) error {
 	verify.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	cfg.Host = "https://" + name + ":6443"
 	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport contains it
-	cfg.Transport = &h2.Transport{Dial: newDialer(servers, verify).dial, Silence: pingAfter, Grace: pingTimeout,
-		Idle: idleTimeout}
+	dial := newDialer(servers, verify).dial
+	if libraries.Selected {
+		cfg.Transport = newLibraryTransport(dial)
+	} else {
+		cfg.Transport = &h2.Transport{Dial: dial, Silence: pingAfter, Grace: pingTimeout, Idle: idleTimeout}
+	}
 	return nil
+}
+
+// newLibraryTransport returns a transport of golang.org/x/net that replaces package h2.
+func newLibraryTransport(dial func(context.Context) (net.Conn, error)) *http2.Transport {
+	return &http2.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return dial(ctx)
+		},
+		DisableCompression: true,
+		ReadIdleTimeout:    pingAfter,
+		PingTimeout:        pingTimeout,
+		IdleConnTimeout:    idleTimeout,
+	}
 }

@@ -19,8 +19,6 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
-
-	"clusterctl/daemons/client/h2"
 )
 
 // server is an API server whose process can hang, as with SIGSTOP: the kernel still accepts connections, and nothing is
@@ -109,7 +107,7 @@ func config(t *testing.T, servers ...*server) *rest.Config {
 	if err := useServers(cfg, list, "example.com"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(cfg.Transport.(*h2.Transport).CloseIdleConnections)
+	t.Cleanup(cfg.Transport.(interface{ CloseIdleConnections() }).CloseIdleConnections)
 	return cfg
 }
 

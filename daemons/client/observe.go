@@ -46,8 +46,8 @@ func registerOrReuse[C prometheus.Collector](registry prometheus.Registerer, c C
 	err := registry.Register(c)
 	var before prometheus.AlreadyRegisteredError
 	if errors.As(err, &before) {
-		if there, ok := before.ExistingCollector.(C); ok {
-			return there, nil
+		if existing, ok := before.ExistingCollector.(C); ok {
+			return existing, nil
 		}
 	}
 	if err != nil {

@@ -32,9 +32,9 @@ func Problems(cfg any) (list []Problem) {
 		if field.Anonymous {
 			list = append(list, Problems(value.Field(i).Addr().Interface())...)
 		}
-		if why := field.Tag.Get("refused"); why != "" && !value.Field(i).IsZero() {
+		if reason := field.Tag.Get("refused"); reason != "" && !value.Field(i).IsZero() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			list = append(list, Problem{Name: name, Text: why})
+			list = append(list, Problem{Name: name, Text: reason})
 		}
 	}
 	for _, s := range Settings(cfg) {

@@ -67,9 +67,9 @@ func Args(cfg, def any) []string {
 		if field.Anonymous {
 			args = append(args, Args(value.Field(i).Addr().Interface(), defaults.Field(i).Addr().Interface())...)
 		}
-		usual := reflect.DeepEqual(value.Field(i).Interface(), defaults.Field(i).Interface()) &&
+		isDefault := reflect.DeepEqual(value.Field(i).Interface(), defaults.Field(i).Interface()) &&
 			field.Tag.Get("written") != "always"
-		if flag == "" || usual {
+		if flag == "" || isDefault {
 			continue
 		}
 		args = append(args, "--"+flag+"="+text(value.Field(i).Interface()))

@@ -145,17 +145,17 @@ type Taint struct {
 // eviction thresholds replace the defaults, unless the file asks to merge them.
 func ReadKubeletFile(text []byte) (KubeletFile, error) {
 	file := DefaultKubeletFile()
-	usual := file.EvictionHard
+	defaults := file.EvictionHard
 	file.EvictionHard = nil
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
 		return KubeletFile{}, err
 	}
 	switch {
 	case file.EvictionHard == nil:
-		file.EvictionHard = usual
+		file.EvictionHard = defaults
 	case file.MergeDefaultEvictionSettings:
-		maps.Copy(usual, file.EvictionHard)
-		file.EvictionHard = usual
+		maps.Copy(defaults, file.EvictionHard)
+		file.EvictionHard = defaults
 	}
 	return file, nil
 }

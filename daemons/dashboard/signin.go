@@ -179,7 +179,8 @@ func (d *Dashboard) startSession(w http.ResponseWriter, r *http.Request, config 
 // signedInPage continues with the overview. A redirect would not do: browsers do not send a strict cookie with requests
 // of a navigation that another site or program began.
 const signedInPage = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Signed in</title></head>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">
+<link rel="icon" href="data:,"><title>Signed in</title></head>
 <body><p>You are signed in. <a href="/">Continue</a></p></body></html>
 `
 

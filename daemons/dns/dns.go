@@ -62,14 +62,14 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		return err
 	}
 	domain := strings.ToLower(strings.TrimSuffix(cfg.ClusterDomain, ".")) + "."
-	who, err := newClients(cfg)
+	sources, err := newClients(cfg)
 	if err != nil {
 		return err
 	}
 	h := &handler{
 		zone:             names,
 		resolver:         resolver,
-		clients:          who,
+		clients:          sources,
 		metrics:          newMetrics(serverName, domain),
 		log:              env.Log,
 		isLoggingQueries: cfg.LogQueries,
@@ -97,7 +97,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 			close(synced)
 		})
 	})
-	g.Go(func() error { return who.watchNodes(ctx, clients, env.Log) })
+	g.Go(func() error { return sources.watchNodes(ctx, clients, env.Log) })
 	// Do not answer "no such name" before the names are known. Queries wait in the socket until then.
 	g.Go(func() error {
 		select {

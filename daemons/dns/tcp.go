@@ -179,10 +179,10 @@ func (s *tcpServer) serveConnection(ctx context.Context, c *connection) {
 			return
 		}
 		c.markActive(began)
-		who := sender{addr: c.addr, tcp: true}
-		reply, later := s.handler.respond(ctx, w, out[:0], message, who, false, began)
+		from := sender{addr: c.addr, tcp: true}
+		reply, later := s.handler.respond(ctx, w, out[:0], message, from, false, began)
 		if later {
-			s.answerLater(ctx, c, append([]byte(nil), message...), who, began)
+			s.answerLater(ctx, c, append([]byte(nil), message...), from, began)
 			continue
 		}
 		if len(reply) == 0 {
@@ -196,13 +196,13 @@ func (s *tcpServer) serveConnection(ctx context.Context, c *connection) {
 }
 
 // answerLater answers one query with the help of other servers. Meanwhile, serveConnection reads more queries.
-func (s *tcpServer) answerLater(ctx context.Context, c *connection, message []byte, who sender, began time.Time) {
+func (s *tcpServer) answerLater(ctx context.Context, c *connection, message []byte, from sender, began time.Time) {
 	c.waitSlots <- struct{}{}
 	c.waiters.Go(func() {
 		defer func() { <-c.waitSlots }()
 		w := s.workspaces.Get().(*workspace)
 		defer s.workspaces.Put(w)
-		if reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, nil, message, who, true, began); len(
+		if reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, nil, message, from, true, began); len(
 			reply,
 		) > 0 {
 			c.send(reply)

@@ -70,8 +70,8 @@ func watchCluster(ctx context.Context, clients kubernetes.Interface, names *zone
 		})),
 		add(namespaces, on(func(o any) {
 			if n, ok := o.(*corev1.Namespace); ok {
-				_, there, _ := namespaces.GetStore().GetByKey(n.Name)
-				names.SetNamespace(n.Name, there)
+				_, exists, _ := namespaces.GetStore().GetByKey(n.Name)
+				names.SetNamespace(n.Name, exists)
 			}
 		})))
 	if err != nil {

@@ -68,23 +68,23 @@ func Holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// WithHolder returns the lease with who as its holder, renewed now. With who "", the lease is released. lease is nil if
-// it does not exist yet.
-func WithHolder(lease *coordinationv1.Lease, name, who string, patience time.Duration) *coordinationv1.Lease {
-	now, seconds, moves := metav1.NowMicro(), int32((patience+time.Second-1)/time.Second), int32(0)
+// WithHolder returns the lease with the given holder, renewed now. With holder "", the lease is released. lease is nil
+// if it does not exist yet.
+func WithHolder(lease *coordinationv1.Lease, name, holder string, timeout time.Duration) *coordinationv1.Lease {
+	now, seconds, moves := metav1.NowMicro(), int32((timeout+time.Second-1)/time.Second), int32(0)
 	if lease == nil {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &who, AcquireTime: &now, LeaseTransitions: &moves}}
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &now, LeaseTransitions: &moves}}
 	} else {
 		lease = lease.DeepCopy()
 	}
-	if Holder(lease) != who {
+	if Holder(lease) != holder {
 		if moves = 1; lease.Spec.LeaseTransitions != nil {
 			moves += *lease.Spec.LeaseTransitions
 		}
 		lease.Spec.AcquireTime, lease.Spec.LeaseTransitions = &now, &moves
 	}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &who, &seconds, &now
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &holder, &seconds, &now
 	return lease
 }
 

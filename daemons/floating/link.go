@@ -227,7 +227,7 @@ func (l *Link) IsTaken(wait time.Duration) (bool, error) {
 		if l.Address.Is6() && isAdvertisement(buffer[:n], l.Address) {
 			return true, nil
 		}
-		if who := arpSender(buffer[:n], l.Address); l.Address.Is4() && who != nil && !bytes.Equal(who, mac) {
+		if sender := arpSender(buffer[:n], l.Address); l.Address.Is4() && sender != nil && !bytes.Equal(sender, mac) {
 			return true, nil
 		}
 	}

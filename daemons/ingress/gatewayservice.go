@@ -98,14 +98,14 @@ func (w *watch) wantedServices(cfg config.Ingress) (list []gatewayService, over 
 		ports := w.gatewayBuilder.Ports(key)
 		name := serviceName(key)
 		ours[name] = true
-		there := w.routeBuilder.Backends.Service(name)
-		if len(ports) == 0 || there != nil && there.Labels[gatewayLabel] != key.Name {
+		existing := w.routeBuilder.Backends.Service(name)
+		if len(ports) == 0 || existing != nil && existing.Labels[gatewayLabel] != key.Name {
 			continue
 		}
 		object := w.gatewayBuilder.Gateway(key)
 		a := gatewayService{
 			name:    name,
-			current: there,
+			current: existing,
 			owner: metav1.OwnerReference{
 				APIVersion: gatewayv1.SchemeGroupVersion.String(),
 				Kind:       "Gateway",
@@ -247,10 +247,10 @@ func (t *statusWriter) applyEndpoints(
 	for _, family := range slices.Sorted(maps.Keys(machines)) {
 		name := a.name.Name + "-" + strings.ToLower(string(family))
 		t.watch.mu.Lock()
-		there := t.watch.slices[a.name][name]
+		existing := t.watch.slices[a.name][name]
 		t.watch.mu.Unlock()
-		if there != nil && equality.Semantic.DeepEqual(there.Ports, ports) &&
-			equality.Semantic.DeepEqual(there.Endpoints, machines[family]) {
+		if existing != nil && equality.Semantic.DeepEqual(existing.Ports, ports) &&
+			equality.Semantic.DeepEqual(existing.Endpoints, machines[family]) {
 			continue
 		}
 		if err := t.writeSlice(ctx, a, &discoveryv1.EndpointSlice{
@@ -260,22 +260,22 @@ func (t *statusWriter) applyEndpoints(
 					discoveryv1.LabelManagedBy: managedBy},
 			},
 			AddressType: family, Endpoints: machines[family], Ports: ports,
-		}, there); err != nil {
+		}, existing); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *statusWriter) writeSlice(ctx context.Context, a gatewayService, s, there *discoveryv1.EndpointSlice) error {
+func (t *statusWriter) writeSlice(ctx context.Context, a gatewayService, s, existing *discoveryv1.EndpointSlice) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	slices := t.clients.DiscoveryV1().EndpointSlices(a.name.Namespace)
 	var err error
-	if there == nil {
+	if existing == nil {
 		_, err = slices.Create(ctx, s, metav1.CreateOptions{})
 	} else {
-		s.ResourceVersion = there.ResourceVersion
+		s.ResourceVersion = existing.ResourceVersion
 		_, err = slices.Update(ctx, s, metav1.UpdateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

@@ -26,8 +26,8 @@ func (k *Kubelet) checkAdmission(p *corev1.Pod, misplaced *pod.End) *pod.End {
 		return nil
 	}
 	if conditions := k.pressures.Update(nodeagent.Pressures{}, time.Now()).RejectingConditions(p); len(conditions) > 0 {
-		why := fmt.Sprintf("Pod was rejected: The node had condition: %v. ", conditions)
-		return &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: why, Rejected: true}
+		reason := fmt.Sprintf("Pod was rejected: The node had condition: %v. ", conditions)
+		return &pod.End{Phase: corev1.PodFailed, Reason: "Evicted", Message: reason, Rejected: true}
 	}
 	if k.agent.Node() == nil {
 		return nil
@@ -53,11 +53,11 @@ func hasBegun(p *corev1.Pod) bool {
 }
 
 // schedulerRejection returns the rejection of a pod that the given scheduler plugin would not have placed here.
-func schedulerRejection(plugin, why string) *pod.End {
+func schedulerRejection(plugin, reason string) *pod.End {
 	return &pod.End{
 		Phase:    corev1.PodFailed,
 		Reason:   plugin,
-		Message:  "Pod was rejected: Predicate " + plugin + " failed: " + why,
+		Message:  "Pod was rejected: Predicate " + plugin + " failed: " + reason,
 		Rejected: true,
 	}
 }

@@ -33,12 +33,12 @@ func (k *Kubelet) recordHangingVolume(all []usage.Mounted, claim string, since t
 }
 
 // recordUnbounded reports once that volumes are not limited to their size.
-func (k *Kubelet) recordUnbounded(name string, why error) {
+func (k *Kubelet) recordUnbounded(name string, cause error) {
 	k.unboundedOnce.Do(func() {
-		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", why)
+		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", cause)
 		ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: types.UID(k.name)}
 		k.events.recorder.Eventf(ref, corev1.EventTypeWarning, "VolumesNotBounded",
-			"volumes of this node, %s the first, are not held to their size: %v", name, why)
+			"volumes of this node, %s the first, are not held to their size: %v", name, cause)
 	})
 }
 

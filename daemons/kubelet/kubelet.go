@@ -446,12 +446,12 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 
 // awaitRuntime waits for the first response of the runtime and returns it.
 func awaitRuntime(ctx context.Context, runtime cri.Service, log *slog.Logger) (*criapi.VersionResponse, error) {
-	for said := false; ; said = true {
+	for isReported := false; ; isReported = true {
 		v, err := runtime.Version(ctx)
 		if err == nil {
 			return v, nil
 		}
-		if !said {
+		if !isReported {
 			log.Warn("waiting for the container runtime", "error", err)
 		}
 		if !sleep.For(ctx, 200*time.Millisecond) {

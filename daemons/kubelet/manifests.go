@@ -125,9 +125,9 @@ func (s *podWorkers) isReplacing(p *corev1.Pod) bool {
 	return false
 }
 
-// startReplacement starts the version of a static pod that waited for the end of was.
-func (k *Kubelet) startReplacement(was *corev1.Pod) {
-	if next := k.static.mirrors.staticPod(podName(was)); next != nil && next.UID != was.UID {
+// startReplacement starts the version of a static pod that waited for the end of the old version.
+func (k *Kubelet) startReplacement(old *corev1.Pod) {
+	if next := k.static.mirrors.staticPod(podName(old)); next != nil && next.UID != old.UID {
 		k.updateWorker(next, nil)
 	}
 }
@@ -239,19 +239,19 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 	var failures <-chan error
 	watch := &manifestWatch{dir: k.file.StaticPodPath}
 	defer watch.close()
-	said := false
+	isReported := false
 	follow := func() {
 		err := watch.follow()
 		if watch.watcher != nil {
 			events, failures = watch.watcher.Events, watch.watcher.Errors
 		}
-		if err != nil && !said {
+		if err != nil && !isReported {
 			// inotify watches are limited, and other processes may use all of them. Running late is better than not
 			// running.
 			k.env.Log.Warn("the directory of static pods is only read now and "+
 				"then", "every", manifestInterval, "error", err)
 		}
-		said = err != nil
+		isReported = err != nil
 	}
 	// Read periodically even with a watch: if the directory is replaced by another, the watch reports nothing.
 	t := time.NewTicker(manifestInterval)

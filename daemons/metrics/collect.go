@@ -68,21 +68,21 @@ func newCollector(
 
 // run collects until ctx ends.
 func (c *collector) run(ctx context.Context) error {
-	asks := errgroup.Group{}
-	asks.SetLimit(maxConcurrentRequests)
+	requests := errgroup.Group{}
+	requests.SetLimit(maxConcurrentRequests)
 	tick := time.NewTicker(min(checkInterval, c.interval))
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		for _, node := range c.dueNodes(time.Now()) {
 			// Go blocks while there are too many requests
-			asks.Go(func() error { c.collectNode(ctx, node); return nil })
+			requests.Go(func() error { c.collectNode(ctx, node); return nil })
 		}
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
 	}
-	return asks.Wait()
+	return requests.Wait()
 }
 
 // dueNodes returns the nodes that are due and marks them as asked. Those that are longest overdue come first. A new
@@ -91,9 +91,9 @@ func (c *collector) dueNodes(now time.Time) []*corev1.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []*corev1.Node
-	there := make(map[string]bool, len(c.schedules))
+	existing := make(map[string]bool, len(c.schedules))
 	for _, node := range c.objects.Nodes() {
-		there[node.Name] = true
+		existing[node.Name] = true
 		t, known := c.schedules[node.Name]
 		if !known {
 			t.due = now.Add(jitter(min(time.Second, c.interval/2)))
@@ -113,7 +113,7 @@ func (c *collector) dueNodes(now time.Time) []*corev1.Node {
 		c.schedules[node.Name] = t
 	}
 	for name, t := range c.schedules {
-		if !there[name] && !t.isRunning {
+		if !existing[name] && !t.isRunning {
 			delete(c.schedules, name)
 			c.store.delete(name)
 			c.source.Release(name)

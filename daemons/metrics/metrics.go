@@ -72,15 +72,15 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		return err
 	}
 	known := newStore(cfg.MetricResolution)
-	asks := newCollector(objects, o.Source, known, min(cfg.KubeletRequestTimeout, cfg.MetricResolution), env.Log,
+	collector := newCollector(objects, o.Source, known, min(cfg.KubeletRequestTimeout, cfg.MetricResolution), env.Log,
 		newSelfMetrics(env.Metrics))
 	judge := client.NewAccessReviewer(typed)
-	who, err := newCallers(cfg, env.Log)
+	allowed, err := newCallers(cfg, env.Log)
 	if err != nil {
 		return err
 	}
 	s := &server{
-		callers: who, reviewer: judge, view: &objectView{objects, known}, isSynced: objects.isSynced,
+		callers: allowed, reviewer: judge, view: &objectView{objects, known}, isSynced: objects.isSynced,
 		daemonPages: env.Guarded(cfg.ClientCAFile != "", cfg.Profiling, judge), log: env.Log,
 	}
 	secured, err := run.ServerTLS(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)
@@ -94,7 +94,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
 	port := int32(ln.Addr().(*net.TCPAddr).Port)
-	fresh := func() error { return errors.Join(objects.checkSynced(), asks.checkFresh(time.Now())) }
+	fresh := func() error { return errors.Join(objects.checkSynced(), collector.checkFresh(time.Now())) }
 	env.Health.AddReady("objects", objects.checkSynced)
 	env.Health.AddInformational("metrics", fresh)
 	p := &registration{
@@ -112,7 +112,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		if !objects.awaitSync(ctx) {
 			return nil
 		}
-		return asks.run(ctx)
+		return collector.run(ctx)
 	})
 	g.Go(func() error { p.run(ctx); return nil })
 	return g.Wait()

@@ -84,10 +84,10 @@ func (a *admissions) save() error {
 
 // dropDeleted drops admissions that were loaded from the file and whose pods no longer exist. Those requested since the
 // start stay, because the kubelet may know a pod before the API's watch delivers it.
-func (a *admissions) dropDeleted(there map[string]bool) {
+func (a *admissions) dropDeleted(existing map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.DeleteFunc(a.byUID, func(uid string, one *admission) bool { return one.loaded && !there[uid] })
+	maps.DeleteFunc(a.byUID, func(uid string, one *admission) bool { return one.loaded && !existing[uid] })
 }
 
 // request records a pod's addresses, and waits until the pod's rules are in effect.

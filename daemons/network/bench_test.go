@@ -95,7 +95,7 @@ func newLargeCluster(b *testing.B) *largeCluster {
 	}
 	c.groups.current = []*groupWatch{c.watch}
 	for key := range c.watch.slices {
-		c.pending.addSlice(key)
+		c.pending.slices.Add(key)
 	}
 	c.node.SetKnownGroups(c.watch.names)
 	c.step(b)
@@ -127,7 +127,7 @@ func (c *largeCluster) setPolicy(b *testing.B, p *networkingv1.NetworkPolicy) {
 	if err := c.policyEnforcer.policies.Add(p); err != nil {
 		b.Fatal(err)
 	}
-	c.pending.addPolicy(p.Namespace + "/" + p.Name)
+	c.pending.policies.Add(p.Namespace + "/" + p.Name)
 }
 
 func (c *largeCluster) setPod(b *testing.B, p *corev1.Pod) {
@@ -135,7 +135,7 @@ func (c *largeCluster) setPod(b *testing.B, p *corev1.Pod) {
 	if err := c.policyEnforcer.pods.Add(p); err != nil {
 		b.Fatal(err)
 	}
-	c.pending.addPod(p.Namespace + "/" + p.Name)
+	c.pending.pods.Add(p.Namespace + "/" + p.Name)
 }
 
 // setSlice sets the addresses of a group, starting at a number. The version changes one of them.
@@ -176,10 +176,10 @@ func BenchmarkOneChangeOfPolicies(b *testing.B) {
 			if err := c.policyEnforcer.pods.Delete(p); err != nil {
 				b.Fatal(err)
 			}
-			c.pending.addPod(p.Namespace + "/" + p.Name)
+			c.pending.pods.Add(p.Namespace + "/" + p.Name)
 		}},
 		{"a pod elsewhere that is a peer here", 5, func(_ *testing.B, c *largeCluster, i int) {
-			c.pending.addSlice(c.setSlice(everywhere, i%(manyPods/addressesPerSlice)*addressesPerSlice,
+			c.pending.slices.Add(c.setSlice(everywhere, i%(manyPods/addressesPerSlice)*addressesPerSlice,
 				i/(manyPods/addressesPerSlice)+1))
 		}},
 	} {

@@ -20,7 +20,7 @@ const formerBridge = "cni0"
 // on it, so that pods on the bridge reach the other pods of the machine. It also sends packets between pods on the
 // bridge through the packet filter, if the kernel has a module for that. It reports whether the bridge still exists. A
 // bridge without an address of this machine's pods is ignored, because it belongs to another program.
-func retireBridge(pods []netip.Prefix) (there bool, err error) {
+func retireBridge(pods []netip.Prefix) (exists bool, err error) {
 	l, err := netlink.LinkByName(formerBridge)
 	var missing netlink.LinkNotFoundError
 	switch {

@@ -31,10 +31,10 @@ type nodeCondition struct {
 
 // decide returns the condition for a plan of which made routes exist, and whether it should be written yet. A node with
 // some missing routes stays available: otherwise one node with a wrong address would keep pods off all other nodes.
-func (c *nodeCondition) decide(p Plan, made int) (status corev1.ConditionStatus, reason, message string, say bool) {
-	there := len(p.PodCIDRs) > 0 && (made > 0 || len(p.Routes) == 0)
+func (c *nodeCondition) decide(p Plan, made int) (status corev1.ConditionStatus, reason, message string, isDue bool) {
+	exists := len(p.PodCIDRs) > 0 && (made > 0 || len(p.Routes) == 0)
 	switch {
-	case there:
+	case exists:
 		c.missingSince = time.Time{}
 		return corev1.ConditionFalse, "RouteCreated", "the node's pod network is there, and so are routes to other " +
 			"nodes' pods", true
@@ -53,8 +53,8 @@ func (c *nodeCondition) decide(p Plan, made int) (status corev1.ConditionStatus,
 
 // writeNetwork writes the condition if it differs from the node's status.
 func (c *nodeCondition) writeNetwork(ctx context.Context, n *corev1.Node, p Plan, made int) error {
-	status, reason, message, say := c.decide(p, made)
-	if !say {
+	status, reason, message, isDue := c.decide(p, made)
+	if !isDue {
 		return nil
 	}
 	for _, is := range n.Status.Conditions {
@@ -76,13 +76,13 @@ func (c *nodeCondition) writeDropped(ctx context.Context, n *corev1.Node, proble
 	if len(problems) > 0 {
 		status, reason, message = corev1.ConditionTrue, "ForeignRules", strings.Join(problems, "; ")
 	}
-	said := ""
+	written := ""
 	for _, is := range n.Status.Conditions {
 		if is.Type == PodTrafficDropped {
-			said = is.Message
+			written = is.Message
 		}
 	}
-	if said == message || said == "" && len(problems) == 0 {
+	if written == message || written == "" && len(problems) == 0 {
 		return nil
 	}
 	return c.writeCondition(ctx, n, PodTrafficDropped, status, reason, message)

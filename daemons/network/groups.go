@@ -137,17 +137,17 @@ func (g *groupWatches) passSlice(node *policy.Node, key string) error {
 			is = s
 		}
 	}
-	was, there := g.passedSlices[key]
+	was, ok := g.passedSlices[key]
 	switch {
-	case there && is == nil && node.NeededGroups()[was.group] && !g.listedGroups()[was.group]:
+	case ok && is == nil && node.NeededGroups()[was.group] && !g.listedGroups()[was.group]:
 		g.passedSlices[key] = watchedSlice{group: was.group}
 		return nil
-	case there && (is == nil || is.group != was.group):
+	case ok && (is == nil || is.group != was.group):
 		delete(g.passedSlices, key)
 		if err := node.SetSlice(was.group, key, nil); err != nil {
 			return fmt.Errorf("take away the addresses of %s: %w", key, err)
 		}
-	case there && was.slice.Equal(is.slice):
+	case ok && was.slice.Equal(is.slice):
 		return nil
 	}
 	if is == nil {

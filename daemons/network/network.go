@@ -29,6 +29,7 @@ import (
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft/kernel"
 	"clusterctl/daemons/run"
+	"clusterctl/daemons/run/reconcile"
 	"clusterctl/kube/kubernetes"
 )
 
@@ -59,8 +60,8 @@ type daemon struct {
 	hasBridge bool                           // pods of an earlier release may still use its bridge
 	filters   packetFilters
 	reports   routeReports
-	isReady   atomic.Bool // the network is set up
-	wake      chan struct{}
+	isReady   atomic.Bool         // the network is set up
+	changes   reconcile.Signal    // wakes the loop
 	policies  *policyEnforcer     // nil on a machine without pods
 	announcer *announce.Announcer // nil on a machine without pods
 }
@@ -68,7 +69,7 @@ type daemon struct {
 // Run maintains this machine's part of the pod network until ctx ends. It leaves the network in place, so that pods
 // keep working.
 func Run(ctx context.Context, cfg config.Network, env run.Env) error {
-	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, hasBridge: true, wake: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, hasBridge: true, changes: reconcile.NewSignal()}
 	if d.name == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -196,11 +197,11 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 	}
 	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { d.wakeLoop() },
-		DeleteFunc: func(any) { d.wakeLoop() },
+		AddFunc:    func(any) { d.changes.Wake() },
+		DeleteFunc: func(any) { d.changes.Wake() },
 		UpdateFunc: func(was, is any) {
 			if isRelevantUpdate(was.(*corev1.Node), is.(*corev1.Node)) {
-				d.wakeLoop()
+				d.changes.Wake()
 			}
 		},
 	}); err != nil {
@@ -215,7 +216,7 @@ func (d *daemon) run(ctx context.Context) error {
 	var follower sync.WaitGroup
 	defer follower.Wait()
 	defer stop()
-	follower.Go(func() { watchMachine(following, d.env.Log, d.isPodAddress, d.wakeLoop) })
+	follower.Go(func() { watchMachine(following, d.env.Log, d.isPodAddress, d.changes.Wake) })
 	if !d.cfg.RoutesOnly {
 		follower.Go(func() { d.filters.restoreLoop(following, checkInterval) })
 		follower.Go(func() { d.reportDropped(following, checkInterval) })
@@ -225,27 +226,18 @@ func (d *daemon) run(ctx context.Context) error {
 			}
 		})
 	}
-	if err := d.machines.watch(following, d.client, d.env.Log, d.wakeLoop); err != nil {
+	if err := d.machines.watch(following, d.client, d.env.Log, d.changes.Wake); err != nil {
 		return err
 	}
 	defer d.machines.stop()
-	retry := 200 * time.Millisecond
-	for ctx.Err() == nil {
-		wait := syncInterval
-		if err := d.sync(ctx); err != nil {
-			d.env.Log.Warn("set up the pod network", "error", err)
-			wait, retry = retry, min(2*retry, 10*time.Second)
-		} else {
-			retry = 200 * time.Millisecond
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-d.wake:
-		case <-t.C:
-		}
-		t.Stop()
+	l := reconcile.Loop{
+		Log:           d.env.Log,
+		Action:        "set up the pod network",
+		Changes:       d.changes,
+		Sync:          d.sync,
+		CheckInterval: syncInterval,
 	}
+	l.Run(ctx)
 	return nil
 }
 
@@ -302,13 +294,6 @@ func isRelevantUpdate(was, is *corev1.Node) bool {
 		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
 }
 
-func (d *daemon) wakeLoop() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
 // sync updates this machine's network according to the nodes.
 func (d *daemon) sync(ctx context.Context) error {
 	nodes, err := d.nodes.List(labels.Everything())
@@ -354,7 +339,7 @@ func (d *daemon) sync(ctx context.Context) error {
 	if failed != nil {
 		// Pods of this node can run anyway.
 		d.env.Log.Warn("routes to other nodes are missing", "error", failed)
-		defer time.AfterFunc(5*time.Second, d.wakeLoop)
+		defer time.AfterFunc(5*time.Second, d.changes.Wake)
 	}
 	d.reports.routes.Set(float64(len(plan.Routes)))
 	if err := writeFile(filepath.Join(d.cfg.CNIConfDir, confName), conf); err != nil {
@@ -382,7 +367,7 @@ func (d *daemon) writeCondition(ctx context.Context, p Plan, made int) error {
 	}
 	err = d.condition.writeNetwork(ctx, self, p, made)
 	if !d.condition.missingSince.IsZero() {
-		time.AfterFunc(missingTolerance, d.wakeLoop)
+		time.AfterFunc(missingTolerance, d.changes.Wake)
 	}
 	return err
 }

@@ -7,69 +7,35 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"clusterctl/daemons/network/policy"
+	"clusterctl/daemons/run/reconcile"
 )
 
 // pendingChanges collects changes until the loop takes them. Its size is limited by the number of existing objects.
 type pendingChanges struct {
-	mu       sync.Mutex
-	policies map[string]bool // namespace/name
-	pods     map[string]bool // namespace/name
-	slices   map[string]bool // names
-	machine  *policy.Machine
-	wake     chan struct{}
+	changed  reconcile.Signal
+	policies *reconcile.Keys // namespace/name
+	pods     *reconcile.Keys // namespace/name
+	slices   *reconcile.Keys // names
+
+	mu      sync.Mutex
+	machine *policy.Machine
 }
 
 func newPendingChanges() *pendingChanges {
+	changed := reconcile.NewSignal()
 	return &pendingChanges{
-		policies: map[string]bool{},
-		pods:     map[string]bool{},
-		slices:   map[string]bool{},
-		wake:     make(chan struct{}, 1),
+		changed:  changed,
+		policies: reconcile.NewKeys(changed),
+		pods:     reconcile.NewKeys(changed),
+		slices:   reconcile.NewKeys(changed),
 	}
-}
-
-func (c *pendingChanges) addPolicy(key string) { c.add(c.policies, key) }
-func (c *pendingChanges) addPod(key string)    { c.add(c.pods, key) }
-func (c *pendingChanges) addSlice(name string) { c.add(c.slices, name) }
-
-func (c *pendingChanges) add(in map[string]bool, key string) {
-	c.mu.Lock()
-	in[key] = true
-	c.mu.Unlock()
-	c.wakeLoop()
-}
-
-// retryLater records a key for another attempt. It does not wake the loop, whose next run is already scheduled.
-func (c *pendingChanges) retryLater(in map[string]bool, key string) {
-	c.mu.Lock()
-	in[key] = true
-	c.mu.Unlock()
 }
 
 func (c *pendingChanges) setMachine(m policy.Machine) {
 	c.mu.Lock()
 	c.machine = &m
 	c.mu.Unlock()
-	c.wakeLoop()
-}
-
-// wakeLoop wakes the loop.
-func (c *pendingChanges) wakeLoop() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// takeKeys returns and clears the keys of one kind.
-func (c *pendingChanges) takeKeys(from map[string]bool) (keys []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for k := range from {
-		keys = append(keys, k)
-	}
-	clear(from)
-	return keys
+	c.changed.Wake()
 }
 
 func (c *pendingChanges) takeMachine() *policy.Machine {

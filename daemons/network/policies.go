@@ -19,6 +19,7 @@ import (
 	"clusterctl/daemons/network/policy"
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/run/measure"
+	"clusterctl/daemons/run/reconcile"
 	"clusterctl/kube/kubernetes"
 )
 
@@ -78,9 +79,9 @@ func newPolicyEnforcer(client, machine kubernetes.Interface, node string, log *s
 	p.node = policy.NewNode(func(o *networkingv1.NetworkPolicy, err error) {
 		log.Warn("a network policy cannot be carried out as it is", "policy", o.Namespace+"/"+o.Name, "error", err)
 	})
-	p.groups = groupWatches{client: client, log: log, sliceChanged: p.pending.addSlice, listed: p.pending.wakeLoop,
-		passedSlices: map[string]watchedSlice{}}
-	p.admitted = admissions{byUID: map[string]*admission{}, changed: p.pending.addPod}
+	p.groups = groupWatches{client: client, log: log, sliceChanged: p.pending.slices.Add,
+		listed: p.pending.changed.Wake, passedSlices: map[string]watchedSlice{}}
+	p.admitted = admissions{byUID: map[string]*admission{}, changed: p.pending.pods.Add}
 	return p
 }
 
@@ -101,10 +102,10 @@ func (p *policyEnforcer) run(ctx context.Context) error {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", p.name).String()
 		}))
 	policies, pods := informers.NetworkPolicies(all).Informer(), informers.Pods(own).Informer()
-	if _, err := policies.AddEventHandler(keyHandler(p.pending.addPolicy)); err != nil {
+	if _, err := policies.AddEventHandler(keyHandler(p.pending.policies.Add)); err != nil {
 		return fmt.Errorf("watch network policies: %w", err)
 	}
-	if _, err := pods.AddEventHandler(keyHandler(p.pending.addPod)); err != nil {
+	if _, err := pods.AddEventHandler(keyHandler(p.pending.pods.Add)); err != nil {
 		return fmt.Errorf("watch this machine's pods: %w", err)
 	}
 	p.policies, p.pods = policies.GetIndexer(), pods.GetIndexer()
@@ -117,47 +118,28 @@ func (p *policyEnforcer) run(ctx context.Context) error {
 	}
 	p.admitted.dropDeleted(p.podUIDs())
 	defer p.groups.close()
-	return p.loop(ctx)
+	p.loop(ctx)
+	return nil
 }
 
 // loop updates the rules after every change, until ctx ends.
-func (p *policyEnforcer) loop(ctx context.Context) error {
+func (p *policyEnforcer) loop(ctx context.Context) {
 	for _, key := range p.policies.ListKeys() {
-		p.pending.addPolicy(key)
+		p.pending.policies.Add(key)
 	}
 	for _, key := range p.pods.ListKeys() {
-		p.pending.addPod(key)
+		p.pending.pods.Add(key)
 	}
-	p.pending.wakeLoop()
-	retry := 200 * time.Millisecond
-	look := time.NewTicker(checkInterval)
-	defer look.Stop()
-	var compared time.Time
-	again := make(<-chan time.Time)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-look.C:
-			whole := time.Since(compared) >= compareInterval
-			if whole {
-				compared = time.Now()
-			}
-			if p.tables.isIntact(p.node.Tables(), whole) {
-				continue
-			}
-		case <-again:
-		case <-p.pending.wake:
-		}
-		again = nil
-		if err := p.sync(ctx); err != nil {
-			p.log.Warn("bring the rules of network policies up to date", "error", err)
-			again = time.After(retry)
-			retry = min(2*retry, 10*time.Second)
-		} else {
-			retry = 200 * time.Millisecond
-		}
+	l := reconcile.Loop{
+		Log:             p.log,
+		Action:          "bring the rules of network policies up to date",
+		Changes:         p.pending.changed,
+		Sync:            p.sync,
+		CheckInterval:   checkInterval,
+		CompareInterval: compareInterval,
+		IsIntact:        func(whole bool) bool { return p.tables.isIntact(p.node.Tables(), whole) },
 	}
+	l.Run(ctx)
 }
 
 // sync updates the kernel's rules according to policies, pods and groups.
@@ -197,10 +179,10 @@ func (p *policyEnforcer) passChanges() error {
 			failures = append(failures, fmt.Errorf("set up the tables of network policies: %w", err))
 		}
 	}
-	each := func(noted map[string]bool, what string, do func(key string) error) {
-		for _, key := range p.pending.takeKeys(noted) {
+	each := func(changed *reconcile.Keys, what string, do func(key string) error) {
+		for key := range changed.Take() {
 			if err := do(key); err != nil {
-				p.pending.retryLater(noted, key)
+				changed.Retry(key)
 				failures = append(failures, fmt.Errorf("%s %s: %w", what, key, err))
 			}
 		}
@@ -231,30 +213,30 @@ func (p *policyEnforcer) passChanges() error {
 	return errors.Join(failures...)
 }
 
-// passPod passes a pod to the rules. is is nil if the pod was deleted.
-func (p *policyEnforcer) passPod(key string, is *corev1.Pod) {
-	if was := p.passed.uids[key]; was != "" && (is == nil || string(is.UID) != was) {
+// passPod passes a pod to the rules. pod is nil if it was deleted.
+func (p *policyEnforcer) passPod(key string, pod *corev1.Pod) {
+	if was := p.passed.uids[key]; was != "" && (pod == nil || string(pod.UID) != was) {
 		p.node.SetPod(was, nil)
 		p.admitted.remove(was)
 		delete(p.passed.uids, key)
 		delete(p.passed.turns, was)
 	}
-	if is == nil || is.Spec.NodeName != p.name {
+	if pod == nil || pod.Spec.NodeName != p.name {
 		return
 	}
-	uid := string(is.UID)
-	rules, ok := policy.PodOf(is)
+	uid := string(pod.UID)
+	rules, ok := policy.PodOf(pod)
 	if !ok {
 		p.node.SetPod(uid, nil)
 		delete(p.passed.turns, uid)
-		if is.Spec.HostNetwork {
-			p.admitted.confirmUnneeded(uidsOf(is)) // policies do not apply to it
+		if pod.Spec.HostNetwork {
+			p.admitted.confirmUnneeded(uidsOf(pod)) // policies do not apply to it
 		} else {
 			p.admitted.remove(uid)
 		}
 		return
 	}
-	if a := p.admitted.find(uid, uidsOf(is)); a != nil {
+	if a := p.admitted.find(uid, uidsOf(pod)); a != nil {
 		rules.Addresses, rules.Turn = a.addresses, a.turn
 		p.passed.turns[uid] = a.turn
 	}

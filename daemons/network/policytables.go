@@ -35,12 +35,12 @@ func (k *policyTables) isIntact(tables []*nft.Table, whole bool) bool {
 		if writer == nil {
 			continue
 		}
-		there, err := writer.IsIntact(t, whole)
+		intact, err := writer.IsIntact(t, whole)
 		if err != nil {
 			k.log.Warn("look whether the rules of network policies are there", "family", t.Family, "error", err)
 			continue
 		}
-		if !there {
+		if !intact {
 			k.log.Warn("another program changed the rules of network policies; restoring them", "family", t.Family)
 			writer.Invalidate()
 			k.needsApply, all = true, false

@@ -41,7 +41,7 @@ func (b *kernelState) saveChain(t *Table, name string) {
 		return
 	}
 	b.chains[name] = nil
-	if c, there := t.chains[name]; there {
+	if c, ok := t.chains[name]; ok {
 		b.chains[name] = &c
 	}
 }
@@ -51,7 +51,7 @@ func (b *kernelState) saveSet(t *Table, name string) {
 		return
 	}
 	b.sets[name] = nil
-	if s, there := t.sets[name]; there {
+	if s, ok := t.sets[name]; ok {
 		b.sets[name] = &s
 	}
 }
@@ -66,7 +66,7 @@ func (b *kernelState) saveElement(t *Table, set string, k Key) {
 		return
 	}
 	all[k] = nil
-	if h, there := t.elements[set][k]; there {
+	if h, ok := t.elements[set][k]; ok {
 		all[k] = &h.value
 	}
 }
@@ -75,48 +75,48 @@ func (b *kernelState) saveElement(t *Table, set string, k Key) {
 func (t *Table) Changes() *Change {
 	c := &Change{}
 	for name, was := range t.before.sets {
-		switch _, there := t.sets[name]; {
-		case was == nil && there:
+		switch _, ok := t.sets[name]; {
+		case was == nil && ok:
 			c.AddSets = append(c.AddSets, name)
-		case was != nil && !there:
+		case was != nil && !ok:
 			c.DelSets = append(c.DelSets, name)
 		}
 	}
 	for name, was := range t.before.chains {
-		is, there := t.chains[name]
+		is, ok := t.chains[name]
 		switch {
-		case was == nil && there:
+		case was == nil && ok:
 			c.AddChains, c.SetRules = append(c.AddChains, name), append(c.SetRules, name)
-		case was != nil && !there:
+		case was != nil && !ok:
 			c.DelChains = append(c.DelChains, name)
 		case was != nil && !was.isSame(is, t.Family):
 			c.SetRules = append(c.SetRules, name)
 		}
 	}
 	for set, keys := range t.before.elements {
-		if _, there := t.sets[set]; !there {
+		if _, ok := t.sets[set]; !ok {
 			continue // its elements are removed with it
 		}
 		for k, was := range keys {
-			is, there := t.elements[set][k]
-			c.addElement(set, k, was, is.value, there)
+			is, ok := t.elements[set][k]
+			c.addElement(set, k, was, is.value, ok)
 		}
 	}
 	c.sort()
 	return c
 }
 
-// addElement records the difference of one element. was is nil if the kernel does not have it; there states whether the
-// table has it.
-func (c *Change) addElement(set string, k Key, was *Value, is Value, there bool) {
-	if was != nil && there && *was == is {
+// addElement records the difference of one element. old is nil if the kernel does not have it. exists reports
+// whether the table has it.
+func (c *Change) addElement(set string, k Key, old *Value, value Value, exists bool) {
+	if old != nil && exists && *old == value {
 		return
 	}
-	if was != nil {
-		c.DelElements = appendElement(c.DelElements, set, Element{k, *was})
+	if old != nil {
+		c.DelElements = appendElement(c.DelElements, set, Element{k, *old})
 	}
-	if there {
-		c.AddElements = appendElement(c.AddElements, set, Element{k, is})
+	if exists {
+		c.AddElements = appendElement(c.AddElements, set, Element{k, value})
 	}
 }
 
@@ -162,8 +162,8 @@ type KernelChain struct {
 func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 	c := &Change{}
 	for name, is := range t.sets {
-		switch mark, there := f.Sets[name]; {
-		case !there:
+		switch mark, ok := f.Sets[name]; {
+		case !ok:
 			c.AddSets = append(c.AddSets, name)
 		case mark != is.Mark():
 			return nil, false
@@ -175,14 +175,14 @@ func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 		}
 	}
 	for name, is := range t.chains {
-		was, there := f.Chains[name]
+		was, ok := f.Chains[name]
 		switch {
-		case !there:
+		case !ok:
 			c.AddChains = append(c.AddChains, name)
 		case (was.Hook == nil) != (is.Hook == nil) || was.Hook != nil && *was.Hook != *is.Hook:
 			return nil, false
 		}
-		if !there ||
+		if !ok ||
 			!slices.EqualFunc(was.Rules, is.Rules, func(mark uint64, r Rule) bool { return mark == r.Mark(t.Family) }) {
 			c.SetRules = append(c.SetRules, name)
 		}
@@ -197,8 +197,8 @@ func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 			continue
 		}
 		for k, is := range all {
-			was, there := f.Elements[set][k]
-			if there {
+			was, ok := f.Elements[set][k]
+			if ok {
 				c.addElement(set, k, &was, is.value, true)
 			} else {
 				c.addElement(set, k, nil, is.value, true)
@@ -219,8 +219,8 @@ func (t *Table) Chain(name string) Chain { return t.chains[name] }
 
 // Set returns the set with the given name.
 func (t *Table) Set(name string) (Set, bool) {
-	s, there := t.sets[name]
-	return s, there
+	s, ok := t.sets[name]
+	return s, ok
 }
 
 // FilledSets returns the sorted names of the sets that only fragments fill.

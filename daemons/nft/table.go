@@ -81,23 +81,23 @@ func (t *Table) checkConflicts(was, f *Fragment) error {
 		}
 	}
 	for name, s := range f.Sets {
-		have, there := t.sets[name]
-		if _, own := was.Sets[name]; there && !own {
+		have, ok := t.sets[name]
+		if _, own := was.Sets[name]; ok && !own {
 			return fmt.Errorf("another fragment has a set %s", name)
 		}
-		if was := t.before.sets[name]; there && !have.isSame(s) || was != nil && !was.isSame(s) {
+		if was := t.before.sets[name]; ok && !have.isSame(s) || was != nil && !was.isSame(s) {
 			return fmt.Errorf("the set %s becomes of another kind", name)
 		}
 	}
 	for name, list := range f.Elements {
 		_, own := f.Sets[name]
-		if s, there := t.sets[name]; !own && (!there || s.Timeout > 0) {
+		if s, ok := t.sets[name]; !own && (!ok || s.Timeout > 0) {
 			return fmt.Errorf("no set %s takes elements", name)
 		}
 		var mine map[Key]int // number of holders of an element that belong to this fragment
 		for _, e := range list {
-			have, there := t.elements[name][e.Key]
-			if !there || have.value == e.Value {
+			have, ok := t.elements[name][e.Key]
+			if !ok || have.value == e.Value {
 				continue
 			}
 			if mine == nil {
@@ -107,12 +107,12 @@ func (t *Table) checkConflicts(was, f *Fragment) error {
 				return fmt.Errorf("of %s in %s another fragment says something else", e.text(t.sets[name]), name)
 			}
 		}
-		said := make(map[Key]Value, len(list))
+		values := make(map[Key]Value, len(list))
 		for _, e := range list {
-			if v, twice := said[e.Key]; twice && v != e.Value {
+			if v, twice := values[e.Key]; twice && v != e.Value {
 				return fmt.Errorf("%s is two things in %s", e.text(t.sets[name]), name)
 			}
-			said[e.Key] = e.Value
+			values[e.Key] = e.Value
 		}
 	}
 	return nil

@@ -189,7 +189,7 @@ func BenchmarkMemory(b *testing.B) {
 		if err := d.slices.Add(slice); err != nil {
 			b.Fatal(err)
 		}
-		d.pending.add(serviceOf(s))
+		d.queueService(s)
 	}
 	if err := d.sync(); err != nil {
 		b.Fatal(err)

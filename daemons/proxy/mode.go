@@ -99,11 +99,11 @@ func (c *iptablesBackend) IsIntact(deep bool) (bool, error) {
 	if generation == c.generation && !c.isLegacy {
 		return true, nil
 	}
-	there, err := c.tables.IsIntact(c.Chains, deep)
-	if err == nil && there && deep {
+	intact, err := c.tables.IsIntact(c.Chains, deep)
+	if err == nil && intact && deep {
 		c.generation = generation
 	}
-	return there, err
+	return intact, err
 }
 
 func (c *iptablesBackend) Invalidate() { c.tables.Invalidate() }

@@ -23,6 +23,7 @@ import (
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
+	"clusterctl/daemons/run/reconcile"
 	"clusterctl/tests/lab/netns"
 )
 
@@ -280,7 +281,7 @@ func machineA(t testing.TB, mode string) *daemon {
 			&slog.HandlerOptions{Level: slog.LevelWarn}))},
 		name:        "a",
 		mode:        mode,
-		pending:     newPendingServices(),
+		pending:     reconcile.NewKeys(reconcile.NewSignal()),
 		programming: newProgrammingMetrics(time.Now()),
 		machine: rules.Machine{
 			Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
@@ -322,7 +323,7 @@ func (d *daemon) putService(t testing.TB, s *corev1.Service, slices ...*discover
 			t.Fatal(err)
 		}
 	}
-	d.pending.add(serviceOf(s))
+	d.queueService(s)
 	if err := d.sync(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,57 +1,16 @@
 package proxy
 
 import (
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// pendingServices collects the services whose rules must be recomputed.
-type pendingServices struct {
-	mu    sync.Mutex
-	names map[string]bool
-	wake  chan struct{}
-}
-
-func newPendingServices() pendingServices {
-	return pendingServices{names: map[string]bool{}, wake: make(chan struct{}, 1)}
-}
-
-// add adds a service by its namespace/name.
-func (c *pendingServices) add(name string) {
-	if name == "" {
-		return
+// queueService records that the rules of the service to which an object belongs must be recomputed.
+func (d *daemon) queueService(o any) {
+	if name := serviceOf(o); name != "" {
+		d.pending.Add(name)
 	}
-	c.mu.Lock()
-	c.names[name] = true
-	c.mu.Unlock()
-	c.wakeLoop()
-}
-
-// retry adds a service whose rules could not be recomputed. It does not wake the loop, which waits before it retries.
-func (c *pendingServices) retry(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.names[name] = true
-}
-
-// wakeLoop wakes the loop, which also checks its other inputs.
-func (c *pendingServices) wakeLoop() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// takeAll returns the collected services and clears the set.
-func (c *pendingServices) takeAll() map[string]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := c.names
-	c.names = map[string]bool{}
-	return names
 }
 
 // eventHandler returns an event handler that calls do with every added, changed or deleted object.

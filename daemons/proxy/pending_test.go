@@ -5,6 +5,8 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/run/reconcile"
 )
 
 func TestASliceChangeQueuesItsService(t *testing.T) {
@@ -19,23 +21,12 @@ func TestASliceChangeQueuesItsService(t *testing.T) {
 		"of a policy's peers": {map[string]string{"network.clusterctl.local/peers": "peers-x"}, ""},
 		"of nobody":           {nil, ""},
 	} {
-		changed := newPendingServices()
-		eventHandler(func(o any) { changed.add(serviceOf(o)) }).OnAdd(slice(c.labels), false)
-		woken := changed.takeAll()
-		if len(woken) > 1 || c.want != "" && !woken[c.want] || c.want == "" && len(woken)+len(changed.wake) > 0 {
+		changes := reconcile.NewSignal()
+		d := daemon{pending: reconcile.NewKeys(changes)}
+		eventHandler(d.queueService).OnAdd(slice(c.labels), false)
+		woken := d.pending.Take()
+		if len(woken) > 1 || c.want != "" && !woken[c.want] || c.want == "" && len(woken)+len(changes) > 0 {
 			t.Errorf("%s: woken are %v, want %q", name, woken, c.want)
 		}
-	}
-}
-
-// A service that could not be recomputed waits for the retry, and does not wake the loop at once.
-func TestFailedServicesAreRetriedLater(t *testing.T) {
-	changed := newPendingServices()
-	changed.retry("shop/web")
-	if len(changed.wake) != 0 {
-		t.Error("the loop was woken")
-	}
-	if names := changed.takeAll(); !names["shop/web"] {
-		t.Errorf("the service is lost: %v", names)
 	}
 }

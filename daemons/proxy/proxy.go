@@ -34,6 +34,7 @@ import (
 	"clusterctl/daemons/proxy/rules"
 	"clusterctl/daemons/run"
 	"clusterctl/daemons/run/measure"
+	"clusterctl/daemons/run/reconcile"
 	"clusterctl/kube/kubernetes"
 )
 
@@ -52,7 +53,8 @@ type daemon struct {
 	relays         userspaceRelays // for userspace mode
 	othersRemoved  bool            // rules of other modes were removed
 	isConntrackSet bool            // connection tracking was configured
-	pending        pendingServices
+	changes        reconcile.Signal
+	pending        *reconcile.Keys // services whose rules must be recomputed, by namespace/name
 	location       rules.Location
 	synced         atomic.Int64 // when the rules were last up to date, in Unix nanoseconds
 	duration       prometheus.Histogram
@@ -64,10 +66,12 @@ const serviceIndex = "service"
 
 // Run maintains this machine's rules until ctx ends. It leaves the rules in place, so that services keep working.
 func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
+	changes := reconcile.NewSignal()
 	d := &daemon{
 		cfg:     cfg,
 		env:     env,
-		pending: newPendingServices(),
+		changes: changes,
+		pending: reconcile.NewKeys(changes),
 		name:    cfg.HostnameOverride,
 		mode:    cfg.ProxyMode,
 		relays:  userspaceRelays{log: env.Log},
@@ -223,11 +227,11 @@ func (d *daemon) run(ctx context.Context) error {
 		}))
 	nodes := informers.Nodes(own)
 	d.nodes = nodes.Lister()
-	if _, err := nodes.Informer().AddEventHandler(eventHandler(func(any) { d.pending.wakeLoop() })); err != nil {
+	if _, err := nodes.Informer().AddEventHandler(eventHandler(func(any) { d.changes.Wake() })); err != nil {
 		return fmt.Errorf("watch this machine's node: %w", err)
 	}
 	for _, informer := range []cache.SharedIndexInformer{services.Informer(), slices.Informer()} {
-		if _, err := informer.AddEventHandler(eventHandler(func(o any) { d.pending.add(serviceOf(o)) })); err != nil {
+		if _, err := informer.AddEventHandler(eventHandler(d.queueService)); err != nil {
 			return fmt.Errorf("watch services: %w", err)
 		}
 	}
@@ -244,7 +248,8 @@ func (d *daemon) run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, slices.Informer().HasSynced) {
 		return nil
 	}
-	return d.loop(ctx)
+	d.loop(ctx)
+	return nil
 }
 
 // sliceService is the index function that maps a slice to its service.

@@ -13,6 +13,7 @@ import (
 	"clusterctl/daemons/nft"
 	"clusterctl/daemons/proxy/flows"
 	"clusterctl/daemons/proxy/rules"
+	"clusterctl/daemons/run/reconcile"
 )
 
 // ruleFamily maintains the rules of one address family.
@@ -39,49 +40,25 @@ func (d *daemon) openFamilies() error {
 }
 
 // loop updates the rules after every change, until ctx ends.
-func (d *daemon) loop(ctx context.Context) error {
+func (d *daemon) loop(ctx context.Context) {
 	for _, s := range d.services.List() {
-		d.pending.add(serviceOf(s))
+		d.queueService(s)
 	}
-	d.pending.wakeLoop()
-	retry := 200 * time.Millisecond
-	look := time.NewTicker(checkInterval)
-	defer look.Stop()
-	var compared time.Time
-	again := make(<-chan time.Time)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-look.C:
-			whole := time.Since(compared) >= compareInterval
-			if whole {
-				compared = time.Now()
-			}
+	l := reconcile.Loop{
+		Log:             d.env.Log,
+		Action:          "bring the rules up to date",
+		Changes:         d.changes,
+		OnChange:        d.programming.lastQueued.SetToCurrentTime,
+		GatherTime:      d.cfg.MinSyncPeriod,
+		Sync:            func(context.Context) error { return d.sync() },
+		CheckInterval:   checkInterval,
+		CompareInterval: compareInterval,
+		IsIntact: func(whole bool) bool {
 			d.health.serve() // retry ports that could not be opened
-			if d.isIntact(whole) {
-				continue
-			}
-		case <-again:
-		case <-d.pending.wake:
-			d.programming.lastQueued.SetToCurrentTime()
-			if d.cfg.MinSyncPeriod > 0 {
-				select {
-				case <-ctx.Done():
-					return nil
-				case <-time.After(d.cfg.MinSyncPeriod):
-				}
-			}
-		}
-		again = nil
-		if err := d.sync(); err != nil {
-			d.env.Log.Warn("bring the rules up to date", "error", err)
-			again = time.After(retry)
-			retry = min(2*retry, 10*time.Second)
-		} else {
-			retry = 200 * time.Millisecond
-		}
+			return d.isIntact(whole)
+		},
 	}
+	l.Run(ctx)
 }
 
 // isIntact reports whether the kernel still has all rules. With whole, it compares every rule. If the check fails, the
@@ -92,12 +69,12 @@ func (d *daemon) isIntact(whole bool) bool {
 		if !f.IsUsed() {
 			continue
 		}
-		there, err := f.IsIntact(whole)
+		intact, err := f.IsIntact(whole)
 		if err != nil {
 			d.env.Log.Warn("look whether the rules are there", "family", f.family, "error", err)
 			continue
 		}
-		if !there {
+		if !intact {
 			d.env.Log.Warn("another program changed the rules; restoring them", "family", f.family)
 			f.Invalidate()
 			all = false
@@ -118,7 +95,7 @@ func (d *daemon) sync() error {
 	var failures []error
 	for name := range names {
 		if err := d.recompute(name); err != nil {
-			d.pending.retry(name)
+			d.pending.Retry(name)
 			failures = append(failures, err)
 		}
 	}
@@ -163,7 +140,7 @@ func (d *daemon) affectedServices() (map[string]bool, error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read this machine's node: %w", err)
 	}
-	names := d.pending.takeAll()
+	names := d.pending.Take()
 	if place := (rules.Location{Node: d.name, Zone: zoneOf(node)}); place != d.location {
 		d.location = place
 		for _, s := range d.services.List() {
@@ -175,12 +152,12 @@ func (d *daemon) affectedServices() (map[string]bool, error) {
 
 // recompute recomputes the rules of one service.
 func (d *daemon) recompute(name string) error {
-	o, there, err := d.services.GetByKey(name)
+	o, existing, err := d.services.GetByKey(name)
 	if err != nil {
 		return fmt.Errorf("read the service %s: %w", name, err)
 	}
 	var eps []*discoveryv1.EndpointSlice
-	if there {
+	if existing {
 		found, err := d.slices.ByIndex(serviceIndex, name)
 		if err != nil {
 			return fmt.Errorf("read the endpoints of the service %s: %w", name, err)
@@ -194,7 +171,7 @@ func (d *daemon) recompute(name string) error {
 	var health []rules.Port
 	for _, f := range d.families {
 		var ports []rules.Port
-		if svc, ok := o.(*corev1.Service); there && ok {
+		if svc, ok := o.(*corev1.Service); existing && ok {
 			ports = rules.Ports(svc, eps, f.family, d.location)
 		}
 		f.staleFlows.AddChange(f.Ports(name), ports)

@@ -114,13 +114,13 @@ func (c *userspaceBackend) SetService(service string, ports []rules.Port) error 
 			continue
 		}
 		c.turns.Remove(key)
-		if s, there := c.sockets[key]; there {
+		if s, ok := c.sockets[key]; ok {
 			delete(c.sockets, key)
 			s.each((*relay.UDP).Close)
 		}
 	}
 	for i := range ports {
-		if s, there := c.sockets[ports[i].Key()]; there {
+		if s, ok := c.sockets[ports[i].Key()]; ok {
 			s.each(func(u *relay.UDP) { u.CloseOthers(ports[i].FlowTargets()) })
 		}
 	}

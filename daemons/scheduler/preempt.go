@@ -151,11 +151,11 @@ func (s *search) evaluateNode(n *cluster.Node, known budgets, try *preemptionBuf
 	for _, p := range lower {
 		s.task.Remove(p)
 	}
-	if why := s.checkNode(n); why != nil {
+	if cause := s.checkNode(n); cause != nil {
 		for _, p := range lower {
 			s.task.Add(p, n)
 		}
-		return preemptionCandidate{refusal: why}
+		return preemptionCandidate{refusal: cause}
 	}
 	order, protected := known.protectedFirst(lower, try.order[:0])
 	gone, broken := try.removed[:0], 0

@@ -34,6 +34,7 @@ type clusterBlock struct {
 	DNS          *dnsBlock         `hcl:"dns,block" doc:"The cluster's name servers. A change of a setting restarts them."`
 	Ingress      *ingressBlock     `hcl:"ingress,block" doc:"The ingress proxy, on ports of the nodes. Without the block there is no proxy. A change of a setting restarts it without losing new connections."`
 	Dashboard    *dashboardBlock   `hcl:"dashboard,block" doc:"The dashboard, on port 10264 of every control-plane machine, for visitors with a token. Without the block there is none; clusterctl dashboard needs none."`
+	GitOps       *gitOpsBlock      `hcl:"gitops,block" doc:"Settings of the GitOps controller, which runs while there are git_source blocks. A change restarts it."`
 	System       *systemBlock      `hcl:"system,block" doc:"Packages of the machines' distribution, and when machines may be rebooted."`
 }
 

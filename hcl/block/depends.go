@@ -33,8 +33,8 @@ func dependsOn(x *Context, b *hcl.Block, body hcl.Body) ([]string, hcl.Body, hcl
 	if !ok || diags.HasErrors() {
 		return nil, rest, diags
 	}
-	if why := withoutDependsOn[b.Type]; why != "" {
-		return nil, rest, append(diags, newError(a.Range.Ptr(), "Order that has no meaning", "%s", why))
+	if reason := withoutDependsOn[b.Type]; reason != "" {
+		return nil, rest, append(diags, newError(a.Range.Ptr(), "Order that has no meaning", "%s", reason))
 	}
 	list, more := Addresses(a.Expr)
 	for i, address := range list {

@@ -53,12 +53,12 @@ func (l *lifecycleBlock) ignoreChanges() hcl.Expression {
 }
 
 // rejectIgnore returns an error with the reason why, if a block that does not support ignore_changes sets it.
-func (l *lifecycleBlock) rejectIgnore(why string) hcl.Diagnostics {
+func (l *lifecycleBlock) rejectIgnore(reason string) hcl.Diagnostics {
 	expr := l.ignoreChanges()
 	if expr == nil {
 		return nil
 	}
-	return hcl.Diagnostics{newError(expr.Range().Ptr(), "Unsupported ignore_changes", "%s", why)}
+	return hcl.Diagnostics{newError(expr.Range().Ptr(), "Unsupported ignore_changes", "%s", reason)}
 }
 
 // decodeIgnored reads ignore_changes, which is the word all or a list of fields. check validates the path of each

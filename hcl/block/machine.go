@@ -112,9 +112,9 @@ func setMachineAddresses(b *hcl.Block, raw machineBlock, m *config.Machine) (dia
 			"%q is not an IP address. The address is the one at which the other machines reach this one; a name "+
 				"to connect to goes into ssh { host = … }.", raw.Address))
 	}
-	if why := unreachableReason(ip); err == nil && why != "" {
+	if reason := unreachableReason(ip); err == nil && reason != "" {
 		diags = append(diags, newError(attributeRange(b, b.Body, "address"), "Invalid address",
-			"Other machines cannot reach this one at %q: %s.", raw.Address, why))
+			"Other machines cannot reach this one at %q: %s.", raw.Address, reason))
 	}
 	m.IP = ip
 	if raw.Second != "" {
@@ -255,9 +255,9 @@ func addTopologyLabels(m *config.Machine, b *hcl.Block, raw machineBlock) (diags
 		if p.value == "" {
 			continue
 		}
-		if said, twice := m.Labels[p.label]; twice && said != p.value {
+		if labelled, twice := m.Labels[p.label]; twice && labelled != p.value {
 			diags = append(diags, newError(attributeRange(b, b.Body, p.attribute), "Two values for one label",
-				"%s is %q, and labels say %s = %q. Leave one of them out.", p.attribute, p.value, p.label, said))
+				"%s is %q, and labels say %s = %q. Leave one of them out.", p.attribute, p.value, p.label, labelled))
 			continue
 		}
 		if errs := validation.IsValidLabelValue(p.value); len(errs) > 0 {

@@ -45,35 +45,35 @@ var registryHost = regexp.MustCompile(
 func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	for i, r := range raw.Registries {
 		at := nthRange(b, "runtime", "registry", i)
-		say := func(summary, format string, args ...any) {
+		add := func(summary, format string, args ...any) {
 			diags = append(diags, newError(at, summary, format, args...))
 		}
 		switch {
 		case !registryHost.MatchString(r.Host):
-			say("Invalid registry", "%q is not the host of a registry, such as \"registry.example:5000\". Write it "+
+			add("Invalid registry", "%q is not the host of a registry, such as \"registry.example:5000\". Write it "+
 				"without https:// and without a path, or \"*\" for all registries without a block.", r.Host)
 		case slices.ContainsFunc(c.Runtime.Registries,
 			func(other config.Registry) bool { return other.Host == r.Host }):
-			say("Duplicate registry", "There is already a registry block for %q.", r.Host)
+			add("Duplicate registry", "There is already a registry block for %q.", r.Host)
 		case r.Host == config.AnyRegistry && (r.PlainHTTP || r.SkipVerify || r.CA != "" || r.ClientCert != "" ||
 			r.Username != ""):
-			say("Invalid settings for all registries",
+			add("Invalid settings for all registries",
 				"registry \"*\" can only have mirrors. Configure TLS and credentials in a block for each registry.")
 		case r.PlainHTTP && (r.SkipVerify || r.CA != "" || r.ClientCert != ""):
-			say("TLS settings with plain_http",
+			add("TLS settings with plain_http",
 				"%s sets plain_http and therefore uses no certificates. Remove plain_http or the TLS settings.", r.Host)
 		case (r.Username == "") != (r.Password == ""):
-			say("Incomplete credentials", "Set both username and password of %s, or neither.", r.Host)
+			add("Incomplete credentials", "Set both username and password of %s, or neither.", r.Host)
 		case strings.Contains(r.Username, ":"):
-			say("Invalid username", "The username of %s contains a colon, which HTTP basic authentication does "+
+			add("Invalid username", "The username of %s contains a colon, which HTTP basic authentication does "+
 				"not permit.", r.Host)
 		case r.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(r.CA)):
-			say("Invalid ca", "ca of %s is not a certificate in PEM. Set it to the content of the file, such as "+
+			add("Invalid ca", "ca of %s is not a certificate in PEM. Set it to the content of the file, such as "+
 				"file(\"ca.pem\").", r.Host)
 		}
 		if r.ClientCert != "" || r.ClientKey != "" {
 			if _, err := tls.X509KeyPair([]byte(r.ClientCert), []byte(r.ClientKey)); err != nil {
-				say("Invalid client certificate",
+				add("Invalid client certificate",
 					"client_certificate and client_key of %s are not a certificate and its private key in PEM.", r.Host)
 			}
 		}
@@ -84,7 +84,7 @@ func decodeRegistries(b *hcl.Block, raw *runtimeBlock, c *config.Cluster) (diags
 				strings.ContainsFunc(mirror, func(r rune) bool {
 					return r <= ' ' || r > '~' || r == '"' || r == '\\'
 				}) {
-				say("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a "+
+				add("Invalid mirror", "Write the URL of a mirror of %s as \"https://mirror.example:5000\", without a "+
 					"user. Set credentials in a registry block for the mirror's host.", r.Host)
 			}
 		}

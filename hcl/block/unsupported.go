@@ -160,8 +160,8 @@ var terraformBlocks = map[string]string{
 
 // suggestTopInstead returns what to write instead of an unexpected block at the top level of a file.
 func suggestTopInstead(name string, s *hcl.BodySchema) string {
-	if why, ok := terraformBlocks[name]; ok {
-		return " " + why
+	if reason, ok := terraformBlocks[name]; ok {
+		return " " + reason
 	}
 	if hint := Suggest(name, namesOf(s)); hint != "" {
 		return hint

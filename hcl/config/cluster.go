@@ -47,6 +47,7 @@ type Cluster struct {
 	DNS         DNS
 	Ingress     *Ingress   // nil means none
 	Dashboard   *Dashboard // nil means none
+	GitOps      daemons.Chosen[daemons.GitOps]
 
 	Machines  []Machine
 	Inventory inventory.Inventory // of all machines, computed when a plan is made; nil before that
@@ -230,7 +231,7 @@ func (c *Cluster) HasIngress(m Machine) bool {
 		return false
 	}
 	for name, value := range c.Ingress.NodeSelector {
-		if is, there := m.Labels[name]; !there || is != value {
+		if is, ok := m.Labels[name]; !ok || is != value {
 			return false
 		}
 	}

@@ -44,12 +44,12 @@ func RunExternal(
 	out, problems := &limitedBuffer{limit: maxOutput}, &limitedBuffer{limit: 4 << 10}
 	c.Stdout, c.Stderr = out, problems
 	err = c.Run()
-	said := strings.TrimSpace(problems.text.String())
+	complaint := strings.TrimSpace(problems.text.String())
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
 		return nil, fmt.Errorf("%s did not end within %s", program[0], timeout)
-	case err != nil && said != "":
-		return nil, fmt.Errorf("%s: %w: %s", program[0], err, said)
+	case err != nil && complaint != "":
+		return nil, fmt.Errorf("%s: %w: %s", program[0], err, complaint)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", program[0], err)
 	case out.isOver:

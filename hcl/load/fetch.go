@@ -21,7 +21,8 @@ const fetchTimeout = 10 * time.Minute
 
 // FetchModules fetches the Git modules of a configuration, including nested ones, into a directory beside it, and
 // writes the lock file. It fetches locked commits, unless update is set: then it resolves every reference again.
-func FetchModules(ctx context.Context, path string, update bool, say func(string)) (*Configuration, hcl.Diagnostics) {
+func FetchModules(ctx context.Context, path string, update bool,
+	notify func(string)) (*Configuration, hcl.Diagnostics) {
 	c := &Configuration{Cluster: &config.Cluster{}, parser: hclparse.NewParser()}
 	defer func() { c.Files = c.parser.Files() }()
 	paths, dir, err := configurationFiles(path)
@@ -40,7 +41,7 @@ func FetchModules(ctx context.Context, path string, update bool, say func(string
 		update:   update,
 		oldLocks: locks,
 		newLocks: map[string]moduleLock{},
-		report:   say,
+		report:   notify,
 		folders:  map[string]bool{},
 	}
 	diags := g.fetchFolder(dir, paths)

@@ -118,7 +118,7 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 	name := q.Name
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	heard, unwatch := c.watchSilence()
+	restart, unwatch := c.watchSilence()
 	defer unwatch()
 	if err := writeJSON(c.conn, frameRequest, q); err != nil {
 		return fmt.Errorf("send %s: %w", name, c.connectionError(ctx, err))
@@ -131,7 +131,7 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 			if err := writeFrameAtOnce(c.conn, frameData, piece[:headLength+n]); err != nil {
 				return fmt.Errorf("send %s: %w", name, c.connectionError(ctx, err))
 			}
-			heard()
+			restart()
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
@@ -143,7 +143,7 @@ func (c *Client) send(ctx context.Context, q request, compressed io.Reader) erro
 	if err := writeFrame(c.conn, frameData, nil); err != nil {
 		return fmt.Errorf("send %s: %w", name, c.connectionError(ctx, err))
 	}
-	if _, err := c.readAnswer(q, 0, heard, nil); err != nil {
+	if _, err := c.readAnswer(q, 0, restart, nil); err != nil {
 		return fmt.Errorf("send %s: %w", name, err)
 	}
 	return nil
@@ -180,29 +180,29 @@ func (c *Client) exchange(
 ) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	heard, unwatch := c.watchSilence()
+	restart, unwatch := c.watchSilence()
 	defer unwatch()
 	if err := writeFrameAtOnce(c.conn, frameRequest, frame); err != nil {
 		return answer{}, c.connectionError(ctx, err)
 	}
-	a, err := c.readAnswer(q, steps, heard, progress)
+	a, err := c.readAnswer(q, steps, restart, progress)
 	if err != nil && ctx.Err() != nil {
 		return a, ctx.Err()
 	}
 	return a, err
 }
 
-// readAnswer reads frames up to the answer to q. It calls heard for each frame. An agent reports each of its steps
+// readAnswer reads frames up to the answer to q. It calls received for each frame. An agent reports each of its steps
 // once, and sends beats for one step no longer than stepTimeout. Another program could send more and would never end,
 // so that is an error.
-func (c *Client) readAnswer(q request, steps int, heard func(), progress func(Progress)) (answer, error) {
+func (c *Client) readAnswer(q request, steps int, received func(), progress func(Progress)) (answer, error) {
 	reports, beats := 0, 0
 	for {
 		kind, payload, err := readFrame(c.in)
 		if err != nil {
 			return answer{}, c.connectionError(context.Background(), err)
 		}
-		heard()
+		received()
 		switch kind {
 		case frameAlive:
 			if beats++; beats > maxBeats {

@@ -67,9 +67,9 @@ func (a *heartbeatWriter) stop() {
 	a.done.Wait()
 }
 
-// watchSilence closes the connection when no frame arrives for silenceTimeout. The caller calls heard for each frame,
+// watchSilence closes the connection when no frame arrives for silenceTimeout. The caller calls restart for each frame,
 // and stop at the end.
-func (c *Client) watchSilence() (heard, stop func()) {
+func (c *Client) watchSilence() (restart, stop func()) {
 	t := time.AfterFunc(silenceTimeout, func() {
 		c.timedOut.Store(true)
 		_ = c.conn.Close()

@@ -56,10 +56,10 @@ func decodeFrame(payload []byte, into any) error {
 // sanitize makes an answer to q safe to display and to use, or returns an error.
 func (a *answer) sanitize(q request) error {
 	a.Error = config.EscapeIndented(a.Error, "  ")
-	said := reflect.ValueOf(a).Elem()
-	for i := range said.NumField() {
-		if said.Type().Field(i).Name != "Error" {
-			stripControls(said.Field(i))
+	fields := reflect.ValueOf(a).Elem()
+	for i := range fields.NumField() {
+		if fields.Type().Field(i).Name != "Error" {
+			stripControls(fields.Field(i))
 		}
 	}
 	a.Files = sanitizeFiles(a.Files)

@@ -31,13 +31,13 @@ func (c *Client) Store(ctx context.Context, digest string, q store.Request) (sto
 func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
-	heard, unwatch := c.watchSilence()
+	restart, unwatch := c.watchSilence()
 	defer unwatch()
 	q := request{Op: opRead, Path: path}
 	if err := writeJSON(c.conn, frameRequest, q); err != nil {
 		return c.connectionError(ctx, err)
 	}
-	pieces := &dataReader{in: c.in, onFrame: heard}
+	pieces := &dataReader{in: c.in, onFrame: restart}
 	z, err := zstd.NewReader(pieces, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer)
 	}
 	z.Close()
 	_, _ = io.Copy(io.Discard, pieces) // so that the connection stays usable
-	if _, err := c.readAnswer(q, 0, heard, nil); err != nil {
+	if _, err := c.readAnswer(q, 0, restart, nil); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -51,7 +51,7 @@ const SavedListPath = SavedReleaseDir + "/list.json"
 // ReadSavedRelease returns what was saved before an update, or nil if no update is in progress.
 func ReadSavedRelease(files Files) (*SavedRelease, error) {
 	var f SavedRelease
-	if there, err := readJSON(files, SavedListPath, &f); !there {
+	if exists, err := readJSON(files, SavedListPath, &f); !exists {
 		return nil, err
 	}
 	return &f, nil
@@ -60,7 +60,7 @@ func ReadSavedRelease(files Files) (*SavedRelease, error) {
 // ReadRelease returns the confirmed release of a machine, or nil if none is recorded.
 func ReadRelease(files Files) (*Release, error) {
 	var r Release
-	if there, err := readJSON(files, ReleaseFile, &r); !there {
+	if exists, err := readJSON(files, ReleaseFile, &r); !exists {
 		return nil, err
 	}
 	return &r, nil
@@ -75,7 +75,7 @@ func Releases(files Files) (held, tried *Release) {
 	return held, tried
 }
 
-func readJSON(files Files, path string, into any) (there bool, err error) {
+func readJSON(files Files, path string, into any) (exists bool, err error) {
 	text, err := files.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -90,8 +90,8 @@ func (r *Route) receiver(c *Cluster, to string, reachable func(netip.Addr) bool)
 }
 
 func (r *Route) resolveNamed(c *Cluster, to string, reachable func(netip.Addr) bool) error {
-	who, port, _ := cutPort(to)
-	kind, namespace, name, ok := splitName(who)
+	host, port, _ := cutPort(to)
+	kind, namespace, name, ok := splitName(host)
 	if !ok {
 		return fmt.Errorf("%q is not where a packet can go: pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT, "+
 			"node/NAME:PORT or ADDRESS:PORT", to)
@@ -251,7 +251,7 @@ func kindOf(word string) string {
 	return word
 }
 
-func cutPort(text string) (who, port string, ok bool) {
+func cutPort(text string) (host, port string, ok bool) {
 	i := strings.LastIndex(text, ":")
 	if i < 0 {
 		return text, "", false

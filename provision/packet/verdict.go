@@ -139,17 +139,17 @@ func (w *Walk) addDenyingPolicies(c *Cluster, r *Route, end *End) {
 	if len(ends) == 0 {
 		ends = []End{{At: r.Target}}
 	}
-	said := map[string]bool{}
+	seen := map[string]bool{}
 	for _, e := range ends {
 		receiver := podOf(&e)
 		if r.Pod != nil && r.Source.IsValid() {
-			w.addReason(said, c.DeniedBy(r.Pod, receiver, e.At.Addr(), networkingv1.PolicyTypeEgress, receiver,
+			w.addReason(seen, c.DeniedBy(r.Pod, receiver, e.At.Addr(), networkingv1.PolicyTypeEgress, receiver,
 				r.Protocol, e.At.Port()),
 				"isolates pod "+podKey(r.Pod)+" for egress, and nothing lets it send to "+e.name())
 		}
 		if receiver != nil && (r.Pod == nil || r.Source.IsValid()) {
 			w.addReason(
-				said,
+				seen,
 				c.DeniedBy(receiver, r.Pod, r.Source, networkingv1.PolicyTypeIngress, receiver, r.Protocol,
 					e.At.Port()),
 				"isolates pod "+podKey(receiver)+" for ingress, and nothing lets "+r.From+" in on port "+fmt.Sprint(
@@ -160,10 +160,10 @@ func (w *Walk) addDenyingPolicies(c *Cluster, r *Route, end *End) {
 	}
 }
 
-func (w *Walk) addReason(said map[string]bool, policies []string, what string) {
+func (w *Walk) addReason(seen map[string]bool, policies []string, what string) {
 	for _, p := range policies {
-		if text := "NetworkPolicy " + p + " " + what; !said[text] {
-			said[text] = true
+		if text := "NetworkPolicy " + p + " " + what; !seen[text] {
+			seen[text] = true
 			w.Reasons = append(w.Reasons, text)
 		}
 	}

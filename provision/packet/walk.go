@@ -80,7 +80,7 @@ func identify(r *Route, sent SendOutcome, seen []NodeReport) (n uint32, ok bool)
 
 // addHops lists the packet's hops from machine to machine, and then those of the answer.
 func (w *Walk) addHops(r *Route, number uint32, seen []NodeReport) {
-	var there, back [][]Hop // one list per machine
+	var forward, back [][]Hop // one list per machine
 	for _, s := range seen {
 		list := slices.DeleteFunc(slices.Clone(s.Sightings), func(p host.Sighting) bool { return p.Number != number })
 		slices.SortStableFunc(list, func(a, b host.Sighting) int { return cmp.Compare(a.At, b.At) })
@@ -94,7 +94,7 @@ func (w *Walk) addHops(r *Route, number uint32, seen []NodeReport) {
 			}
 		}
 		if len(requests) > 0 {
-			there = append(there, requests)
+			forward = append(forward, requests)
 		}
 		if len(answers) > 0 {
 			back = append(back, answers)
@@ -104,11 +104,11 @@ func (w *Walk) addHops(r *Route, number uint32, seen []NodeReport) {
 	// addresses with which it left the previous machine.
 	next := func(p []Hop) bool { return p[0].Node == r.Sender || r.Sender == "" && p[0].To == r.Target }
 	var nodes []string
-	for len(there) > 0 {
-		i := max(slices.IndexFunc(there, next), 0)
-		w.Hops = append(w.Hops, there[i]...)
-		nodes = append(nodes, there[i][0].Node)
-		there = slices.Delete(there, i, i+1)
+	for len(forward) > 0 {
+		i := max(slices.IndexFunc(forward, next), 0)
+		w.Hops = append(w.Hops, forward[i]...)
+		nodes = append(nodes, forward[i][0].Node)
+		forward = slices.Delete(forward, i, i+1)
 		last := w.Hops[len(w.Hops)-1]
 		next = func(p []Hop) bool { return p[0].From == last.From && p[0].To == last.To }
 	}

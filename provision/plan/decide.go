@@ -72,10 +72,10 @@ func CheckUnchangeable(c *config.Cluster, made state.Fixed) error {
 	differs("service_cidrs", joinPrefixes(made.ServiceCIDRs), joinPrefixes(c.ServiceCIDRs))
 	differs("domain", made.Domain, c.Domain)
 	if len(made.PodCIDRs) > 0 {
-		settings, usual := c.FixedSettings(), (&config.Cluster{}).FixedSettings()
+		settings, defaults := c.FixedSettings(), (&config.Cluster{}).FixedSettings()
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
 			// Earlier releases used the defaults and did not record them.
-			differs(name, cmp.Or(made.Settings[name], usual[name]), settings[name])
+			differs(name, cmp.Or(made.Settings[name], defaults[name]), settings[name])
 		}
 	}
 	return errors.Join(errs...)
@@ -116,7 +116,7 @@ func DescribeEtcd(c *config.Cluster, s *state.State, unreached int) string {
 	return text
 }
 
-// DescribeCertificates says when the next certificate expires.
+// DescribeCertificates returns a sentence about the certificate that expires next.
 func DescribeCertificates(next, now time.Time) string {
 	if next.IsZero() {
 		return ""

@@ -84,7 +84,7 @@ func (p *page) stages(plan *Plan) {
 		for _, m := range plan.Machines {
 			actions[m.Address] = m.Action
 		}
-		p.print("<h2>What happens in which order</h2>\n" + `<ol class="order">`)
+		p.print("<h2>Order of the changes</h2>\n" + `<ol class="order">`)
 		for _, s := range plan.Stages {
 			class := ""
 			if s.InParallel {

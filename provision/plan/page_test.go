@@ -44,9 +44,9 @@ func TestPlansAreWrittenAsPages(t *testing.T) {
 			},
 		},
 		Stages: []Stage{
-			{Title: "Machines that are new", Machines: []string{"machine.b"}},
-			{Title: "Objects", Objects: 1, InParallel: true},
-			{Title: "Nodes", Machines: []string{`machine.node["a"]`, "machine.b"}, Parallelism: 1},
+			{Title: "Set up new machines", Machines: []string{"machine.b"}},
+			{Title: "Apply objects", Objects: 1, InParallel: true},
+			{Title: "Change nodes", Machines: []string{`machine.node["a"]`, "machine.b"}, Parallelism: 1},
 		},
 	}
 	var out strings.Builder
@@ -60,9 +60,9 @@ func TestPlansAreWrittenAsPages(t *testing.T) {
 	text, links, anchors := readPage(t, page)
 	at := 0
 	for _, want := range []string{"Plan for cluster home", "1 to create, 1 to change, 0 to remove; objects: 1 to " +
-		"change", "survives the loss of 1", "a <b> is slow", "Machines that are new", "machine.b", "Objects",
+		"change", "survives the loss of 1", "a <b> is slow", "Set up new machines", "machine.b", "Apply objects",
 		"(1 object)",
-		"Nodes", "(one after the other)", `machine.node["a"]`, "restart kubelet", "/etc/x", "- was", "+ <script>alert(1)</script>", "debian 12", "ConfigMap default/x"} {
+		"Change nodes", "(one after the other)", `machine.node["a"]`, "restart kubelet", "/etc/x", "- was", "+ <script>alert(1)</script>", "debian 12", "ConfigMap default/x"} {
 		i := strings.Index(text[at:], want)
 		if i < 0 {
 			t.Fatalf("%q does not come after what comes before it:\n%s", want, text)

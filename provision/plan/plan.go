@@ -42,7 +42,7 @@ type Plan struct {
 	Rotations    []Rotation `json:"rotations,omitempty"`
 	Stages       []Stage    `json:"stages,omitempty"`       // in the order of Apply
 	Etcd         string     `json:"etcd,omitempty"`         // the number of members, and how many may be lost
-	Certificates string     `json:"certificates,omitempty"` // when the next one expires
+	Certificates string     `json:"certificates,omitempty"` // when the next certificate expires
 	// the actions before which a snapshot of the store is taken
 	Snapshot       string   `json:"snapshot,omitempty"`
 	Warnings       []string `json:"warnings,omitempty"`

@@ -109,10 +109,10 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 		return slices.ContainsFunc(family, func(n string) bool { return slices.Contains(list, n) })
 	}
 	debian := is(testedSystems)
-	switch why, bad := unusableSystems[name]; {
+	switch reason, bad := unusableSystems[name]; {
 	case name == "":
 	case bad:
-		l.fail("runs %s, which is not supported: %s", f.OS, why)
+		l.fail("runs %s, which is not supported: %s", f.OS, reason)
 	case !is(relatedSystems):
 		l.warn("runs %s, which is untested; tested are %s, and their relatives and those of Fedora and SUSE are "+
 			"expected to work", f.OS, strings.Join(testedSystems, " and "))
@@ -322,7 +322,7 @@ type MachineFacts struct {
 // CompareMachines finds problems that appear only when machines are compared, by address.
 func CompareMachines(list []MachineFacts) (errs, warnings map[string][]string) {
 	errs, warnings = map[string][]string{}, map[string][]string{}
-	alike := func(key func(MachineFacts) string, say func(k MachineFacts, first string)) {
+	alike := func(key func(MachineFacts) string, add func(k MachineFacts, first string)) {
 		first := map[string]string{}
 		for _, k := range list {
 			switch of := key(k); {
@@ -330,7 +330,7 @@ func CompareMachines(list []MachineFacts) (errs, warnings map[string][]string) {
 			case first[of] == "":
 				first[of] = k.Address
 			default:
-				say(k, first[of])
+				add(k, first[of])
 			}
 		}
 	}

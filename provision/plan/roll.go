@@ -138,7 +138,7 @@ func CheckRestart(name string, units []string, list []Health) error {
 			}
 			members++
 		}
-		// A store of one or two members, all of them well, cannot be changed without losing its majority.
+		// A store of one or two members, all of them healthy, cannot be changed without losing its majority.
 		if majority := members/2 + 1; up < majority && (len(broken) > 0 || members > 2) {
 			return fmt.Errorf("it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). %s",
 				up, members, majority, strings.Join(broken, "; "), adviseRepair(list, "etcd",

@@ -92,13 +92,13 @@ func (l *cluster) compare(
 	}
 	for i, o := range list {
 		action := plan.Create
-		for _, there := range l.objects {
-			if there.IsSame(o.Object) {
-				if o, err = withIgnored(o, there); err != nil {
+		for _, exists := range l.objects {
+			if exists.IsSame(o.Object) {
+				if o, err = withIgnored(o, exists); err != nil {
 					return nil, nil, nil, err
 				}
 				list[i] = o
-				if action = plan.Change; there.content == o.content {
+				if action = plan.Change; exists.content == o.content {
 					action = plan.None
 				}
 			}
@@ -110,13 +110,13 @@ func (l *cluster) compare(
 		for _, d := range list {
 			declared = declared || d.IsSame(o)
 		}
-		there := false
+		exists := false
 		for _, t := range l.objects {
-			there = there || t.IsSame(o)
+			exists = exists || t.IsSame(o)
 		}
 		switch {
 		case declared:
-		case there:
+		case exists:
 			entries = append(entries, planEntry(o, plan.Remove))
 		default:
 			ended = append(ended, o)
@@ -127,14 +127,14 @@ func (l *cluster) compare(
 
 // withIgnored returns the form of o that is applied over the existing object there. Ignored fields keep the values of
 // there.
-func withIgnored(o, there storedObject) (storedObject, error) {
+func withIgnored(o, existing storedObject) (storedObject, error) {
 	if o.wanted.Ignored.All {
-		return there, nil
+		return existing, nil
 	}
 	if len(o.wanted.Ignored.Fields) == 0 {
 		return o, nil
 	}
-	o.wanted = o.wanted.OverLive(there.wanted.Object)
+	o.wanted = o.wanted.OverLive(existing.wanted.Object)
 	text, err := json.Marshal(o.wanted.Object)
 	o.content = string(text)
 	return o, err
@@ -155,7 +155,7 @@ func (l *cluster) Apply(
 	_ context.Context,
 	c *config.Cluster,
 	before []state.Object,
-	say func(plan.Object),
+	report func(plan.Object),
 ) ([]state.Object, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *cluster) Apply(
 	}
 	for _, e := range entries {
 		if e.Action != plan.None {
-			say(e)
+			report(e)
 		}
 	}
 	gone := func(o storedObject) bool {
@@ -246,11 +246,11 @@ func (l *cluster) Missing(_ context.Context, list []state.Object) (gone []state.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range list {
-		there := false
+		exists := false
 		for _, t := range l.objects {
-			there = there || t.IsSame(o)
+			exists = exists || t.IsSame(o)
 		}
-		if !there {
+		if !exists {
 			gone = append(gone, o)
 		}
 	}

@@ -33,6 +33,7 @@ var restrictedFileLists = []restrictedFiles{
 	{Input.hasDashboard, keyPairPaths("dashboard")},
 	{Input.hasDNS, kubeconfigPaths("dns")},
 	{Input.hasIngress, kubeconfigPaths("ingress")},
+	{Input.hasReceiver, keyPairPaths(receiver)},
 	{Input.hasGitOps, append(kubeconfigPaths("gitops"), binPath(bundle.GitOps), gitOpsCacheLink, gitOpsCache)},
 }
 

@@ -8,10 +8,10 @@ import (
 	"clusterctl/provision/run/session"
 )
 
-// withObjects changes machines, and applies the objects as soon as an API server answers. So a machine that
-// hangs or fails does not delay the objects. control changes an existing control plane. It runs before the objects are
-// applied, even if it fails, because a new release may know kinds that the former one does not. rest is all other work
-// on machines and runs in parallel. refused are the objects that the API refuses; they do not stop other work.
+// withObjects changes machines, and applies the objects as soon as an API server answers. So a machine that hangs or
+// fails does not delay the objects. control changes an existing control plane. It runs before the objects are applied,
+// even if it fails, because a new release may know kinds that the former release does not. rest is all other work on
+// machines and runs in parallel. refused are the objects that the API refuses; they do not stop other work.
 func (c *change) withObjects(ctx context.Context, control, rest func(context.Context) error) (refused,
 	failed error) {
 	failed = control(ctx)

@@ -30,7 +30,7 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True", "c": "True"}
 	w.setRelease("v1.0.0")
 	if p := w.mustApply(); !slices.Equal(stageSummaries(p),
-		[]string{"Programs and images: 6 0 0 false", "All machines: 6 0 0 false", "Objects, as soon: 0 1 0 true"}) {
+		[]string{"Send programs and: 6 0 0 false", "Set up all: 6 0 0 false", "Apply objects as: 0 1 0 true"}) {
 		t.Errorf("of a new cluster: %q", stageSummaries(p))
 	}
 	w.setRelease("v2.0.0")
@@ -46,13 +46,13 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 	}
 	p := w.mustApply()
 	want := []string{
-		"Programs and images: 6 0 0 false",
-		"The control plane,: 3 0 1 false",
-		"Objects, as soon: 0 1 0 true",
-		"Machines that are: 1 0 0 false",
-		"The first node: 1 0 1 false",
-		"Nodes whose daemons: 1 0 1 false",
-		"Machines that are: 1 0 1 false",
+		"Send programs and: 6 0 0 false",
+		"Change the control: 3 0 1 false",
+		"Apply objects as: 0 1 0 true",
+		"Set up new: 1 0 0 false",
+		"Change one node: 1 0 1 false",
+		"Change nodes on: 1 0 1 false",
+		"Remove machines: drain: 1 0 1 false",
 	}
 	if got := stageSummaries(p); !slices.Equal(got, want) {
 		t.Errorf("the stages are %q", got)
@@ -74,7 +74,7 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 		t.Errorf("with an object alone to make: %q", stageSummaries(p))
 	}
 	w.engine.IsDestroy = true
-	if p := w.mustApply(); !slices.Equal(stageSummaries(p), []string{"Machines are cleaned: 6 0 0 false"}) {
+	if p := w.mustApply(); !slices.Equal(stageSummaries(p), []string{"Clean the machines: 6 0 0 false"}) {
 		t.Errorf("of destroying: %q", stageSummaries(p))
 	}
 }

@@ -41,10 +41,10 @@ type skippedError struct {
 	list []decide.Skipped
 }
 
-func (s *skippedError) add(m *session.Machine, why error) {
+func (s *skippedError) add(m *session.Machine, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append(s.list, decide.Skipped{Machine: m, Reason: why})
+	s.list = append(s.list, decide.Skipped{Machine: m, Reason: cause})
 }
 
 func (s *skippedError) Error() string {

@@ -57,7 +57,7 @@ type Lock struct {
 }
 
 // Acquire takes the lock of a directory. If another run holds it, Acquire waits until ctx ends.
-func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
+func Acquire(ctx context.Context, dir, owner string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state's folder: %w", err)
 	}
@@ -68,7 +68,7 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 		clock: time.Now,
 	}
 	l.markLost = sync.OnceFunc(func() { close(l.lost) })
-	l.own = holder{Operator: who, Since: l.clock().UTC(), Process: thisProcess()}
+	l.own = holder{Operator: owner, Since: l.clock().UTC(), Process: thisProcess()}
 	for {
 		other, err := l.try()
 		if err == nil {

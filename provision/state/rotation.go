@@ -14,29 +14,29 @@ import (
 // name of their authority.
 const ServiceAccount = "service-account"
 
-// Rotation is the replacement of an authority, or of the service account key, in progress. All must trust the next one
-// before it signs anything. Nothing signed by the former one may remain when that is no longer trusted. So a rotation
-// takes several moves. Each is recorded and has reached all machines before the next. After the last move the Rotation
-// is deleted.
+// Rotation is the replacement of an authority, or of the service account key, in progress. All machines must trust the
+// next authority before it signs anything. Nothing that the former authority signed may remain when its trust ends. So
+// a rotation has several phases. Each is recorded, and begins when the previous phase has reached all machines. After
+// the last phase the Rotation is deleted.
 type Rotation struct {
 	Phase string `json:"move"`
-	// Peer is the certificate, or public key, that is trusted and does not sign: first the next one, then the former
-	// one.
+	// Peer is the certificate, or public key, that is trusted and does not sign: the next authority's in PhaseTrust,
+	// the former authority's in PhaseIssue.
 	Peer []byte `json:"other"`
 	// Cross is the next authority's certificate signed by the former authority. It is sent with leaf certificates, for
 	// clients that have loaded only the former authority, such as long-running pods. It is empty if the former
 	// authority has expired, and for keys.
 	Cross             []byte        `json:"cross,omitempty"`
 	Since             time.Time     `json:"since"`
-	Issued            time.Time     `json:"issued,omitzero"` // when all machines had everything issued by the next one
-	Keep              time.Duration `json:"keep"`            // how long the former one stays trusted after that
+	Issued            time.Time     `json:"issued,omitzero"` // when the next authority had issued everything again
+	Keep              time.Duration `json:"keep"`            // how long the former authority stays trusted after that
 	IsFinishRequested bool          `json:"finish,omitempty"`
 }
 
-// Moves of a rotation.
+// Phases of a rotation.
 const (
-	PhaseTrust = "trust" // both are trusted; the former one signs
-	PhaseIssue = "issue" // both are trusted; the next one signs, and everything is issued again
+	PhaseTrust = "trust" // both are trusted; the former authority signs
+	PhaseIssue = "issue" // both are trusted; the next authority signs, and issues everything again
 )
 
 // UntilFinished is the value of Keep that keeps a former authority trusted until a user finishes the rotation.
@@ -68,7 +68,7 @@ func (s *State) ServicePublic() []byte {
 	return joinInOrder(s.Rotations[ServiceAccount], s.Keys.ServicePublic)
 }
 
-// joinInOrder returns the former one before the next one.
+// joinInOrder returns the former certificate or key before the next. signs is the one in use.
 func joinInOrder(r Rotation, signs []byte) []byte {
 	if r.Phase == PhaseIssue {
 		return slices.Concat(r.Peer, signs)
@@ -76,8 +76,8 @@ func joinInOrder(r Rotation, signs []byte) []byte {
 	return slices.Concat(signs, r.Peer)
 }
 
-// Rotate begins to replace an authority, or the service account key. The next one does not sign yet, unless the present
-// authority has expired. Clients do not trust an expired authority, so then the next one signs at once.
+// Rotate begins to replace an authority, or the service account key. The next authority does not sign yet, unless the
+// current authority has expired. Clients do not trust an expired authority, so the next authority then signs at once.
 func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now time.Time) error {
 	if _, already := s.Rotations[name]; already {
 		return fmt.Errorf("%s is being replaced already", name)
@@ -105,7 +105,7 @@ func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now tim
 	return nil
 }
 
-// StartIssuing makes the next one sign. All machines trust it already.
+// StartIssuing makes the next authority sign. All machines trust it already.
 func (s *State) StartIssuing(name string, now time.Time) {
 	r := s.Rotations[name]
 	next := certs.Pair{Cert: r.Peer, Key: s.Keys.Next[name]}
@@ -131,18 +131,18 @@ func (s *State) RecordIssuedEverywhere(name string, now time.Time) {
 	s.Rotations[name] = r
 }
 
-// DropFormer ends the trust in the former one.
+// DropFormer ends the trust in the former authority.
 func (s *State) DropFormer(name string) {
 	s.Rotations = cloneMap(s.Rotations)
 	delete(s.Rotations, name)
 }
 
-// IsOver reports whether the former one must be dropped.
+// IsOver reports whether the trust in the former authority must end.
 func (r Rotation) IsOver(now time.Time) bool {
 	return !r.Issued.IsZero() && (r.IsFinishRequested || r.Keep >= 0 && !now.Before(r.Issued.Add(r.Keep)))
 }
 
-// IsKnownAuthority reports whether same returns true for the authority of this cluster, or for its next or former one.
+// IsKnownAuthority reports whether same returns true for the cluster's current, next or former authority.
 func (s *State) IsKnownAuthority(name string, same func(pem []byte) bool) bool {
 	return same(s.CAs[name]) || len(s.Rotations[name].Peer) > 0 && same(s.Rotations[name].Peer)
 }

@@ -44,8 +44,8 @@ func (s *SavedSysctl) Label() string { return "former sysctl " + s.Name }
 
 // Check reports a change unless the value is saved, or the unit has been started before.
 func (s *SavedSysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
-	for _, there := range []string{path.Join(Sysctls, s.Name), path.Join(MarkerDir, s.Unless)} {
-		if _, err := h.Stat(there); !errors.Is(err, fs.ErrNotExist) {
+	for _, file := range []string{path.Join(Sysctls, s.Name), path.Join(MarkerDir, s.Unless)} {
+		if _, err := h.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 			return Change{}, err
 		}
 	}

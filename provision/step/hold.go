@@ -55,7 +55,7 @@ func (s *HoldRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	}, nil
 }
 
-// Apply waits until the release is confirmed, or returns which daemon is not well, with the end of its journal.
+// Apply waits until the release is confirmed, or returns which daemon is not healthy, with the end of its journal.
 func (s *HoldRelease) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return s.awaitConfirmed(ctx, h)
 }
@@ -133,8 +133,8 @@ func (s *HoldRelease) withJournal(ctx context.Context, h host.Host, d HeldDaemon
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	if d.Unit != "" {
-		if said := h.JournalTail(ctx, d.Unit); said != "" {
-			return fmt.Errorf("%s: %w; the journal says:\n%s", d.name(), err, said)
+		if journal := h.JournalTail(ctx, d.Unit); journal != "" {
+			return fmt.Errorf("%s: %w; the journal says:\n%s", d.name(), err, journal)
 		}
 	}
 	return fmt.Errorf("%s: %w", d.name(), err)

@@ -206,8 +206,8 @@ func (s *RollBack) Check(_ context.Context, h host.Host, _ *Walk) (Change, error
 	return Change{Action: Update, Kind: "release", Name: former.From.Version, Note: "rolled back"}, nil
 }
 
-// Apply restores the files and waits until all daemons are well. Only then it deletes the saved files, so that a failed
-// roll-back can be repeated.
+// Apply restores the files and waits until all daemons are healthy. Only then it deletes the saved files, so that a
+// failed roll-back can be repeated.
 func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	former, err := host.ReadSavedRelease(h)
 	if err != nil || former == nil {
@@ -233,14 +233,14 @@ func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	var there []HeldDaemon
+	var existing []HeldDaemon
 	for _, u := range s.Units {
 		u.Program = "" // the program of the former release is not known
 		if is, err := h.Unit(ctx, u.Unit); u.Unit == "" || err != nil || is.Fragment != "" {
-			there = append(there, u)
+			existing = append(existing, u)
 		}
 	}
-	if err := (&HoldRelease{Units: there, Timeout: s.Timeout}).awaitConfirmed(ctx, h); err != nil {
+	if err := (&HoldRelease{Units: existing, Timeout: s.Timeout}).awaitConfirmed(ctx, h); err != nil {
 		return err
 	}
 	return h.RemoveAll(host.SavedReleaseDir)
@@ -267,15 +267,15 @@ func restoreFile(h host.Host, f host.SavedFile) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	there := err == nil
+	exists := err == nil
 	switch {
 	case f.Target != "":
-		if there && info.Target == f.Target {
+		if exists && info.Target == f.Target {
 			return nil
 		}
 		return h.Symlink(f.Target, f.Path)
 	case f.CopyName == "":
-		if !there {
+		if !exists {
 			return nil
 		}
 		return h.RemoveAll(f.Path)
@@ -284,7 +284,7 @@ func restoreFile(h host.Host, f host.SavedFile) error {
 	if err != nil {
 		return err
 	}
-	if now, err := h.ReadFile(f.Path); there && err == nil && bytes.Equal(now, content) {
+	if now, err := h.ReadFile(f.Path); exists && err == nil && bytes.Equal(now, content) {
 		return nil
 	}
 	return h.WriteFile(f.Path, strings.NewReader(string(content)), f.Mode, f.UID, f.GID)

@@ -40,7 +40,7 @@ func (l *Live) Plan(
 	l.unchanged.open(ctx, l)
 	defer l.unchanged.save()
 	gone := obsoleteObjects(desired, before)
-	there, err := l.listExisting(ctx, append(references(desired), gone...))
+	existing, err := l.listExisting(ctx, append(references(desired), gone...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +51,7 @@ func (l *Live) Plan(
 	for i, d := range desired {
 		g.Go(func() error {
 			var err error
-			entries[i], err = l.tryApply(gctx, d, there)
+			entries[i], err = l.tryApply(gctx, d, existing)
 			if isRefusal(err) {
 				failed[i], err = err, nil
 			}
@@ -65,7 +65,7 @@ func (l *Live) Plan(
 	for _, r := range refused {
 		entries[r.index].Action, entries[r.index].Note, entries[r.index].Diff = plan.Refused, r.Err.Error(), nil
 	}
-	lives, err := l.getAll(ctx, gone, there)
+	lives, err := l.getAll(ctx, gone, existing)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,13 +98,13 @@ func (l *Live) Plan(
 }
 
 // compare returns what applying an object would change. It replaces ignored fields of d with those of the live object.
-func (l *Live) compare(ctx context.Context, d *Desired, there *listedObjects) (plan.Object, error) {
+func (l *Live) compare(ctx context.Context, d *Desired, existing *listedObjects) (plan.Object, error) {
 	o := plan.Object{
 		Address: d.Address,
 		Kind:    d.Object.GetKind(),
 		Name:    fullName(d.Object.GetNamespace(), d.Object.GetName()),
 	}
-	live, err := there.get(ctx, l, d.reference())
+	live, err := existing.get(ctx, l, d.reference())
 	if err != nil {
 		return o, err
 	}
@@ -151,13 +151,13 @@ func (l *Live) compare(ctx context.Context, d *Desired, there *listedObjects) (p
 
 // getAll returns the live objects, nil for those that do not exist.
 func (l *Live) getAll(ctx context.Context, list []state.Object,
-	there *listedObjects) ([]*unstructured.Unstructured, error) {
+	existing *listedObjects) ([]*unstructured.Unstructured, error) {
 	found := make([]*unstructured.Unstructured, len(list))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxParallel)
 	for i, o := range list {
 		g.Go(func() (err error) {
-			found[i], err = there.get(ctx, l, o)
+			found[i], err = existing.get(ctx, l, o)
 			return err
 		})
 	}
@@ -255,7 +255,7 @@ func (l *Live) Apply(
 	ctx context.Context,
 	c *config.Cluster,
 	before []state.Object,
-	say func(plan.Object),
+	report func(plan.Object),
 ) ([]state.Object, error) {
 	desired, err := Objects(c)
 	if err != nil {
@@ -273,7 +273,7 @@ func (l *Live) Apply(
 	deadline := time.Now().Add(startupTimeout)
 	var again []Desired // objects that were refused
 	retry := func() (err error) {
-		again, refused.List, err = l.retry(ctx, again, refused.List, say)
+		again, refused.List, err = l.retry(ctx, again, refused.List, report)
 		return err
 	}
 	for from, to := 0, 0; from < len(desired); from = to {
@@ -286,12 +286,12 @@ func (l *Live) Apply(
 				refused.Waiting = len(desired) - from
 				return kept(), refused
 			}
-			if err := l.wait(ctx, desired[:from], say); err != nil {
+			if err := l.wait(ctx, desired[:from], report); err != nil {
 				return kept(), err
 			}
 		}
 		to = parallelEnd(desired, from)
-		done, list, err := l.applyAll(ctx, desired[from:to], deadline, say)
+		done, list, err := l.applyAll(ctx, desired[from:to], deadline, report)
 		applied, refused.List, again = append(applied, done...), append(refused.List, list...), append(again,
 			refusedObjects(desired[from:to], list)...)
 		if err != nil {
@@ -299,7 +299,7 @@ func (l *Live) Apply(
 		}
 	}
 	obsolete := obsoleteObjects(desired, before)
-	if err := l.pruneAll(ctx, obsolete, say); err != nil {
+	if err := l.pruneAll(ctx, obsolete, report); err != nil {
 		return kept(), err
 	}
 	applied = append(applied, l.endingSources(ctx, obsolete)...)

@@ -52,16 +52,16 @@ func (l *Live) applyAll(
 	ctx context.Context,
 	desired []Desired,
 	deadline time.Time,
-	say func(plan.Object),
+	notify func(plan.Object),
 ) (done []state.Object, refused []session.Refusal, err error) {
-	there, err := l.listExisting(ctx, references(desired))
+	existing, err := l.listExisting(ctx, references(desired))
 	if err != nil {
-		there = nil // perhaps a cluster that has just started: read the objects one by one and retry
+		existing = nil // perhaps a cluster that has just started: read the objects one by one and retry
 	}
 	objects, failed := make([]plan.Object, len(desired)), make([]error, len(desired))
 	t := orderedReporter{ended: make([]bool, len(desired)), report: func(i int) {
 		if objects[i].Action != plan.None {
-			say(objects[i])
+			notify(objects[i])
 		}
 	}}
 	g, gctx := errgroup.WithContext(ctx)
@@ -71,7 +71,7 @@ func (l *Live) applyAll(
 			if gctx.Err() != nil {
 				return gctx.Err()
 			}
-			o, err := l.applyOne(gctx, d, there, deadline)
+			o, err := l.applyOne(gctx, d, existing, deadline)
 			if isRefusal(err) {
 				failed[i] = err
 				o.Action, o.Note, o.Diff = plan.Refused, newRefusal(d, err).Err.Error(), nil
@@ -96,15 +96,15 @@ func (l *Live) applyAll(
 }
 
 // pruneAll deletes objects that are no longer declared and still belong to clusterctl.
-func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.Object)) error {
-	there, err := l.listExisting(ctx, list)
+func (l *Live) pruneAll(ctx context.Context, list []state.Object, notify func(plan.Object)) error {
+	existing, err := l.listExisting(ctx, list)
 	if err != nil {
 		return err
 	}
 	removed := make([]bool, len(list))
 	t := orderedReporter{ended: make([]bool, len(list)), report: func(i int) {
 		if o := list[i]; removed[i] {
-			say(
+			notify(
 				plan.Object{
 					Address: o.Address,
 					Kind:    o.Kind,
@@ -122,7 +122,7 @@ func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.
 			if gctx.Err() != nil {
 				return gctx.Err()
 			}
-			if removed[i], err = l.prune(gctx, o, there); err == nil {
+			if removed[i], err = l.prune(gctx, o, existing); err == nil {
 				t.finish(i)
 			}
 			return err
@@ -136,11 +136,12 @@ const maxConflicts = 20
 
 // applyOne applies an object unless a dry run shows that nothing would change, so that a run without changes writes
 // nothing. It retries temporary errors until the deadline.
-func (l *Live) applyOne(ctx context.Context, d Desired, there *listedObjects, deadline time.Time) (plan.Object, error) {
+func (l *Live) applyOne(ctx context.Context, d Desired, existing *listedObjects,
+	deadline time.Time) (plan.Object, error) {
 	pause := 100 * time.Millisecond
-	for conflicts := 0; ; there = nil { // a retry reads the live object again
+	for conflicts := 0; ; existing = nil { // a retry reads the live object again
 		d := d
-		o, err := l.applyOnce(ctx, &d, there)
+		o, err := l.applyOnce(ctx, &d, existing)
 		if err == nil {
 			return o, nil
 		}
@@ -161,8 +162,8 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *listedObjects, de
 }
 
 // applyOnce is one attempt of applyOne. It stores the live object in d.
-func (l *Live) applyOnce(ctx context.Context, d *Desired, there *listedObjects) (plan.Object, error) {
-	o, err := l.compare(ctx, d, there)
+func (l *Live) applyOnce(ctx context.Context, d *Desired, existing *listedObjects) (plan.Object, error) {
+	o, err := l.compare(ctx, d, existing)
 	if err != nil || o.Action == plan.None {
 		return o, err
 	}
@@ -199,8 +200,8 @@ func isTemporary(err error) bool {
 }
 
 // prune deletes an object if it still belongs to clusterctl.
-func (l *Live) prune(ctx context.Context, o state.Object, there *listedObjects) (bool, error) {
-	live, err := there.get(ctx, l, o)
+func (l *Live) prune(ctx context.Context, o state.Object, existing *listedObjects) (bool, error) {
+	live, err := existing.get(ctx, l, o)
 	if err != nil || live == nil || l.foreignManagers(live) != "" || live.GetDeletionTimestamp() != nil {
 		return false, err
 	}

@@ -73,7 +73,7 @@ func (l *Live) setUnschedulable(ctx context.Context, node, unschedulable string)
 // Drain cordons a node and evicts its pods as fast as their disruption budgets allow. Pods of daemon sets and static
 // pods stay, as with kubectl drain. A pod counts as gone when its object is gone, because the kubelet reports its end
 // before it unmounts its volumes.
-func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
+func (l *Live) Drain(ctx context.Context, node string, report func(string)) error {
 	err := l.setUnschedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -84,7 +84,7 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	var since time.Time // since when no pod has been running
-	said := ""
+	reported := ""
 	for {
 		left, err := l.evict(ctx, node)
 		if err != nil {
@@ -98,7 +98,7 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 		case left.running > 0:
 			since = time.Time{}
 			if gone, err := l.isSilentNode(ctx, node); err == nil && gone {
-				say("its kubelet is gone, and nothing can end " + plan.Number(left.running, "pod"))
+				report("its kubelet is gone, and nothing can end " + plan.Number(left.running, "pod"))
 				return nil
 			}
 		case since.IsZero():
@@ -106,9 +106,9 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 		case time.Since(since) > unmountTimeout:
 			return nil // the rest is unmounted when the machine is cleaned
 		}
-		if text := plan.Number(left.running+left.uncleaned, "pod") + " to go: " + left.reason; text != said {
-			said = text
-			say(text)
+		if text := plan.Number(left.running+left.uncleaned, "pod") + " to go: " + left.reason; text != reported {
+			reported = text
+			report(text)
 		}
 		select {
 		case <-tick.C:
@@ -121,8 +121,8 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 // isSilentNode reports whether a node no longer exists, or is no longer ready for lack of a heartbeat.
 func (l *Live) isSilentNode(ctx context.Context, node string) (bool, error) {
 	ready, err := l.Nodes(ctx)
-	is, there := ready[node]
-	return !there || is == string(corev1.ConditionUnknown), err
+	is, ok := ready[node]
+	return !ok || is == string(corev1.ConditionUnknown), err
 }
 
 // podCounts counts a node's pods that must go.

@@ -48,9 +48,9 @@ func NewDesired(address string, o *unstructured.Unstructured, canAdopt bool) Des
 func (l *Live) CompareEach(ctx context.Context, desired []Desired) ([]Outcome, error) {
 	entries, failed := make([]plan.Object, len(desired)), make([]error, len(desired))
 	lives := make([]*unstructured.Unstructured, len(desired))
-	err := l.each(ctx, desired, func(ctx context.Context, i int, d Desired, there *listedObjects) error {
+	err := l.each(ctx, desired, func(ctx context.Context, i int, d Desired, existing *listedObjects) error {
 		var err error
-		entries[i], err = l.tryApply(ctx, d, there)
+		entries[i], err = l.tryApply(ctx, d, existing)
 		if isRefusal(err) {
 			failed[i], err = err, nil
 			return nil
@@ -58,7 +58,7 @@ func (l *Live) CompareEach(ctx context.Context, desired []Desired) ([]Outcome, e
 		if err != nil {
 			return err
 		}
-		lives[i], err = there.get(ctx, l, d.reference())
+		lives[i], err = existing.get(ctx, l, d.reference())
 		return err
 	})
 	if err != nil {
@@ -78,8 +78,8 @@ func (l *Live) CompareEach(ctx context.Context, desired []Desired) ([]Outcome, e
 // error is about the API as a whole.
 func (l *Live) ApplyEach(ctx context.Context, desired []Desired) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(desired))
-	err := l.each(ctx, desired, func(ctx context.Context, i int, d Desired, there *listedObjects) error {
-		o, err := l.applyOnce(ctx, &d, there)
+	err := l.each(ctx, desired, func(ctx context.Context, i int, d Desired, existing *listedObjects) error {
+		o, err := l.applyOnce(ctx, &d, existing)
 		if meta.IsNoMatchError(err) { // the kind may have been defined a moment ago
 			l.mapper.Reset()
 			o, err = l.applyOnce(ctx, &d, nil)
@@ -100,8 +100,8 @@ func (l *Live) ApplyEach(ctx context.Context, desired []Desired) ([]Outcome, err
 
 // each calls f for every object, maxParallel at a time.
 func (l *Live) each(ctx context.Context, desired []Desired,
-	f func(ctx context.Context, i int, d Desired, there *listedObjects) error) error {
-	there, err := l.listReadable(ctx, references(desired))
+	f func(ctx context.Context, i int, d Desired, existing *listedObjects) error) error {
+	existing, err := l.listReadable(ctx, references(desired))
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (l *Live) each(ctx context.Context, desired []Desired,
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return f(ctx, i, d, there)
+			return f(ctx, i, d, existing)
 		})
 	}
 	return g.Wait()
@@ -131,20 +131,20 @@ func (l *Live) FindEach(ctx context.Context, list []state.Object) ([]*unstructur
 			return nil, fmt.Errorf("the API does not serve %s of %s", o.Kind, o.APIVersion)
 		}
 	}
-	there, err := l.listReadable(ctx, list)
+	existing, err := l.listReadable(ctx, list)
 	if err != nil {
 		return nil, err
 	}
-	return l.getAll(ctx, list, there)
+	return l.getAll(ctx, list, existing)
 }
 
 // listReadable is like listExisting. A user that may not list objects reads them one by one.
 func (l *Live) listReadable(ctx context.Context, objects []state.Object) (*listedObjects, error) {
-	there, err := l.listExisting(ctx, objects)
+	existing, err := l.listExisting(ctx, objects)
 	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}
-	return there, err
+	return existing, err
 }
 
 // IsNamespaced reports whether objects of a kind have a namespace, and whether the API serves the kind.

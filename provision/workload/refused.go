@@ -55,8 +55,8 @@ type writeError struct{ error }
 func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 
 // tryApply compares an object. If the object does not exist, tryApply also creates it in a dry run.
-func (l *Live) tryApply(ctx context.Context, d Desired, there *listedObjects) (plan.Object, error) {
-	o, err := l.compare(ctx, &d, there)
+func (l *Live) tryApply(ctx context.Context, d Desired, existing *listedObjects) (plan.Object, error) {
+	o, err := l.compare(ctx, &d, existing)
 	if errors.As(err, new(deletingError)) {
 		return o, nil // the new object cannot be tried before the present one is gone
 	}
@@ -179,14 +179,14 @@ func (l *Live) retry(
 	ctx context.Context,
 	refused []Desired,
 	list []session.Refusal,
-	say func(plan.Object),
+	report func(plan.Object),
 ) ([]Desired, []session.Refusal, error) {
 	if len(refused) == 0 {
 		return refused, list, nil
 	}
 	_, still, err := l.applyAll(ctx, refused, time.Time{}, func(o plan.Object) {
 		if o.Action != plan.Refused {
-			say(o)
+			report(o)
 		}
 	})
 	if err != nil {

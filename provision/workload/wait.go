@@ -23,15 +23,15 @@ const (
 )
 
 // Wait waits until all objects with replicas are healthy.
-func (l *Live) Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error {
+func (l *Live) Wait(ctx context.Context, c *config.Cluster, report func(plan.Object)) error {
 	desired, err := Objects(c)
 	if err != nil {
 		return err
 	}
-	return l.wait(ctx, desired, say)
+	return l.wait(ctx, desired, report)
 }
 
-func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object)) error {
+func (l *Live) wait(ctx context.Context, desired []Desired, report func(plan.Object)) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	tick := time.NewTicker(healthInterval)
@@ -42,37 +42,37 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 			continue
 		}
 		o := plan.Object{Address: d.Address, Kind: kind, Name: fullName(d.Object.GetNamespace(), d.Object.GetName())}
-		heard, asked, reason := time.Now(), time.Now(), ""
-		for said := ""; ; {
+		answeredAt, checkedAt, reason := time.Now(), time.Now(), ""
+		for reported := ""; ; {
 			live, err := l.get(ctx, d.reference())
 			missing := "is not there"
 			switch {
 			case err != nil && ctx.Err() != nil:
-				missing = said // report the last known reason at the timeout
+				missing = reported // report the last known reason at the timeout
 			case err != nil:
 				missing = err.Error()
 			case live != nil:
-				heard = time.Now()
+				answeredAt = time.Now()
 				if missing = DescribeUnhealthy(live); missing != "" {
-					if time.Since(asked) > podCheckInterval {
-						asked, reason = time.Now(), l.blockingReason(ctx, live)
+					if time.Since(checkedAt) > podCheckInterval {
+						checkedAt, reason = time.Now(), l.blockingReason(ctx, live)
 					}
 					missing += reason
 				}
 			default:
-				heard = time.Now()
+				answeredAt = time.Now()
 			}
-			if time.Since(heard) > silenceTimeout {
+			if time.Since(answeredAt) > silenceTimeout {
 				return fmt.Errorf("%s: whether %s %s is healthy is not known, since the API does not answer: %w",
 					d.Address, kind, o.Name, err)
 			}
 			if missing == "" {
 				break
 			}
-			if missing != said {
-				said = missing
+			if missing != reported {
+				reported = missing
 				o.Note = missing
-				say(o)
+				report(o)
 			}
 			select {
 			case <-ctx.Done():

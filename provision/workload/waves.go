@@ -6,21 +6,21 @@ import "clusterctl/hcl/config"
 // when the configuration is read.
 func setWaves(list []Desired) {
 	byBlock := map[string][]int{}
-	waiting := false
+	hasDependencies := false
 	for i, d := range list {
 		byBlock[d.Block] = append(byBlock[d.Block], i)
-		waiting = waiting || len(d.DependsOn) > 0
+		hasDependencies = hasDependencies || len(d.DependsOn) > 0
 	}
-	if !waiting {
+	if !hasDependencies {
 		return
 	}
-	worked := map[string]int{} // waves by block; -1 while being computed
+	waves := map[string]int{} // waves by block; -1 while being computed
 	var wave func(block string) int
 	wave = func(block string) int {
-		if w, ok := worked[block]; ok {
+		if w, ok := waves[block]; ok {
 			return max(w, 0)
 		}
-		worked[block] = -1
+		waves[block] = -1
 		last := -1
 		for _, i := range byBlock[block] {
 			for _, after := range list[i].DependsOn {
@@ -31,7 +31,7 @@ func setWaves(list []Desired) {
 				}
 			}
 		}
-		worked[block] = last + 1
+		waves[block] = last + 1
 		return last + 1
 	}
 	for i := range list {

@@ -116,13 +116,13 @@ func waitForObject(
 	objects api.Objects,
 	r resourceName,
 	namespace, name string,
-	patience time.Duration,
+	maxWait time.Duration,
 ) (runtime.Object, bool) {
 	obj, ok := objects.Get(r, namespace, name)
 	if ok {
 		return obj, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -41,13 +41,13 @@ func decodePodSecurity(file string) (*securityconfig.PodSecurityConfiguration, e
 	if err != nil {
 		return nil, err
 	}
-	says, ok := obj.(*apiserver.AdmissionConfiguration)
+	configuration, ok := obj.(*apiserver.AdmissionConfiguration)
 	if !ok {
 		return nil, fmt.Errorf("it is a %s", obj.GetObjectKind().GroupVersionKind().Kind)
 	}
 	var inner []byte
 	var seen []string
-	for _, p := range says.Plugins {
+	for _, p := range configuration.Plugins {
 		switch {
 		case slices.Contains(seen, p.Name):
 			return nil, fmt.Errorf("it configures %s twice", p.Name)

@@ -60,7 +60,7 @@ func (p *limitRanger) Admit(_ context.Context, a *api.Admission) error {
 }
 
 func applyDefaults(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []string {
-	var said []string
+	var notes []string
 	add := func(list *corev1.ResourceList, defaults corev1.ResourceList, word string) {
 		var names []string
 		for name, q := range defaults {
@@ -75,7 +75,7 @@ func applyDefaults(c *corev1.Container, limit corev1.LimitRangeItem, noun string
 		}
 		if len(names) > 0 {
 			slices.Sort(names)
-			said = append(said, fmt.Sprintf("%s %s for %s %s", strings.Join(names, ", "), word, noun, c.Name))
+			notes = append(notes, fmt.Sprintf("%s %s for %s %s", strings.Join(names, ", "), word, noun, c.Name))
 		}
 	}
 	// A limit without a request also sets the request, before any default request does.
@@ -89,7 +89,7 @@ func applyDefaults(c *corev1.Container, limit corev1.LimitRangeItem, noun string
 	}
 	add(&c.Resources.Requests, limit.DefaultRequest, "request")
 	add(&c.Resources.Limits, limit.Default, "limit")
-	return said
+	return notes
 }
 
 // Validate refuses pods and claims outside the bounds, and reports all violations together.

@@ -78,8 +78,8 @@ func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error 
 		return nil
 	}
 	obj, ok := p.objects.Get(namespacesGR, "", a.Namespace)
-	if patience := p.waitTime(a); !ok && patience > 0 {
-		obj, ok = waitForObject(ctx, p.objects, namespacesGR, "", a.Namespace, patience)
+	if maxWait := p.waitTime(a); !ok && maxWait > 0 {
+		obj, ok = waitForObject(ctx, p.objects, namespacesGR, "", a.Namespace, maxWait)
 	}
 	if !ok {
 		p.recordMissing(a.Namespace)

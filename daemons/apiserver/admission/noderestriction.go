@@ -103,8 +103,8 @@ func (p *nodeRestriction) checkPod(ctx context.Context, node string, a *api.Admi
 func (p *nodeRestriction) checkOwnPod(node string, a *api.Admission, verb string) error {
 	pod, ok := a.Old.(*corev1.Pod) // the pod that is being deleted
 	if !ok {
-		obj, there := p.objects.Get(podsGR, a.Namespace, a.Name)
-		if !there {
+		obj, exists := p.objects.Get(podsGR, a.Namespace, a.Name)
+		if !exists {
 			return apierrors.NewNotFound(podsGR, a.Name) // this server may not have received it yet
 		}
 		pod = obj.(*corev1.Pod)

@@ -48,11 +48,11 @@ func newPodSecurity(
 	if err := securityvalidation.ValidatePodSecurityConfiguration(c).ToAggregate(); err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	usual, err := securityconfig.ToPolicy(c.Defaults)
+	defaults, err := securityconfig.ToPolicy(c.Defaults)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
-	return &podSecurity{objects: objects, checks: checks, defaultPolicy: usual, exemptions: c.Exemptions,
+	return &podSecurity{objects: objects, checks: checks, defaultPolicy: defaults, exemptions: c.Exemptions,
 		counts: counted}, nil
 }
 

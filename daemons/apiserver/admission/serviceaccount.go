@@ -42,11 +42,11 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 		pod.Spec.ServiceAccountName = defaultAccount
 	}
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
-	patience := namespaceWait
+	maxWait := namespaceWait
 	if pod.Spec.ServiceAccountName == defaultAccount {
-		patience = accountPatience
+		maxWait = accountPatience
 	}
-	obj, ok := waitForObject(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, patience)
+	obj, ok := waitForObject(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, maxWait)
 	if !ok {
 		return forbidden(a, fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found",
 			a.Namespace, pod.Spec.ServiceAccountName, pod.Spec.ServiceAccountName))

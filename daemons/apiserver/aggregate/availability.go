@@ -107,7 +107,7 @@ func (s *Aggregator) checkAvailability(
 	r *apiregistrationv1.APIService,
 	was *Version,
 ) (*Version, apiregistrationv1.APIServiceCondition) {
-	say := func(status apiregistrationv1.ConditionStatus, reason,
+	newCondition := func(status apiregistrationv1.ConditionStatus, reason,
 		message string) apiregistrationv1.APIServiceCondition {
 		return apiregistrationv1.APIServiceCondition{
 			Type:    apiregistrationv1.Available,
@@ -137,10 +137,10 @@ func (s *Aggregator) checkAvailability(
 	no := func(reason, message string) (*Version, apiregistrationv1.APIServiceCondition) {
 		a.UnavailableReason = message
 		s.unavailable.WithLabelValues(r.Name, reason).Inc()
-		return a, say(apiregistrationv1.ConditionFalse, reason, message)
+		return a, newCondition(apiregistrationv1.ConditionFalse, reason, message)
 	}
-	if _, there := s.config.Cache.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace,
-		r.Spec.Service.Name); !there {
+	if _, ok := s.config.Cache.Objects().Get(schema.GroupResource{Resource: "services"}, r.Spec.Service.Namespace,
+		r.Spec.Service.Name); !ok {
 		return no("ServiceNotFound", where+" is not present")
 	}
 	if _, err := s.config.Backends.Endpoints(a.target); err != nil {
@@ -152,7 +152,7 @@ func (s *Aggregator) checkAvailability(
 	}
 	a.Resources = resources
 	s.fetchDocuments(ctx, a, schema.GroupVersion{Group: r.Spec.Group, Version: r.Spec.Version})
-	return a, say(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
+	return a, newCondition(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
 }
 
 // fetchResources returns the resources that a server lists for a group version.

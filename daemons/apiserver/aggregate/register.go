@@ -65,7 +65,7 @@ func (s *Aggregator) localAPIServices() map[string]*apiregistrationv1.APIService
 	out := map[string]*apiregistrationv1.APIService{}
 	add := func(gv schema.GroupVersion, rank priority, label string) {
 		name := gv.Version + "." + gv.Group
-		if _, there := out[name]; there || rank.group == 0 {
+		if _, exists := out[name]; exists || rank.group == 0 {
 			return
 		}
 		out[name] = &apiregistrationv1.APIService{
@@ -136,7 +136,7 @@ func (s *Aggregator) registerAPIServices(ctx context.Context, was registeredRevi
 	}
 	services := s.config.Cache.Resource(apiServicesGVR.GroupResource())
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if _, there := objects.Get(apiServicesGVR.GroupResource(), "", name); there || services.ReadError(name) != nil {
+		if _, ok := objects.Get(apiServicesGVR.GroupResource(), "", name); ok || services.ReadError(name) != nil {
 			continue // an unreadable object exists
 		}
 		if _, err := s.config.Writes.Ensure(ctx, wanted[name]); err != nil {

@@ -324,11 +324,11 @@ func (a *Services) findFree(ranges []addressRange) (string, addressRange, error)
 			return ip, r, nil
 		}
 	}
-	why := errors.New("failed to allocate a serviceIP: no ServiceCIDR is ready")
+	cause := errors.New("failed to allocate a serviceIP: no ServiceCIDR is ready")
 	if len(ranges) > 0 {
-		why = fmt.Errorf("failed to allocate a serviceIP: range %s is full", joinRanges(ranges))
+		cause = fmt.Errorf("failed to allocate a serviceIP: range %s is full", joinRanges(ranges))
 	}
-	return "", addressRange{}, apierrors.NewInternalError(why)
+	return "", addressRange{}, apierrors.NewInternalError(cause)
 }
 
 // freeAddressIn returns a free address at random, so that servers seldom choose the same one; "" if there is none. Like

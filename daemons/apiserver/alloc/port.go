@@ -64,30 +64,30 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	if old != nil {
 		had = portsOf(old)
 	}
-	mine := map[int32]bool{}
+	own := map[int32]bool{}
 	used := a.portsOfOthers(svc)
 	take := func(want *int32, path *field.Path, may bool) error {
 		switch {
 		case *want != 0 && (int(*want) < a.firstPort || int(*want) > a.lastPort):
-			why := fmt.Sprintf("provided port is not in the valid range. The range of valid ports is "+
+			reason := fmt.Sprintf("provided port is not in the valid range. The range of valid ports is "+
 				"%d-%d", a.firstPort,
 				a.lastPort)
-			return invalidError(svc, field.Invalid(path, *want, why))
+			return invalidError(svc, field.Invalid(path, *want, reason))
 		case *want != 0 && used[*want] != "":
 			return invalidError(svc, field.Invalid(path, *want, "provided port is already allocated"))
 		case *want == 0 && !may:
 			return nil
 		case *want == 0:
-			port, err := a.freePort(used, mine, had)
+			port, err := a.freePort(used, own, had)
 			if err != nil {
 				return err
 			}
 			*want = port
 		}
-		if mine[*want] {
+		if own[*want] {
 			return nil // one port for two protocols
 		}
-		mine[*want] = true
+		own[*want] = true
 		if had[*want] {
 			return nil
 		}
@@ -127,7 +127,7 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 		svc.Spec.HealthCheckNodePort = 0
 	}
 	for port := range had {
-		if !mine[port] {
+		if !own[port] {
 			txn.Deletes = append(txn.Deletes, a.portKey(port))
 		}
 	}
@@ -147,12 +147,12 @@ func formerPort(old *corev1.Service, p corev1.ServicePort) int32 {
 	return 0
 }
 
-func (a *Services) freePort(used map[int32]string, mine, had map[int32]bool) (int32, error) {
+func (a *Services) freePort(used map[int32]string, own, had map[int32]bool) (int32, error) {
 	size := a.lastPort - a.firstPort + 1
 	start := rand.IntN(size)
 	for i := range size {
 		port := int32(a.firstPort + (start+i)%size)
-		if used[port] == "" && !mine[port] && !had[port] {
+		if used[port] == "" && !own[port] && !had[port] {
 			return port, nil
 		}
 	}

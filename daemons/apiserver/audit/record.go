@@ -128,13 +128,13 @@ func (r *Record) IsRecorded(contents bool) bool {
 }
 
 // SetAuthorization records the decision of authorization and its reason.
-func (r *Record) SetAuthorization(why string, err error) {
+func (r *Record) SetAuthorization(reason string, err error) {
 	decision := "allow"
 	if err != nil {
 		decision = "forbid"
 	}
 	r.Annotate("authorization.k8s.io/decision", decision)
-	r.Annotate("authorization.k8s.io/reason", why)
+	r.Annotate("authorization.k8s.io/reason", reason)
 }
 
 // SetImpersonation records the impersonated user, and the constraint of the impersonation if there is one.

@@ -137,13 +137,13 @@ func (a *Authn) Verify(ctx context.Context, token string, audiences []string) (a
 	return a.bearer.verify(ctx, token, audiences)
 }
 
-// Anonymous reports whether a path is open to requests without credentials. usual is true for the paths that are open
-// by default.
-func (a *Authn) Anonymous(path string, usual bool) bool {
+// Anonymous reports whether a path is open to requests without credentials. isDefault is true for the paths that are
+// open by default.
+func (a *Authn) Anonymous(path string, isDefault bool) bool {
 	if a.File != nil {
-		return a.File.Get().anonymous.Allows(path, usual)
+		return a.File.Get().anonymous.Allows(path, isDefault)
 	}
-	return a.defaultAnonymous.Allows(path, usual)
+	return a.defaultAnonymous.Allows(path, isDefault)
 }
 
 // Tokens returns the service-account tokens; nil without service-account keys.

@@ -33,12 +33,12 @@ func parseConfiguration(cfg config.APIServer, text []byte, audiences []string, n
 	if err != nil {
 		return c, err
 	}
-	says, ok := obj.(*apiserver.AuthenticationConfiguration)
+	loaded, ok := obj.(*apiserver.AuthenticationConfiguration)
 	if !ok {
 		return c, fmt.Errorf("it is a %s", obj.GetObjectKind().GroupVersionKind().Kind)
 	}
-	c.anonymous = newAnonymous(cfg.AnonymousAuth, says)
-	c.issuers.verifiers, err = newExternalIssuers(says, cfg.ServiceAccountIssuer, audiences, now)
+	c.anonymous = newAnonymous(cfg.AnonymousAuth, loaded)
+	c.issuers.verifiers, err = newExternalIssuers(loaded, cfg.ServiceAccountIssuer, audiences, now)
 	return c, err
 }
 
@@ -101,11 +101,11 @@ func newAnonymous(enabled bool, c *apiserver.AuthenticationConfiguration) Anonym
 	return a
 }
 
-// Allows reports whether a path is open to requests without credentials. usual is true for the paths that are open by
-// default.
-func (a Anonymous) Allows(path string, usual bool) bool {
+// Allows reports whether a path is open to requests without credentials. isDefault is true for the paths that are open
+// by default.
+func (a Anonymous) Allows(path string, isDefault bool) bool {
 	if !a.isConfigured {
-		return a.Enabled && usual
+		return a.Enabled && isDefault
 	}
 	return a.Enabled && (len(a.paths) == 0 || slices.Contains(a.paths, path))
 }

@@ -136,21 +136,21 @@ func (i *issuer) candidates(id string) (list []jose.JSONWebKey) {
 }
 
 func (i *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	var says struct {
+	var claims struct {
 		Issuer string `json:"issuer"`
 		JWKS   string `json:"jwks_uri"`
 	}
-	if err := i.getJSON(ctx, i.discovery, &says); err != nil {
+	if err := i.getJSON(ctx, i.discovery, &claims); err != nil {
 		return nil, err
 	}
-	if says.Issuer != i.url {
-		return nil, fmt.Errorf("discover issuer %s: %s is of issuer %q", i.url, i.discovery, says.Issuer)
+	if claims.Issuer != i.url {
+		return nil, fmt.Errorf("discover issuer %s: %s is of issuer %q", i.url, i.discovery, claims.Issuer)
 	}
-	if !strings.HasPrefix(says.JWKS, "https://") {
-		return nil, fmt.Errorf("discover issuer %s: its keys are at %q, which is not https", i.url, says.JWKS)
+	if !strings.HasPrefix(claims.JWKS, "https://") {
+		return nil, fmt.Errorf("discover issuer %s: its keys are at %q, which is not https", i.url, claims.JWKS)
 	}
 	var keys jose.JSONWebKeySet
-	if err := i.getJSON(ctx, says.JWKS, &keys); err != nil {
+	if err := i.getJSON(ctx, claims.JWKS, &keys); err != nil {
 		return nil, err
 	}
 	if len(keys.Keys) == 0 {

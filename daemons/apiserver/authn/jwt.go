@@ -57,8 +57,8 @@ func (e *externalIssuer) verify(ctx context.Context, token string, wanted []stri
 	if err != nil || len(parsed.Headers) != 1 {
 		return api.User{}, nil, errOtherToken
 	}
-	var says jwt.Claims
-	if parsed.UnsafeClaimsWithoutVerification(&says) != nil || says.Issuer != e.cfg.Issuer.URL {
+	var standard jwt.Claims
+	if parsed.UnsafeClaimsWithoutVerification(&standard) != nil || standard.Issuer != e.cfg.Issuer.URL {
 		return api.User{}, nil, errOtherToken
 	}
 	keys, err := e.issuer.keysFor(ctx, parsed.Headers[0].KeyID)
@@ -69,17 +69,17 @@ func (e *externalIssuer) verify(ctx context.Context, token string, wanted []stri
 	if err != nil {
 		return api.User{}, nil, err
 	}
-	if err := json.Unmarshal(raw, &says); err != nil {
+	if err := json.Unmarshal(raw, &standard); err != nil {
 		return api.User{}, nil, fmt.Errorf("%w: read its claims: %w", errInvalidToken, err)
 	}
 	now := e.now()
-	if says.Expiry == nil || !now.Before(says.Expiry.Time()) ||
-		says.NotBefore != nil && now.Add(jwt.DefaultLeeway).Before(says.NotBefore.Time()) {
+	if standard.Expiry == nil || !now.Before(standard.Expiry.Time()) ||
+		standard.NotBefore != nil && now.Add(jwt.DefaultLeeway).Before(standard.NotBefore.Time()) {
 		return api.User{}, nil, fmt.Errorf("%w: %w", errInvalidToken, errExpired)
 	}
-	if !slices.ContainsFunc(e.cfg.Issuer.Audiences, says.Audience.Contains) {
+	if !slices.ContainsFunc(e.cfg.Issuer.Audiences, standard.Audience.Contains) {
 		return api.User{}, nil, fmt.Errorf("%w: expected audience in %q got %q", errInvalidToken,
-			e.cfg.Issuer.Audiences, []string(says.Audience))
+			e.cfg.Issuer.Audiences, []string(standard.Audience))
 	}
 	claims := map[string]any{}
 	if err := json.Unmarshal(raw, &claims); err != nil {

@@ -69,11 +69,11 @@ func checkKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, fai
 	version, kind := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	is := metav1.TypeMeta{APIVersion: version, Kind: kind}
 	if failed != nil || version == "" && !gvk.Empty() { // data may be no object at all
-		said, err := json.DefaultMetaFactory.Interpret(data)
+		named, err := json.DefaultMetaFactory.Interpret(data)
 		if err != nil {
 			return unrecognizedKind(data, gvk, err)
 		}
-		is.APIVersion, is.Kind = said.ToAPIVersionAndKind()
+		is.APIVersion, is.Kind = named.ToAPIVersionAndKind()
 	}
 	if err := checkTypeMeta(is, gvk, data); err != nil {
 		return err
@@ -101,18 +101,18 @@ func checkTypeMeta(is metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte)
 	if right && (is.Kind == "" || is.Kind == kind) {
 		return nil
 	}
-	said := gvk
+	named := gvk
 	if is.Kind != "" {
-		said.Kind = is.Kind
+		named.Kind = is.Kind
 	}
 	if is.APIVersion != "" {
 		gv, err := schema.ParseGroupVersion(is.APIVersion)
 		if err != nil {
 			return unrecognizedKind(data, gvk, err)
 		}
-		said.Group, said.Version = gv.Group, gv.Version
+		named.Group, named.Version = gv.Group, gv.Version
 	}
-	return wrongKind(said, gvk)
+	return wrongKind(named, gvk)
 }
 
 // wrongKind returns the error for an object of another kind or version.

@@ -32,10 +32,10 @@ func (n *KeySet) All() []string {
 	return all
 }
 
-func (n *KeySet) setPresent(name string, there bool) {
+func (n *KeySet) setPresent(name string, exists bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if there {
+	if exists {
 		n.set[name] = struct{}{}
 	} else {
 		delete(n.set, name)

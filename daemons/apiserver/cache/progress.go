@@ -182,8 +182,8 @@ func (l *revisionReads) run(c *Cache) {
 
 // RevisionReader is called, instead of waiting, when the cache has all writes that finished before its request.
 type RevisionReader interface {
-	// OnCurrent is called once. why is nil if the cache is current, and otherwise the reason. OnCurrent must not block.
-	OnCurrent(why error)
+	// OnCurrent is called once, with nil if the cache is current, and otherwise with the error. It must not block.
+	OnCurrent(cause error)
 	// OnBatchDone is called after all readers that share the same read of the revision have been called.
 	OnBatchDone()
 }
@@ -205,9 +205,9 @@ func (c *Cache) callReaders(l *revisionRead) {
 	l.callAll(l.err)
 }
 
-func (l *revisionRead) callAll(why error) {
+func (l *revisionRead) callAll(cause error) {
 	for _, r := range l.callbacks {
-		r.OnCurrent(why)
+		r.OnCurrent(cause)
 	}
 	for _, r := range l.callbacks {
 		r.OnBatchDone()

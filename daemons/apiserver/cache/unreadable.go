@@ -123,7 +123,7 @@ func (r *Resource) CountUnreadable() (all, lasting int) {
 	defer u.mu.RUnlock()
 	for _, err := range u.keys {
 		all++
-		if why := (*store.Unreadable)(nil); !errors.As(err, &why) || !why.Temporary {
+		if unreadable := (*store.Unreadable)(nil); !errors.As(err, &unreadable) || !unreadable.Temporary {
 			lasting++
 		}
 	}
@@ -139,7 +139,7 @@ func (r *Resource) decodeError(key string, revision int64, err error) error {
 
 // logUnreadable logs a permanent read error. Temporary ones are only counted, because they may concern all objects.
 func (r *Resource) logUnreadable(err error) {
-	if why := (*store.Unreadable)(nil); errors.As(err, &why) && !why.Temporary {
+	if unreadable := (*store.Unreadable)(nil); errors.As(err, &unreadable) && !unreadable.Temporary {
 		r.logger.Error("a stored object cannot be read: restore it or its key, or delete it with "+
 			"ignoreStoreReadErrorWithClusterBreakingPotential", "err", err)
 	}
@@ -154,7 +154,7 @@ func (e *Entry) decodeFailed(err error) error {
 	}
 	r.mu.Lock() // so that a later change of the object is recorded after this
 	defer r.mu.Unlock()
-	if now, there := r.objects.byKey.Get(e); there && now == e {
+	if now, ok := r.objects.byKey.Get(e); ok && now == e {
 		if !r.unreadable.contains(e.Key) {
 			r.unreadable.set(e.Key, r.decodeError(e.Key, e.Revision, err))
 		}

@@ -113,7 +113,7 @@ func statusOf(v *definitionVersion) *kinds.Status {
 			if !ok || !also {
 				return
 			}
-			if status, there := f.Object["status"]; there {
+			if status, exists := f.Object["status"]; exists {
 				t.Object["status"] = runtime.DeepCopyJSONValue(status)
 			} else {
 				delete(t.Object, "status")

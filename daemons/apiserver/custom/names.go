@@ -44,7 +44,7 @@ func (n Names) Accept(
 const ambiguous types.UID = ""
 
 func (n Names) add(name acceptedName, of types.UID) {
-	if was, there := n[name]; there && was != of {
+	if was, ok := n[name]; ok && was != of {
 		of = ambiguous
 	}
 	n[name] = of
@@ -52,8 +52,8 @@ func (n Names) add(name acceptedName, of types.UID) {
 
 // isTaken reports whether another definition has a name.
 func (n Names) isTaken(d *apiextensionsv1.CustomResourceDefinition, name acceptedName) bool {
-	of, there := n[name]
-	return there && of != d.UID
+	of, ok := n[name]
+	return ok && of != d.UID
 }
 
 // NewStatus returns a definition's new status, given the names of all definitions. Names that another definition of the

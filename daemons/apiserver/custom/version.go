@@ -140,13 +140,13 @@ func (v *definitionVersion) withStatusDefaults(u *unstructured.Unstructured) *un
 		return u
 	}
 	whole := map[string]any{}
-	if status, there := u.Object["status"]; there {
+	if status, exists := u.Object["status"]; exists {
 		whole["status"] = runtime.DeepCopyJSONValue(status)
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(whole, v.statusDefaults)
 	defaulting.Default(whole, v.statusDefaults)
-	status, there := whole["status"]
-	if !there || equality.Semantic.DeepEqual(status, u.Object["status"]) {
+	status, exists := whole["status"]
+	if !exists || equality.Semantic.DeepEqual(status, u.Object["status"]) {
 		return u
 	}
 	out := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
@@ -191,7 +191,7 @@ func (v *definitionVersion) validate(obj, old runtime.Object, statusOnly bool) f
 		if !statusOnly {
 			errs = validation.ValidateCustomResourceUpdate(nil, u.Object, was.Object, v.schema,
 				validation.WithRatcheting(correlated))
-		} else if status, there := u.Object["status"]; there && v.status != nil {
+		} else if status, exists := u.Object["status"]; exists && v.status != nil {
 			errs = validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, was.Object["status"],
 				v.status, validation.WithRatcheting(correlated.Key("status")))
 		}

@@ -79,8 +79,8 @@ func newDocument(data []byte) document {
 }
 
 // New returns the discovery documents of a list of kinds, and of the group versions that other servers serve. It reuses
-// unchanged groups of was, which may be nil.
-func New(was *Handler, list []*kinds.Kind, others ...ExternalVersion) *Handler {
+// unchanged groups of old, which may be nil.
+func New(old *Handler, list []*kinds.Kind, others ...ExternalVersion) *Handler {
 	h := &Handler{documents: map[string]document{}, aggregated: map[string]document{},
 		groups: map[string]groupDocuments{}}
 	members, order := groupMembersOf(list, others)
@@ -88,11 +88,11 @@ func New(was *Handler, list []*kinds.Kind, others ...ExternalVersion) *Handler {
 	var plain, core, named [][]byte
 	for _, name := range order {
 		of := *members[name]
-		one, there := groupDocuments{}, false
-		if was != nil {
-			one, there = was.groups[name]
+		one, exists := groupDocuments{}, false
+		if old != nil {
+			one, exists = old.groups[name]
 		}
-		if !there || !one.members.equal(of) {
+		if !exists || !one.members.equal(of) {
 			one = newGroupDocuments(name, of)
 		}
 		h.groups[name] = one

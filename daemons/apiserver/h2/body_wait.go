@@ -2,8 +2,8 @@ package h2
 
 import "time"
 
-// A request's body usually follows right after its headers. The handler starts when both have arrived. So it is not
-// woken for the headers, only to wait and be woken again.
+// A request's body usually follows right after its headers. The handler starts when both have arrived, so that its
+// goroutine does not have to wait for the body.
 
 const (
 	// maxAwaitedBody is the largest body, in bytes, that is waited for.
@@ -24,7 +24,7 @@ func (c *Conn) holdForBody(st *stream) {
 	st.isHeld = true
 	switch {
 	case c.timers.isHeldRunning:
-		return // the running timer starts this handler as well
+		return // the timer already runs, and starts all waiting handlers
 	case c.timers.held == nil:
 		c.timers.held = time.AfterFunc(bodyWait, c.startHeld)
 	default:

@@ -188,7 +188,7 @@ func (c *Conn) flushInBackground() {
 func (c *Conn) send() {
 	for round := 0; len(c.output.pending) > 0 && c.end.failed == nil; round++ {
 		if round == maxWriteRounds {
-			c.flushInBackground() // others keep adding data, and this goroutine has its own work
+			c.flushInBackground() // other goroutines keep adding data; this one must not write for them all the time
 			return
 		}
 		buf := c.output.pending

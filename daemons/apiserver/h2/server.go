@@ -2,7 +2,7 @@
 // many small requests and holds thousands of watches. A handler writes its response to the connection's buffer, which
 // is sent in as few records and system calls as possible. The output of several streams at one time is sent together.
 // Handlers run on reused goroutines, whose stacks have grown already. golang.org/x/net/http2 reads frames, and net/http
-// does everything before HTTP/2.
+// does everything before HTTP/2. In a program that is built with the tag libraries, net/http also serves HTTP/2.
 package h2
 
 import (
@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"clusterctl/daemons/libraries"
 )
 
 // Server serves the HTTP/2 connections of an http.Server.
@@ -53,6 +55,11 @@ func (s *Server) Attach(server *http.Server) {
 		s.IdleTimeout = 2 * time.Minute
 	}
 	s.conns = map[*Conn]struct{}{}
+	if libraries.Selected {
+		server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+		server.MaxHeaderBytes = cmp.Or(s.MaxHeaderBytes, server.MaxHeaderBytes)
+		return
+	}
 	if server.TLSConfig == nil {
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13}
 	}
@@ -106,4 +113,9 @@ func (s *Server) drain() {
 func (s *Server) Close() { s.workers.close() }
 
 // Listen returns the listener that the attached server must serve on.
-func (s *Server) Listen(ln net.Listener) net.Listener { return gatheringListener{ln} }
+func (s *Server) Listen(ln net.Listener) net.Listener {
+	if libraries.Selected {
+		return ln
+	}
+	return gatheringListener{ln}
+}

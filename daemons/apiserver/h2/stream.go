@@ -64,9 +64,9 @@ func (st *stream) wait(deadline *time.Time) error {
 }
 
 // end cancels the handler's context, because the stream has ended. The caller does not hold c.mu.
-func (st *stream) end(why error) {
+func (st *stream) end(cause error) {
 	st.conn.mu.Lock()
-	st.endReason = cmp.Or(st.endReason, why)
+	st.endReason = cmp.Or(st.endReason, cause)
 	st.wake()
 	cancel := st.cancel
 	st.conn.mu.Unlock()

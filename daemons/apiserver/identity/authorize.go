@@ -18,7 +18,7 @@ func (s *Identity) Authorize(q *request.Request) error {
 	if len(s.config.Authorizers) == 0 || IsAnonymousPath(q.Path) && (q.Verb == "get" || request.IsHealthPath(q.Path)) {
 		return nil
 	}
-	why, err := s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
+	reason, err := s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
 	if apierrors.IsForbidden(err) && !isClosed(s.config.Bootstrapped) {
 		// A new cluster has no roles yet. Its daemons, started together with this server, would take the refusal as
 		// final and retry only seconds later.
@@ -26,11 +26,11 @@ func (s *Identity) Authorize(q *request.Request) error {
 		defer cancel()
 		select {
 		case <-s.config.Bootstrapped:
-			why, err = s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
+			reason, err = s.authorizeWithReason(q.HTTP.Context(), q.User, q.Request)
 		case <-wait.Done():
 		}
 	}
-	q.Answer.Audit.SetAuthorization(why, err)
+	q.Answer.Audit.SetAuthorization(reason, err)
 	return err
 }
 
@@ -45,7 +45,7 @@ func (s *Identity) AuthorizeUser(ctx context.Context, user api.User, r api.Reque
 }
 
 // authorizeWithReason is like AuthorizeUser, and also returns the reason.
-func (s *Identity) authorizeWithReason(ctx context.Context, user api.User, r api.Request) (why string, err error) {
+func (s *Identity) authorizeWithReason(ctx context.Context, user api.User, r api.Request) (cause string, err error) {
 	var reasons []string
 	for _, a := range s.config.Authorizers {
 		decision, reason, err := a.Authorize(ctx, user, r)
@@ -61,8 +61,8 @@ func (s *Identity) authorizeWithReason(ctx context.Context, user api.User, r api
 			break
 		}
 	}
-	why = strings.Join(reasons, ", ")
-	return why, forbiddenError(user, r, why)
+	cause = strings.Join(reasons, ", ")
+	return cause, forbiddenError(user, r, cause)
 }
 
 // forbiddenError returns the error for a request that the user may not perform.

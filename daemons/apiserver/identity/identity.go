@@ -16,9 +16,9 @@ type Config struct {
 	// authenticators every request is anonymous.
 	Authenticators []api.Authenticator
 	Authorizers    []api.Authorizer
-	// Anonymous reports whether a path needs no credentials. usual is true for the paths that are open by default. If
-	// it is nil and there are authenticators, every path needs credentials.
-	Anonymous func(path string, usual bool) bool
+	// Anonymous reports whether a path needs no credentials. isDefault is true for the paths that are open by default.
+	// If it is nil and there are authenticators, every path needs credentials.
+	Anonymous func(path string, isDefault bool) bool
 	// UntilRevoked limits a watch or a stream to the time that the user's credentials are valid; nil sets no limit. The
 	// returned function is called at the end of the request.
 	UntilRevoked func(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc)

@@ -91,12 +91,12 @@ func (s *Identity) authorizeMode(q *request.Request, mode string, wanted api.Use
 			return api.User{}, err
 		}
 	}
-	as, who := impliedUserAndRight(mode, wanted)
+	as, right := impliedUserAndRight(mode, wanted)
 	more, err := s.impersonationRights(q, by, mode, wanted)
 	if err != nil {
 		return api.User{}, err
 	}
-	for _, r := range append([]api.Request{who}, more...) {
+	for _, r := range append([]api.Request{right}, more...) {
 		if err := s.AuthorizeUser(ctx, by, r); err != nil {
 			return api.User{}, err
 		}
@@ -107,20 +107,20 @@ func (s *Identity) authorizeMode(q *request.Request, mode string, wanted api.Use
 // impliedUserAndRight returns the user with the groups that follow from its name, and the right that is needed to
 // impersonate that name.
 func impliedUserAndRight(mode string, as api.User) (api.User, api.Request) {
-	who := impersonationRight(mode, "users", "", as.Name)
+	right := impersonationRight(mode, "users", "", as.Name)
 	if node, ok := nodeName(as.Name); ok && mode != "" {
-		who.GroupVersionResource.Resource, who.Name = "nodes", node
+		right.GroupVersionResource.Resource, right.Name = "nodes", node
 		if mode == associatedNode {
-			who.Name = "*"
+			right.Name = "*"
 		}
 		as.Groups = []string{api.GroupNodes}
 	} else if namespace, name, err := serviceaccount.SplitUsername(as.Name); err == nil {
-		who.GroupVersionResource.Resource, who.Namespace, who.Name = "serviceaccounts", namespace, name
+		right.GroupVersionResource.Resource, right.Namespace, right.Name = "serviceaccounts", namespace, name
 		if len(as.Groups) == 0 {
 			as.Groups = serviceaccount.MakeGroupNames(namespace)
 		}
 	}
-	return as, who
+	return as, right
 }
 
 func impersonationRight(mode, resource, subresource, name string) api.Request {

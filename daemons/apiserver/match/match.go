@@ -91,8 +91,8 @@ func (c *Criteria) Match(a *api.Admission, objects api.Objects) (v api.Version, 
 	if c.namespaces.Empty() {
 		return v, true, nil
 	}
-	set, there, err := namespaceLabels(a, objects)
-	return v, err == nil && (!there || c.namespaces.Matches(set)), err
+	set, existing, err := namespaceLabels(a, objects)
+	return v, err == nil && (!existing || c.namespaces.Matches(set)), err
 }
 
 // RequestedVersion returns the version that the client used.

@@ -134,7 +134,7 @@ type serverAuthorizer struct{ authorizer api.Authorizer }
 
 // Authorize implements authorizer.UnconditionalAuthorizer.
 func (w serverAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	who := api.User{
+	user := api.User{
 		Name:   a.GetUser().GetName(),
 		UID:    a.GetUser().GetUID(),
 		Groups: a.GetUser().GetGroups(),
@@ -153,7 +153,7 @@ func (w serverAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes
 	if chosen, err := a.GetLabelSelector(); err == nil {
 		r.LabelSelector = join(chosen, func(q labels.Requirement) string { return q.String() })
 	}
-	decision, reason, err := w.authorizer.Authorize(ctx, who, r)
+	decision, reason, err := w.authorizer.Authorize(ctx, user, r)
 	switch decision {
 	case api.Allow:
 		return authorizer.DecisionAllow, reason, err

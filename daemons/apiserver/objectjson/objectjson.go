@@ -10,12 +10,14 @@ import (
 	"reflect"
 	"sync"
 	"unsafe"
+
+	"clusterctl/daemons/libraries"
 )
 
 // Append appends the JSON of the struct that obj points to.
 func Append(to []byte, obj any) ([]byte, error) {
 	v := reflect.ValueOf(obj)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+	if libraries.Selected || v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		text, err := Marshal(obj)
 		return append(to, text...), err
 	}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"sync"
 	"unsafe"
+
+	"clusterctl/daemons/libraries"
 )
 
 // Read decodes JSON into the struct that obj points to, as json.Unmarshal does with a new object. The old content is
@@ -16,6 +18,9 @@ func Read(data []byte, obj any) error {
 		return json.Unmarshal(data, obj)
 	}
 	v.Elem().SetZero()
+	if libraries.Selected {
+		return json.Unmarshal(data, obj)
+	}
 	t := jsonText{data: data, cache: stringCaches.Get().(*stringCache)}
 	defer stringCaches.Put(t.cache)
 	if decoderOf(v.Type().Elem())(&t, v.UnsafePointer()) && t.isAtEnd() {

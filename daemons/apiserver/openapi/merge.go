@@ -43,12 +43,12 @@ func mergeExternal(paths, definitions jsonObject, e ExternalVersion) error {
 	}
 	names := newNames(used, other.Definitions, definitions)
 	for _, path := range slices.Sorted(maps.Keys(other.Paths)) {
-		if _, there := paths[path]; !there {
+		if _, ok := paths[path]; !ok {
 			paths[path] = replaceReferences(other.Paths[path], names)
 		}
 	}
 	for name, as := range names {
-		if _, there := definitions[as]; !there {
+		if _, ok := definitions[as]; !ok {
 			definitions[as] = replaceReferences(other.Definitions[name], names)
 		}
 	}
@@ -78,7 +78,7 @@ func eachReference(v any, f func(name string)) {
 // markUsed marks the definitions that v refers to, directly or indirectly.
 func markUsed(v any, definitions map[string]any, used map[string]bool) {
 	eachReference(v, func(name string) {
-		if definition, there := definitions[name]; there && !used[name] {
+		if definition, ok := definitions[name]; ok && !used[name] {
 			used[name] = true
 			markUsed(definition, definitions, used)
 		}
@@ -90,14 +90,14 @@ func markUsed(v any, definitions map[string]any, used map[string]bool) {
 func newNames(used map[string]bool, theirs map[string]any, ours jsonObject) map[string]string {
 	differ := map[string]bool{}
 	for name := range used {
-		if mine, there := ours[name]; there && !reflect.DeepEqual(decodedForm(mine), theirs[name]) {
+		if mine, ok := ours[name]; ok && !reflect.DeepEqual(decodedForm(mine), theirs[name]) {
 			differ[name] = true
 		}
 	}
 	for grown := true; grown; {
 		grown = false
 		for name := range used {
-			if _, there := ours[name]; !there || differ[name] {
+			if _, ok := ours[name]; !ok || differ[name] {
 				continue
 			}
 			eachReference(theirs[name], func(to string) { differ[name] = differ[name] || differ[to] })
@@ -139,7 +139,7 @@ func replaceReferences(v any, names map[string]string) any {
 		for key, inner := range v {
 			ref, isText := inner.(string)
 			name, isRef := strings.CutPrefix(ref, definitionRef)
-			if as, there := names[name]; key == "$ref" && isText && isRef && there {
+			if as, ok := names[name]; key == "$ref" && isText && isRef && ok {
 				out[key] = definitionRef + as
 				continue
 			}

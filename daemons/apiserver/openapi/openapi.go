@@ -65,10 +65,10 @@ func New(list []*kinds.Kind) *Handler {
 }
 
 // With returns the documents of h with those of custom resources added, and with references to documents of other
-// servers. Documents of was are reused if their kinds have not changed, so a change costs only the documents that it
+// servers. Documents of old are reused if their kinds have not changed, so a change costs only the documents that it
 // affects.
-func (h *Handler) With(was *Handler, list []*kinds.Kind, elsewhere ...ExternalVersion) *Handler {
-	return h.with(was, servedResources(list), elsewhere)
+func (h *Handler) With(old *Handler, list []*kinds.Kind, elsewhere ...ExternalVersion) *Handler {
+	return h.with(old, servedResources(list), elsewhere)
 }
 
 func (h *Handler) with(was *Handler, more []servedResource, elsewhere []ExternalVersion) *Handler {

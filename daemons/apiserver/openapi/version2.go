@@ -62,8 +62,8 @@ func partOf(r servedResource) (documentPart, error) {
 	return encodePart(paths, jsonObject{name: s.all[name], name + "List": s.all[name+"List"]})
 }
 
-// version2 returns a function that makes the document, from parts of was where they are unchanged, and from new ones.
-func (h *Handler) version2(was *Handler) func() (document, error) {
+// version2 returns a function that makes the document. It reuses the parts of old that are unchanged.
+func (h *Handler) version2(old *Handler) func() (document, error) {
 	var builtIn, declared []servedResource
 	for _, r := range h.allResources {
 		if r.kind.Untyped == nil {
@@ -74,14 +74,14 @@ func (h *Handler) version2(was *Handler) func() (document, error) {
 	}
 	h.builtIn = len(builtIn)
 	switch {
-	case was.core != nil && was.builtIn == len(builtIn) &&
-		slices.EqualFunc(was.externals, h.externals, ExternalVersion.equal):
-		h.core = was.core
+	case old.core != nil && old.builtIn == len(builtIn) &&
+		slices.EqualFunc(old.externals, h.externals, ExternalVersion.equal):
+		h.core = old.core
 	default:
 		h.core = sync.OnceValues(func() (documentPart, error) { return coreOf(builtIn, h.externals) })
 	}
 	for _, r := range declared {
-		make := was.parts[r.kind]
+		make := old.parts[r.kind]
 		if make == nil {
 			make = sync.OnceValues(func() (documentPart, error) { return partOf(r) })
 		}

@@ -45,7 +45,7 @@ func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 		if ref == nil {
 			return nil
 		}
-		if obj, there := p.o.Objects.Get(policies.GroupResource, "", policies.name); there {
+		if obj, exists := p.o.Objects.Get(policies.GroupResource, "", policies.name); exists {
 			kind, _, _, _ = parametersOf(obj)
 		}
 		return p.checkParameters(ctx, a, kind, ref)
@@ -139,6 +139,6 @@ func (p *Access) isAllowed(ctx context.Context, a *api.Admission, r api.Request)
 	return err == nil && decision == api.Allow
 }
 
-func fieldRefusal(a *api.Admission, at *field.Path, why string) error {
-	return apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, field.ErrorList{field.Forbidden(at, why)})
+func fieldRefusal(a *api.Admission, at *field.Path, reason string) error {
+	return apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, field.ErrorList{field.Forbidden(at, reason)})
 }

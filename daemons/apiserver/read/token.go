@@ -35,20 +35,20 @@ func parseToken(text string) (continueToken, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &t)
 	}
-	why := ""
+	reason := ""
 	switch {
 	case err != nil:
-		why = ": " + err.Error()
+		reason = ": " + err.Error()
 	case t.Version != tokenVersion:
-		why = ": server does not recognize this encoded version " + t.Version
+		reason = ": server does not recognize this encoded version " + t.Version
 	case t.Revision == 0 || t.Revision < inconsistentRevision:
-		why = ": incorrect encoded start resourceVersion (version " + tokenVersion + ")"
+		reason = ": incorrect encoded start resourceVersion (version " + tokenVersion + ")"
 	case t.Start == "":
-		why = ": encoded start key empty (version " + tokenVersion + ")"
+		reason = ": encoded start key empty (version " + tokenVersion + ")"
 	default:
 		return t, nil
 	}
-	return t, apierrors.NewBadRequest("invalid continue token: continue key is not valid" + why)
+	return t, apierrors.NewBadRequest("invalid continue token: continue key is not valid" + reason)
 }
 
 // expiredToken returns the error for a token whose revision is not available any more. The error has an inconsistent

@@ -34,8 +34,8 @@ func (sel *Selection) checkReadable(q *request.Request) error {
 	var causes []metav1.StatusCause
 	for _, err := range all[:min(len(all), maxListedUnreadable)] {
 		cause := metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: err.Error()}
-		if why := (*store.Unreadable)(nil); errors.As(err, &why) {
-			cause.Field = why.Key
+		if unreadable := (*store.Unreadable)(nil); errors.As(err, &unreadable) {
+			cause.Field = unreadable.Key
 		}
 		causes = append(causes, cause)
 	}

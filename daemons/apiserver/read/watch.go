@@ -158,25 +158,25 @@ func (sel *Selection) topic(q *request.Request) cache.Topic {
 
 // sendInitial sends the existing objects.
 func (w *watcher) sendInitial(snapshot *cache.Snapshot, revision int64, mark bool) error {
-	var there []*cache.Entry
+	var existing []*cache.Entry
 	converts := w.q.NeedsConversion()
 	var err error
 	selected := w.selection.eachConverted(w.q, snapshot, "", func(e *cache.Entry) bool {
 		if converts {
-			there = append(there, e)
+			existing = append(existing, e)
 			return true
 		}
 		err = w.append(watch.Added, e)
 		return err == nil
 	})
 	if selected == nil {
-		selected = w.q.Convert(there)
+		selected = w.q.Convert(existing)
 	}
 	if selected != nil {
 		w.failInitial(selected)
 		return selected
 	}
-	for _, e := range there {
+	for _, e := range existing {
 		if err = w.append(watch.Added, e); err != nil {
 			break
 		}
@@ -238,9 +238,9 @@ func (w *watcher) flush() error {
 }
 
 // failInitial ends a watch with an error during its initial events.
-func (w *watcher) failInitial(why error) {
+func (w *watcher) failInitial(cause error) {
 	var err error
-	w.buf, err = w.q.Media.AppendStatus(w.buf, request.StatusOf(why))
+	w.buf, err = w.q.Media.AppendStatus(w.buf, request.StatusOf(cause))
 	if err == nil {
 		_ = w.flush() // the client also learns of it by the end of the stream
 	}

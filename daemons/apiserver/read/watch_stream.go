@@ -197,8 +197,8 @@ func (w *watcher) endStuck() {
 }
 
 // endWithError ends the watch with an error.
-func (w *watcher) endWithError(why error) {
-	data, err := w.q.Media.AppendStatus(nil, request.StatusOf(why))
+func (w *watcher) endWithError(cause error) {
+	data, err := w.q.Media.AppendStatus(nil, request.StatusOf(cause))
 	if err == nil {
 		w.send(data) // the client also learns of it by the end of the stream
 	}

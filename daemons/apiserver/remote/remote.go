@@ -42,31 +42,31 @@ func Client(
 	timeout time.Duration,
 	other func(path string) ([]byte, error),
 ) (url string, client *http.Client, err error) {
-	says, err := clientcmd.Load(text)
+	loaded, err := clientcmd.Load(text)
 	if err != nil {
 		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 	}
-	for _, cluster := range says.Clusters {
+	for _, cluster := range loaded.Clusters {
 		cluster.LocationOfOrigin = path
 	}
-	for _, user := range says.AuthInfos {
+	for _, user := range loaded.AuthInfos {
 		user.LocationOfOrigin = path
 	}
-	if err := clientcmd.ResolveLocalPaths(says); err != nil {
+	if err := clientcmd.ResolveLocalPaths(loaded); err != nil {
 		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 	}
-	for _, cluster := range says.Clusters {
+	for _, cluster := range loaded.Clusters {
 		if err := inlineFile(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData, other); err != nil {
 			return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 		}
 	}
-	for _, user := range says.AuthInfos {
+	for _, user := range loaded.AuthInfos {
 		if err := errors.Join(inlineFile(&user.ClientCertificate, &user.ClientCertificateData, other),
 			inlineFile(&user.ClientKey, &user.ClientKeyData, other)); err != nil {
 			return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 		}
 	}
-	c, err := clientcmd.NewDefaultClientConfig(*says, &clientcmd.ConfigOverrides{}).ClientConfig()
+	c, err := clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
 		return "", nil, fmt.Errorf("read the webhook's configuration %s: %w", path, err)
 	}

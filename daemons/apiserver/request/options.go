@@ -82,14 +82,14 @@ func (q *Request) ResponseTimeout(most time.Duration) (time.Duration, error) {
 	if asked == "" {
 		return most, nil
 	}
-	patience, err := time.ParseDuration(asked)
+	timeout, err := time.ParseDuration(asked)
 	if err != nil {
 		return most, apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
 	}
-	if patience <= 0 {
+	if timeout <= 0 {
 		return most, nil
 	}
-	return min(patience, most), nil
+	return min(timeout, most), nil
 }
 
 // PatchType returns the media type of a patch's body.

@@ -163,8 +163,8 @@ func streamOverSPDY(
 	if err != nil {
 		return err
 	}
-	said := &resultTransport{UpgradeRoundTripper: trip}
-	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(trip, clientspdy.NewUpgraderForStreaming(said),
+	result := &resultTransport{UpgradeRoundTripper: trip}
+	executor, err := remotecommand.NewSPDYExecutorRejectRedirects(trip, clientspdy.NewUpgraderForStreaming(result),
 		http.MethodPost, target)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func streamOverSPDY(
 	if err := executor.StreamWithContext(ctx, options); err != nil {
 		return err
 	}
-	if said.isMissing() {
+	if result.isMissing() {
 		return errNoResult
 	}
 	return nil

@@ -22,18 +22,18 @@ func (s *Streams) admitConnect(q *request.Request) error {
 }
 
 func connectOptions(q *request.Request) (kind string, options runtime.Object) {
-	asks := func(name string) bool { return request.BoolParameter(q.Query, name) }
+	isSet := func(name string) bool { return request.BoolParameter(q.Query, name) }
 	switch q.Subresource {
 	case "exec":
 		return "PodExecOptions", &corev1.PodExecOptions{
-			Stdin: asks("stdin"), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"),
+			Stdin: isSet("stdin"), Stdout: isSet("stdout"), Stderr: isSet("stderr"), TTY: isSet("tty"),
 			Container: q.Query.Get("container"), Command: q.Query["command"],
 		}
 	case "attach":
 		return "PodAttachOptions", &corev1.PodAttachOptions{
-			Stdin: asks(
+			Stdin: isSet(
 				"stdin",
-			), Stdout: asks("stdout"), Stderr: asks("stderr"), TTY: asks("tty"), Container: q.Query.Get("container"),
+			), Stdout: isSet("stdout"), Stderr: isSet("stderr"), TTY: isSet("tty"), Container: q.Query.Get("container"),
 		}
 	case "portforward":
 		o := &corev1.PodPortForwardOptions{}

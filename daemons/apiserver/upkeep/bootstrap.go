@@ -57,11 +57,11 @@ func (s *Upkeep) bootstrap(ctx context.Context) error {
 
 // isTemporary reports whether an object that could not be read may become readable later.
 func isTemporary(err error) bool {
-	why := (*store.Unreadable)(nil)
+	unreadable := (*store.Unreadable)(nil)
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return slices.ContainsFunc(all.Unwrap(), isTemporary)
 	}
-	return errors.As(err, &why) && why.Temporary
+	return errors.As(err, &unreadable) && unreadable.Temporary
 }
 
 // ensureAll creates or completes the bootstrap objects. left reports the objects that were skipped because they, or
@@ -78,14 +78,14 @@ func (s *Upkeep) ensureAll(ctx context.Context) (left, err error) {
 	for _, objs := range [][]runtime.Object{first, s.config.Bootstrap} {
 		readable := make([]runtime.Object, 0, len(objs))
 		for _, obj := range objs {
-			why, err := s.readErrorOf(obj)
+			cause, err := s.readErrorOf(obj)
 			if err != nil {
 				return left, err
 			}
-			if why == nil {
+			if cause == nil {
 				readable = append(readable, obj)
 			}
-			left = errors.Join(left, why)
+			left = errors.Join(left, cause)
 		}
 		revision, err := s.config.Writes.EnsureEach(ctx, readable)
 		if err != nil {
@@ -95,12 +95,13 @@ func (s *Upkeep) ensureAll(ctx context.Context) (left, err error) {
 			return left, err
 		}
 	}
-	why, err := s.ensureRange(ctx)
-	return errors.Join(left, why), err
+	cause, err := s.ensureRange(ctx)
+	return errors.Join(left, cause), err
 }
 
-// readErrorOf returns why an object, or its namespace, cannot be read. why is nil if it can be read or does not exist.
-func (s *Upkeep) readErrorOf(obj runtime.Object) (why, err error) {
+// readErrorOf returns why an object, or its namespace, cannot be read. cause is nil if it can be read or does not
+// exist.
+func (s *Upkeep) readErrorOf(obj runtime.Object) (cause, err error) {
 	resource, err := s.config.Writes.ResourceOf(obj)
 	if err != nil {
 		return nil, err
@@ -113,8 +114,8 @@ func (s *Upkeep) readErrorOf(obj runtime.Object) (why, err error) {
 	if m.GetNamespace() != "" {
 		key = m.GetNamespace() + "/" + key
 		if namespaces := s.config.Cache.Resource(schema.GroupResource{Resource: "namespaces"}); namespaces != nil {
-			if why := namespaces.ReadError(m.GetNamespace()); why != nil {
-				return why, nil
+			if cause := namespaces.ReadError(m.GetNamespace()); cause != nil {
+				return cause, nil
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (s *Upkeep) danglingCondition(schema *flowcontrolv1.FlowSchema) flowcontrol
 		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
 			level),
 	}
-	if _, there := s.config.Cache.Objects().Get(priorityLevelsGVR.GroupResource(), "", level); !there {
+	if _, ok := s.config.Cache.Objects().Get(priorityLevelsGVR.GroupResource(), "", level); !ok {
 		c.Status, c.Reason = flowcontrolv1.ConditionTrue, "NotFound"
 		c.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q "+
 			"but there is no such object", level)

@@ -30,8 +30,8 @@ func (s *Upkeep) ensureRange(ctx context.Context) (left, err error) {
 		ObjectMeta: metav1.ObjectMeta{Name: alloc.DefaultRange, Finalizers: []string{rangeFinalizer}},
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: s.config.Services.Networks()},
 	}
-	if why, err := s.readErrorOf(cidr); err != nil || why != nil {
-		return why, err
+	if cause, err := s.readErrorOf(cidr); err != nil || cause != nil {
+		return cause, err
 	}
 	if _, err := s.config.Writes.Ensure(ctx, cidr); err != nil {
 		return nil, err

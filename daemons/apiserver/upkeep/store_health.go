@@ -31,8 +31,8 @@ func (s *Upkeep) monitorStore(ctx context.Context) error {
 			return nil
 		case <-time.After(pause):
 		}
-		if heard := s.storeAnsweredAt.Load(); heard != nil && time.Since(*heard) < silence {
-			pause = silence - time.Since(*heard)
+		if answeredAt := s.storeAnsweredAt.Load(); answeredAt != nil && time.Since(*answeredAt) < silence {
+			pause = silence - time.Since(*answeredAt)
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -96,12 +96,12 @@ func checkPatch(r *admissionv1.AdmissionResponse, strict, mutating bool) error {
 // newRequest returns the request that the webhook receives for a write.
 func newRequest(w *matchedHook, a *api.Admission) (*admissionv1.AdmissionRequest, error) {
 	attributes := w.attributes.Attributes
-	who := authenticationv1.UserInfo{Username: a.User.Name, UID: a.User.UID, Groups: a.User.Groups}
+	user := authenticationv1.UserInfo{Username: a.User.Name, UID: a.User.UID, Groups: a.User.Groups}
 	for key, value := range a.User.Extra {
-		if who.Extra == nil {
-			who.Extra = map[string]authenticationv1.ExtraValue{}
+		if user.Extra == nil {
+			user.Extra = map[string]authenticationv1.ExtraValue{}
 		}
-		who.Extra[key] = value
+		user.Extra[key] = value
 	}
 	kind, resource := metav1.GroupVersionKind(attributes.GetKind()), metav1.GroupVersionResource(
 		attributes.GetResource(),
@@ -113,7 +113,7 @@ func newRequest(w *matchedHook, a *api.Admission) (*admissionv1.AdmissionRequest
 		), Resource: metav1.GroupVersionResource(w.version.Resource), SubResource: a.Subresource,
 		RequestKind: &kind, RequestResource: &resource, RequestSubResource: a.Subresource,
 		Name: a.Name, Namespace: attributes.GetNamespace(), Operation: admissionv1.Operation(a.Operation),
-		UserInfo: who, DryRun: &a.DryRun,
+		UserInfo: user, DryRun: &a.DryRun,
 	}
 	for _, part := range []struct {
 		to  *runtime.RawExtension
@@ -134,10 +134,10 @@ func newRequest(w *matchedHook, a *api.Admission) (*admissionv1.AdmissionRequest
 }
 
 // deniedError returns the error for a write that a webhook refuses, in upstream's words.
-func deniedError(name string, why *metav1.Status) error {
+func deniedError(name string, cause *metav1.Status) error {
 	st := metav1.Status{}
-	if why != nil {
-		st = *why
+	if cause != nil {
+		st = *cause
 	}
 	if st.Code < http.StatusBadRequest {
 		st.Code = http.StatusBadRequest

@@ -28,8 +28,8 @@ func (s *Writes) readStored(ctx context.Context, q *request.Request, key string)
 		_, err = e.Object() // decode now, so that an unreadable object is reported here
 	}
 	if err != nil {
-		if why := (*store.Unreadable)(nil); errors.As(err, &why) {
-			err = why.Err
+		if unreadable := (*store.Unreadable)(nil); errors.As(err, &unreadable) {
+			err = unreadable.Err
 		}
 		return nil, &store.Unreadable{Key: kv.Key, Revision: kv.Revision, Problem: store.NotDecodable, Err: err}
 	}
@@ -41,9 +41,9 @@ func (s *Writes) readStored(ctx context.Context, q *request.Request, key string)
 func (a *attempt) insertNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
 	k, key := a.q.StoredKind(), a.key()
 	if a.w.dryRun {
-		there, err := a.s.readStored(ctx, a.q, key)
-		if err != nil || there != nil {
-			return nil, there != nil, err
+		existing, err := a.s.readStored(ctx, a.q, key)
+		if err != nil || existing != nil {
+			return nil, existing != nil, err
 		}
 		e, err = cache.NewEntry(k, key, a.next.data, 0, a.next.stored)
 		return e, false, err

@@ -253,16 +253,16 @@ func markDeleting(q *request.Request, obj runtime.Object, o *metav1.DeleteOption
 
 // deletionFinalizers returns the finalizers of a deleted object after the propagation policy is applied. Without a
 // policy, the finalizers that the object already has decide, and otherwise the default of its kind.
-func deletionFinalizers(finalizers []string, o *metav1.DeleteOptions, usual kinds.Dependents) []string {
+func deletionFinalizers(finalizers []string, o *metav1.DeleteOptions, byDefault kinds.Dependents) []string {
 	const orphan, foreground = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents
 	want := ""
 	switch {
-	case usual == kinds.NoDependents:
+	case byDefault == kinds.NoDependents:
 	case o.OrphanDependents != nil && *o.OrphanDependents:
 		want = orphan
 	case o.OrphanDependents != nil:
 	case o.PropagationPolicy == nil:
-		if usual != kinds.OrphanDependents || slices.Contains(finalizers, orphan) ||
+		if byDefault != kinds.OrphanDependents || slices.Contains(finalizers, orphan) ||
 			slices.Contains(finalizers, foreground) {
 			return finalizers
 		}

@@ -41,9 +41,9 @@ func (s *Writes) deleteUnreadable(q *request.Request) error {
 	}
 	key := q.Key()
 	live, err := s.readStored(ctx, q, key)
-	why := (*store.Unreadable)(nil)
+	unreadable := (*store.Unreadable)(nil)
 	switch {
-	case errors.As(err, &why):
+	case errors.As(err, &unreadable):
 	case err != nil:
 		return err
 	case live == nil:
@@ -56,23 +56,25 @@ func (s *Writes) deleteUnreadable(q *request.Request) error {
 				"is exclusively used to delete corrupt object(s), try again by removing this option")},
 		)
 	}
-	if why.Temporary {
+	if unreadable.Temporary {
 		return apierrors.NewInternalError(fmt.Errorf(
-			"the object is not deleted, since it can be read when the plugin that keeps its key answers: %w", why))
+			"the object is not deleted, since it can be read when the plugin that keeps its key answers: %w",
+			unreadable))
 	}
 	if err := s.admitUnreadableDeletion(ctx, q); err != nil {
 		return err
 	}
 	full := s.config.Cache.Key(q.StoredKind(), key)
 	r, err := s.config.Store.Commit(ctx,
-		store.Txn{Guards: []store.Guard{{Key: full, Revision: why.Revision}}, Deletes: []string{full}})
+		store.Txn{Guards: []store.Guard{{Key: full, Revision: unreadable.Revision}}, Deletes: []string{full}})
 	if err != nil {
 		return request.UnavailableError(err)
 	}
 	if !r.Done {
 		return apierrors.NewConflict(q.GroupResource(), q.Name, errors.New("the object was written meanwhile"))
 	}
-	s.config.Log.Warn("deleted what could not be read", "key", full, "revision", why.Revision, "user", q.User.Name)
+	s.config.Log.Warn("deleted an object that cannot be read", "key", full, "revision", unreadable.Revision, "user",
+		q.User.Name)
 	return q.Media.WriteObject(q.Answer, http.StatusOK, request.StatusKind, &metav1.Status{
 		Status:  metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{Name: q.Name, Group: q.Group, Kind: q.GroupVersionResource.Resource},

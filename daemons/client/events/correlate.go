@@ -162,9 +162,9 @@ type budget struct {
 }
 
 // consumeBudget reports whether a source may write another event about an object.
-func (c *correlator) consumeBudget(who eventSource) bool {
+func (c *correlator) consumeBudget(source eventSource) bool {
 	now := c.clock.Now()
-	key := maphash.Comparable(c.seed, who)
+	key := maphash.Comparable(c.seed, source)
 	left := &budget{burst, now}
 	if found, ok := c.budgets.Get(key); ok {
 		left = found.(*budget)

@@ -153,8 +153,8 @@ func (c *conn) flush(together bool) {
 const readAfterWriteError = time.Second
 
 // failWrites gives up writing. A server that closes a connection may have sent answers before. The caller holds c.mu.
-func (c *conn) failWrites(why error) {
-	c.writeErr, c.isClosing = why, true
+func (c *conn) failWrites(cause error) {
+	c.writeErr, c.isClosing = cause, true
 	c.output.Close()
 	_ = c.nc.SetReadDeadline(time.Now().Add(readAfterWriteError)) // it fails only if reading fails too
 }
@@ -200,17 +200,17 @@ func (c *conn) checkIdle() {
 }
 
 // fail closes the connection and ends all its streams. The caller holds c.mu.
-func (c *conn) fail(why error) {
+func (c *conn) fail(cause error) {
 	if c.err != nil {
 		return
 	}
-	c.err = why
+	c.err = cause
 	c.output.Close()
 	if c.timer != nil {
 		c.timer.Stop()
 	}
 	_ = c.nc.Close() // nothing more has to be sent
-	lost := &ConnectionLostError{why}
+	lost := &ConnectionLostError{cause}
 	for _, s := range c.streams {
 		c.endStream(s, lost)
 	}
@@ -218,15 +218,15 @@ func (c *conn) fail(why error) {
 }
 
 // endStream ends a stream. The caller holds c.mu.
-func (c *conn) endStream(s *stream, why error) {
+func (c *conn) endStream(s *stream, cause error) {
 	if c.streams[s.id] != s {
 		return
 	}
 	delete(c.streams, s.id)
-	if !s.isSent && why == io.EOF && c.err == nil {
+	if !s.isSent && cause == io.EOF && c.err == nil {
 		c.output.Reset(s.id, http2.ErrCodeNo) // the server has answered and does not need the rest of the body
 	}
-	s.end(why)
+	s.end(cause)
 	if len(c.streams) > 0 || c.err != nil {
 		return
 	}

@@ -278,12 +278,12 @@ func (c *conn) handleWindowUpdate(f *http2.WindowUpdateFrame) error {
 }
 
 // resetStream ends a stream and buffers a reset for the server. The caller holds c.mu.
-func (c *conn) resetStream(s *stream, code http2.ErrCode, why error) {
+func (c *conn) resetStream(s *stream, code http2.ErrCode, cause error) {
 	if c.streams[s.id] != s {
 		return
 	}
 	if c.err == nil {
 		c.output.Reset(s.id, code)
 	}
-	c.endStream(s, why)
+	c.endStream(s, cause)
 }

@@ -56,10 +56,10 @@ func (s *stream) send(body io.ReadCloser, had []byte) {
 }
 
 // abort aborts the request.
-func (s *stream) abort(why error) {
+func (s *stream) abort(cause error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.c.resetStream(s, http2.ErrCodeCancel, why)
+	s.c.resetStream(s, http2.ErrCodeCancel, cause)
 	s.c.flush(false)
 }
 

@@ -52,8 +52,8 @@ func (s *stream) wakeSender() {
 }
 
 // end is called once, when the stream is removed from the connection. The caller holds c.mu.
-func (s *stream) end(why error) {
-	s.ended = why
+func (s *stream) end(cause error) {
+	s.ended = cause
 	if s.stop != nil {
 		s.stop()
 	}
@@ -88,10 +88,10 @@ func (s *stream) awaitResponse(ctx context.Context) (*http.Response, error) {
 }
 
 // cancel aborts the stream if it has not ended.
-func (s *stream) cancel(why error) {
+func (s *stream) cancel(cause error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.c.resetStream(s, http2.ErrCodeCancel, why)
+	s.c.resetStream(s, http2.ErrCodeCancel, cause)
 	s.c.flush(false)
 }
 

@@ -84,9 +84,9 @@ func stabilize(
 	return out
 }
 
-func stabilizationWindow(rules *autoscalingv2.HPAScalingRules, usual time.Duration) time.Duration {
+func stabilizationWindow(rules *autoscalingv2.HPAScalingRules, byDefault time.Duration) time.Duration {
 	if rules == nil || rules.StabilizationWindowSeconds == nil {
-		return usual
+		return byDefault
 	}
 	return time.Duration(*rules.StabilizationWindowSeconds) * time.Second
 }

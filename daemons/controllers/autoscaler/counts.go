@@ -68,15 +68,15 @@ func (c *counts) observeMetric(kind autoscalingv2.MetricSourceType, now, asked i
 	c.computes.WithLabelValues(action, errorLabel(err), string(kind)).Observe(took.Seconds())
 }
 
-// observeSync counts the result of one sync. was is the time of the last scaling before it.
+// observeSync counts the result of one sync. lastScaled is the time of the last scaling before it.
 func (c *counts) observeSync(
 	hpa *autoscalingv2.HorizontalPodAutoscaler,
-	was *metav1.Time,
+	lastScaled *metav1.Time,
 	err error,
 	took time.Duration,
 ) {
 	action := "none"
-	if now := hpa.Status.LastScaleTime; now != nil && now != was {
+	if now := hpa.Status.LastScaleTime; now != nil && now != lastScaled {
 		switch from, to := hpa.Status.CurrentReplicas, hpa.Status.DesiredReplicas; {
 		case to > from:
 			action = "scale_up"

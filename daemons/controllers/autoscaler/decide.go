@@ -152,7 +152,7 @@ func (t target) highestRecommendation(
 	c *conditions,
 ) (most int32, by string) {
 	var first *failure
-	var why error // the full error of the first failure
+	var cause error // the full error of the first failure
 	failed := 0
 	for _, spec := range hpa.Spec.Metrics {
 		done := func(int32, *failure) {}
@@ -166,7 +166,7 @@ func (t target) highestRecommendation(
 			o.warn(f.reason, f.err)
 			o.Metrics = append(o.Metrics, autoscalingv2.MetricStatus{})
 			if first == nil {
-				first, why = f, withMetric(spec, f.err)
+				first, cause = f, withMetric(spec, f.err)
 			}
 			continue
 		}
@@ -179,7 +179,7 @@ func (t target) highestRecommendation(
 		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason,
 			"the HPA was unable to compute the replica count: %v", first.err)
 		o.Err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failed, len(hpa.Spec.Metrics),
-			why)
+			cause)
 		o.warn("FailedComputeMetricsReplicas", o.Err)
 		return t.specReplicas, ""
 	}
@@ -188,9 +188,9 @@ func (t target) highestRecommendation(
 	return most, by
 }
 
-// effectiveTolerance returns the usual tolerance with the autoscaler's own values in place of the defaults.
-func effectiveTolerance(usual Tolerance, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
-	t := usual
+// effectiveTolerance returns the default tolerance with the autoscaler's own values in its place.
+func effectiveTolerance(byDefault Tolerance, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
+	t := byDefault
 	if behavior != nil && behavior.ScaleDown != nil && behavior.ScaleDown.Tolerance != nil {
 		t.Down = behavior.ScaleDown.Tolerance.AsApproximateFloat64()
 	}

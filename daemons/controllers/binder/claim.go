@@ -113,11 +113,11 @@ func decideRequested(claim *corev1.PersistentVolumeClaim, s ClaimInput) ClaimDec
 	case v == nil:
 		return pending
 	case v.Spec.ClaimRef == nil:
-		if why := mismatchReason(claim, v); why != "" {
+		if reason := mismatchReason(claim, v); reason != "" {
 			pending.Event = &Event{
 				corev1.EventTypeWarning,
 				"VolumeMismatch",
-				fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why),
+				fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, reason),
 			}
 			return pending
 		}

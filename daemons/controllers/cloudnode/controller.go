@@ -98,12 +98,12 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	n.mu.Lock()
-	list, why := n.inventory, n.unusableReason
+	list, reason := n.inventory, n.unusableReason
 	n.mu.Unlock()
 	if list == nil {
 		if strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme) && !isReady(node) {
 			n.warn(node, "InventoryUnavailable",
-				"Nothing is decided about the node's machine: the inventory of machines cannot be used: "+why)
+				"Nothing is decided about the node's machine: the inventory of machines cannot be used: "+reason)
 		}
 		return nil
 	}
@@ -133,34 +133,34 @@ func (n *controller) needsSync(node *corev1.Node) bool {
 // and nothing is done because of it.
 func (n *controller) readInventory() error {
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
-	list, why, is := inventory.Inventory(nil), "", reasonMissing
+	list, reason, is := inventory.Inventory(nil), "", reasonMissing
 	var version uint64
 	switch {
 	case apierrors.IsNotFound(err):
-		why = "there is none"
+		reason = "there is none"
 	case err != nil:
 		return fmt.Errorf("read the inventory of machines: %w", err)
 	default:
 		version, is = versionOf(m), reasonInvalid
 		if list, err = inventory.Decode(m.Data); err != nil {
-			why = err.Error()
+			reason = err.Error()
 		}
 	}
 	n.mu.Lock()
 	if m != nil && list != nil && version < n.maxSeenVersion {
-		list, why, is = nil, "it is older than one that was there before", reasonOlder
+		list, reason, is = nil, "it is older than one that was there before", reasonOlder
 	}
 	if list != nil {
 		is = reasonUsable
 	}
-	news := n.unusableReason != why
+	news := n.unusableReason != reason
 	n.maxSeenVersion = max(n.maxSeenVersion, version)
-	n.inventory, n.unusableReason = list, why
+	n.inventory, n.unusableReason = list, reason
 	n.mu.Unlock()
-	n.reportInventory(is, why, news)
+	n.reportInventory(is, reason, news)
 	if list == nil {
 		n.Log.Info("the inventory of machines cannot be used; nodes stay as they are", "configMap", inventory.Name,
-			"reason", why)
+			"reason", reason)
 	} else {
 		n.Log.Debug("the inventory of machines was read", "machines", len(list))
 	}
@@ -288,12 +288,12 @@ func (n *controller) patch(
 // warn reports a problem of a Node once. An empty text means that there is no problem.
 func (n *controller) warn(node *corev1.Node, reason, text string) {
 	n.mu.Lock()
-	said := n.warned[node.Name] == text
+	isRepeated := n.warned[node.Name] == text
 	if n.warned[node.Name] = text; text == "" {
 		delete(n.warned, node.Name)
 	}
 	n.mu.Unlock()
-	if text == "" || said {
+	if text == "" || isRepeated {
 		return
 	}
 	n.Log.Warn(text, "node", node.Name)

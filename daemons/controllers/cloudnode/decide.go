@@ -35,11 +35,11 @@ type decision struct {
 // token.
 func decide(node *corev1.Node, list inventory.Inventory) decision {
 	ours := strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme)
-	m, there := list[node.Name]
+	m, ok := list[node.Name]
 	switch {
-	case node.DeletionTimestamp != nil, !there && !ours:
+	case node.DeletionTimestamp != nil, !ok && !ours:
 		return decision{}
-	case !there:
+	case !ok:
 		return decision{isMachineGone: !isReady(node)}
 	case node.Spec.ProviderID != "" && !ours:
 		return decision{

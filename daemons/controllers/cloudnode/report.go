@@ -35,7 +35,7 @@ func newUnusableGauge() *prometheus.GaugeVec {
 
 // reportInventory reports in the metric whether the inventory can be used. If news, it also records an event for the
 // ConfigMap, even if that is missing. A missing inventory is not reported in a cluster that never had one.
-func (n *controller) reportInventory(reason, why string, news bool) {
+func (n *controller) reportInventory(reason, cause string, news bool) {
 	if reason == reasonMissing && !n.hadInventory() {
 		reason = reasonUsable
 	}
@@ -59,7 +59,7 @@ func (n *controller) reportInventory(reason, why string, news bool) {
 		is.UID, is.ResourceVersion = m.UID, m.ResourceVersion
 	}
 	n.Events.Eventf(is, corev1.EventTypeWarning, "InvalidInventory",
-		"Nothing is decided about machines, because their inventory cannot be used: %s", why)
+		"Nothing is decided about machines, because their inventory cannot be used: %s", cause)
 }
 
 // hadInventory reports whether there was an inventory: this process read one, or a Node has a provider ID from one.

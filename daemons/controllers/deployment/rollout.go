@@ -64,10 +64,10 @@ func nextReplicas(d *appsv1.Deployment, newSet *appsv1.ReplicaSet,
 	total := int64(replicasOrDefault(newSet.Spec.Replicas))
 	available := int64(newSet.Status.AvailableReplicas)
 	var oldTotal int64
-	there := max(total, int64(newSet.Status.Replicas))
+	existing := max(total, int64(newSet.Status.Replicas))
 	for _, set := range old {
 		oldTotal += int64(replicasOrDefault(set.Spec.Replicas))
-		there += int64(max(replicasOrDefault(set.Spec.Replicas), set.Status.Replicas))
+		existing += int64(max(replicasOrDefault(set.Spec.Replicas), set.Status.Replicas))
 		available += int64(set.Status.AvailableReplicas)
 	}
 	total += oldTotal
@@ -75,8 +75,8 @@ func nextReplicas(d *appsv1.Deployment, newSet *appsv1.ReplicaSet,
 	case have > wanted:
 		next[newSet] = int32(wanted)
 		return next
-	case have < wanted && there < wanted+int64(surge):
-		next[newSet] = int32(have + min(wanted+int64(surge)-there, wanted-have))
+	case have < wanted && existing < wanted+int64(surge):
+		next[newSet] = int32(have + min(wanted+int64(surge)-existing, wanted-have))
 		return next
 	}
 	if oldTotal == 0 {

@@ -166,13 +166,13 @@ func (d *controller) resolveCollision(
 	deployment *appsv1.Deployment,
 	set *appsv1.ReplicaSet,
 ) (*appsv1.ReplicaSet, error) {
-	there, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+	existing, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if owner := metav1.GetControllerOfNoCopy(there); owner != nil && owner.UID == deployment.UID &&
-		sameTemplate(&there.Spec.Template, &deployment.Spec.Template) {
-		return there, nil
+	if owner := metav1.GetControllerOfNoCopy(existing); owner != nil && owner.UID == deployment.UID &&
+		sameTemplate(&existing.Spec.Template, &deployment.Spec.Template) {
+		return existing, nil
 	}
 	updated := deployment.DeepCopy()
 	count := int32(1)

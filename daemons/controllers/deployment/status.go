@@ -107,8 +107,8 @@ func setProgressing(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *ap
 		removeCondition(s, appsv1.DeploymentProgressing)
 		return
 	}
-	say := progressingSetter(s, now)
-	setFromOutcome(d, newSet, o, findCondition(d.Status, appsv1.DeploymentProgressing), say)
+	set := progressingSetter(s, now)
+	setFromOutcome(d, newSet, o, findCondition(d.Status, appsv1.DeploymentProgressing), set)
 	if o.failure != nil {
 		return
 	}
@@ -122,14 +122,14 @@ func setProgressing(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *ap
 	}
 	switch {
 	case isComplete(d, *s):
-		say(corev1.ConditionTrue, reasonRolledOut, subject+" has successfully progressed.")
+		set(corev1.ConditionTrue, reasonRolledOut, subject+" has successfully progressed.")
 	case hasProgressed(d.Status, *s):
 		if was != nil {
 			was.Reason = "" // each progress moves the update time, which set changes only with the reason
 		}
-		say(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
+		set(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
 	case was != nil && isOverdue(d, was, now):
-		say(corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
+		set(corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}
 }
 
@@ -141,29 +141,29 @@ func progressingSetter(s *appsv1.DeploymentStatus, now time.Time) func(value cor
 	}
 }
 
-// setFromOutcome sets the Progressing condition from what was done to the deployment or failed. was is the previous
-// condition.
+// setFromOutcome sets the Progressing condition from what was done to the deployment or failed. old is the
+// current condition of the deployment.
 func setFromOutcome(
 	d *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
 	o outcome,
-	was *appsv1.DeploymentCondition,
-	say func(corev1.ConditionStatus, string, string),
+	old *appsv1.DeploymentCondition,
+	set func(corev1.ConditionStatus, string, string),
 ) {
 	const paused = "DeploymentPaused"
 	switch {
-	case d.Spec.Paused && was != nil && was.Reason == reasonTimedOut: // a pause does not hide an exceeded deadline
+	case d.Spec.Paused && old != nil && old.Reason == reasonTimedOut: // a pause does not hide an exceeded deadline
 	case d.Spec.Paused:
-		say(corev1.ConditionUnknown, paused, "Deployment is paused")
+		set(corev1.ConditionUnknown, paused, "Deployment is paused")
 	case o.failure != nil:
-		say(corev1.ConditionFalse, "ReplicaSetCreateError", fmt.Sprintf("Failed to create new replica set %q: %v",
+		set(corev1.ConditionFalse, "ReplicaSetCreateError", fmt.Sprintf("Failed to create new replica set %q: %v",
 			o.name, o.failure))
 	case o.created:
-		say(corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", newSet.Name))
-	case was != nil && was.Reason == paused:
-		say(corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
-	case was == nil && newSet != nil:
-		say(corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", newSet.Name))
+		set(corev1.ConditionTrue, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", newSet.Name))
+	case old != nil && old.Reason == paused:
+		set(corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed")
+	case old == nil && newSet != nil:
+		set(corev1.ConditionTrue, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", newSet.Name))
 	}
 }
 

@@ -73,13 +73,13 @@ func clampCount(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 // failedStatus returns the status of a budget that cannot be computed: nothing may be evicted. Its generation stays
 // unobserved.
-func failedStatus(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {
+func failedStatus(b *policyv1.PodDisruptionBudget, cause error, now time.Time) policyv1.PodDisruptionBudgetStatus {
 	status := *b.Status.DeepCopy()
 	status.DisruptionsAllowed = 0
 	apimeta.SetStatusCondition(
 		&status.Conditions,
 		metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-			Reason: policyv1.SyncFailedReason, Message: why.Error(), ObservedGeneration: status.ObservedGeneration,
+			Reason: policyv1.SyncFailedReason, Message: cause.Error(), ObservedGeneration: status.ObservedGeneration,
 			LastTransitionTime: metav1.NewTime(now)},
 	)
 	return status

@@ -92,14 +92,14 @@ func (c Changes) CountMoved(
 		kind discoveryv1.AddressType
 		key  string
 	}
-	there := make(map[string]*discoveryv1.EndpointSlice, len(existing))
+	present := make(map[string]*discoveryv1.EndpointSlice, len(existing))
 	for _, s := range existing {
-		there[s.Name] = s
+		present[s.Name] = s
 	}
 	before := map[endpoint]discoveryv1.Endpoint{}
 	for _, list := range [][]*discoveryv1.EndpointSlice{c.Update, c.Delete} {
 		for _, s := range list {
-			if old := there[s.Name]; old != nil {
+			if old := present[s.Name]; old != nil {
 				for _, e := range old.Endpoints {
 					before[endpoint{old.AddressType, key(e)}] = e
 				}

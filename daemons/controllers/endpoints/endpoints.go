@@ -87,8 +87,8 @@ func (c *controller) sync(ctx context.Context, key string) error {
 	service, err := c.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		c.changes.delete(key)
-		there, err := c.endpoints.Endpoints(namespace).Get(name)
-		if err != nil || there.Labels[managedLabel] != managedValue {
+		existing, err := c.endpoints.Endpoints(namespace).Get(name)
+		if err != nil || existing.Labels[managedLabel] != managedValue {
 			return nil // already deleted, or managed by another controller
 		}
 		// Ask the API server before deleting: a Service that the cache does not show yet may already have clients.
@@ -96,7 +96,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 			"services", name) {
 			return err
 		}
-		if err := client.Delete(ctx, name, loop.IfUnchanged(there)); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.Delete(ctx, name, loop.IfUnchanged(existing)); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil

@@ -44,8 +44,8 @@ func (p *Planned) setHints(
 	}
 	before := topology.Balanced.Has(kind)
 	if wantsBalancedHints(service) {
-		if why := balanceZones(slices, existing, topology.ZoneCPU); why != "" {
-			note(corev1.EventTypeWarning, "TopologyAwareHintsDisabled", why)
+		if cause := balanceZones(slices, existing, topology.ZoneCPU); cause != "" {
+			note(corev1.EventTypeWarning, "TopologyAwareHintsDisabled", cause)
 			return
 		}
 		p.Balanced.Insert(kind)

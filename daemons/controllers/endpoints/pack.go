@@ -79,24 +79,24 @@ func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discove
 // existing slices that are not in kept are deleted. A new slice replaces a deleted one where possible, so that watchers
 // see one update without a gap.
 func (p Packing) Differences(kept, existing []*discoveryv1.EndpointSlice) (c Changes) {
-	there := make(map[string]*discoveryv1.EndpointSlice, len(existing))
+	present := make(map[string]*discoveryv1.EndpointSlice, len(existing))
 	for _, slice := range existing {
-		there[slice.Name] = slice
+		present[slice.Name] = slice
 	}
 	for _, slice := range kept {
 		if slice.Name == "" {
 			c.Create = append(c.Create, slice)
 			continue
 		}
-		have := there[slice.Name]
-		delete(there, slice.Name)
+		have := present[slice.Name]
+		delete(present, slice.Name)
 		if !p.sameEndpoints(have.Endpoints, slice.Endpoints) ||
 			!apiequality.Semantic.DeepEqual(have.Labels, slice.Labels) {
 			c.Update = append(c.Update, slice)
 		}
 	}
 	for _, slice := range existing {
-		if there[slice.Name] != nil && slice.DeletionTimestamp == nil {
+		if present[slice.Name] != nil && slice.DeletionTimestamp == nil {
 			c.Delete = append(c.Delete, slice)
 		}
 	}

@@ -54,15 +54,15 @@ func (l *lastChanges) delete(key string) {
 	delete(l.seen, key)
 }
 
-// lastChange compares a service and its pods with their recorded sources. was is nil if none are recorded.
-func lastChange(was *sources, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
+// lastChange compares a service and its pods with their recorded sources. old is nil if none are recorded.
+func lastChange(old *sources, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
 	now := &sources{service: service.CreationTimestamp.Time, pods: make(map[string]readiness, len(pods))}
 	for _, pod := range pods {
 		if ready, at := loop.IsReady(pod); !at.IsZero() {
 			now.pods[pod.Name] = readiness{ready, at}
 		}
 	}
-	if was == nil {
+	if old == nil {
 		return now.service, now
 	}
 	var first time.Time
@@ -71,9 +71,9 @@ func lastChange(was *sources, service *corev1.Service, pods []*corev1.Pod) (time
 			first = at
 		}
 	}
-	consider(now.service, now.service.After(was.service))
+	consider(now.service, now.service.After(old.service))
 	for name, is := range now.pods {
-		before := was.pods[name]
+		before := old.pods[name]
 		consider(is.changedAt, is.changedAt.After(before.changedAt) || is.changedAt.Equal(before.changedAt) &&
 			is.isReady != before.isReady)
 	}

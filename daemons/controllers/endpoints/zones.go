@@ -17,11 +17,11 @@ const maxOverload = 0.2
 
 // balanceZones assigns endpoints to each zone in proportion to the zone's CPU, its own first, and sets the hints. If an
 // endpoint would be overloaded or too little is known, it sets no hints and returns the reason.
-func balanceZones(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int64) (why string) {
+func balanceZones(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int64) (reason string) {
 	ready := readyEndpoints(wanted)
-	zones, why := zoneShares(power, len(ready))
-	if why != "" {
-		return why
+	zones, reason := zoneShares(power, len(ready))
+	if reason != "" {
+		return reason
 	}
 	given := map[string]int{}
 	for _, e := range ready {
@@ -71,7 +71,7 @@ func hintedZones(existing []*discoveryv1.EndpointSlice) map[types.UID]string {
 }
 
 // zoneShares returns how many endpoints each zone should have, not rounded, or the reason why that is not possible.
-func zoneShares(power map[string]int64, endpoints int) (zones map[string]float64, why string) {
+func zoneShares(power map[string]int64, endpoints int) (zones map[string]float64, reason string) {
 	total, least := int64(0), 0
 	for _, cpu := range power {
 		total += cpu

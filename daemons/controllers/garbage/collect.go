@@ -188,7 +188,8 @@ func (g *controller) removeFinalizer(ctx context.Context, o object, finalizer st
 	})
 }
 
-// patch changes an object's metadata, on the condition that it still has the version that change saw.
+// patch changes an object's metadata. If the object changes between the call of change and the write, both are
+// repeated.
 func (g *controller) patch(ctx context.Context, o object, change func(now object) map[string]any) error {
 	return g.withConflictRetry(ctx, o, func(now object) error {
 		fields := change(now)

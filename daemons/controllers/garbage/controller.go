@@ -259,21 +259,21 @@ func metaOf(obj any) meta {
 	return nil
 }
 
-// objectChanged updates the graph from an event of a watch. is is nil for a deleted object.
-func (g *controller) objectChanged(of *served, was, is meta) {
+// objectChanged updates the graph from an event of a watch. updated is nil for a deleted object.
+func (g *controller) objectChanged(of *served, old, updated meta) {
 	if of.resource.GroupResource() == crdResource {
 		select {
 		case g.discoverNow <- struct{}{}:
 		default: // a discovery is already due
 		}
 	}
-	if was != nil &&
+	if old != nil &&
 		// while the watch was interrupted, the object may have been replaced by another of the same name
-		(is == nil || is.GetUID() != was.GetUID()) {
-		g.removeObject(was.GetUID())
+		(updated == nil || updated.GetUID() != old.GetUID()) {
+		g.removeObject(old.GetUID())
 	}
-	if is != nil {
-		g.recordObject(object{of, is})
+	if updated != nil {
+		g.recordObject(object{of, updated})
 	}
 }
 

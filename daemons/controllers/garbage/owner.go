@@ -24,10 +24,10 @@ const (
 // lookUpOwner looks up an owner in the graph, and in the API if the graph does not have it: a deletion based on a stale
 // cache cannot be undone. It records owners that the API server reports as missing.
 func (g *controller) lookUpOwner(ctx context.Context, o object, ref metav1.OwnerReference) (ownerState, error) {
-	if there, known := g.graph.get(ref.UID); known {
+	if existing, known := g.graph.get(ref.UID); known {
 		switch {
-		case there.canOwn(o):
-			return stateOf(there), nil
+		case existing.canOwn(o):
+			return stateOf(existing), nil
 		case o.GetNamespace() == "":
 			g.reportInvalidNamespace(o, ref)
 			return ownerLiving, nil

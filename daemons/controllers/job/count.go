@@ -79,9 +79,9 @@ func countFinished(job *batchv1.Job, pods []*corev1.Pod) countResult {
 		t.markFailedIndexes(job, pods, failures, done)
 	}
 	for _, pod := range failures {
-		action, why := policyAction(job, pod)
+		action, reason := policyAction(job, pod)
 		if action == batchv1.PodFailurePolicyActionFailJob && t.failureReason == "" {
-			t.failureReason = why
+			t.failureReason = reason
 		}
 		if i, _ := indexOf(job, pod); t.failedByIndex[i] == pod {
 			continue
@@ -91,7 +91,7 @@ func countFinished(job *batchv1.Job, pods []*corev1.Pod) countResult {
 			t.failed++
 			continue
 		}
-		if why != "" {
+		if reason != "" {
 			t.matchedByRule[pod.UID] = action
 		}
 		if ignored {

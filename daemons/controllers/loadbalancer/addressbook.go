@@ -55,12 +55,12 @@ func holderOf(s *corev1.Service) *holder {
 	}
 }
 
-// observe records the present state of a Service. is is nil for a deleted one. It returns the keys of the Services that
-// share an address with it, before or now. freed reports whether an address has become free.
-func (b *addressBook) observe(was, is *corev1.Service) (others []string, freed bool) {
+// observe records the present state of a Service. updated is nil for a deleted Service. It returns the keys of the
+// Services that share an address with it, before or now. freed reports whether an address has become free.
+func (b *addressBook) observe(was, updated *corev1.Service) (others []string, freed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := is
+	s := updated
 	if s == nil {
 		s = was
 	}
@@ -70,10 +70,10 @@ func (b *addressBook) observe(was, is *corev1.Service) (others []string, freed b
 	if old != nil {
 		held = old.reserved()
 	}
-	if is == nil {
+	if updated == nil {
 		b.setHolder(key, nil)
 	} else {
-		h := holderOf(is)
+		h := holderOf(updated)
 		if old != nil && old.uid == h.uid && old.written != nil && !slices.Equal(old.written, h.observed) {
 			h.written, h.previous = old.written, old.previous
 		}

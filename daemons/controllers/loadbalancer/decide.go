@@ -51,14 +51,14 @@ func decide(s *corev1.Service, pools []config.Pool, b *addressBook) (d decision)
 		if problem != "" {
 			continue
 		}
-		switch a, why := c.choose(is4, asked[is4], have); {
-		case why == "":
+		switch a, reason := c.choose(is4, asked[is4], have); {
+		case reason == "":
 			gets = append(gets, a)
 			continue
 		case asked[is4].IsValid() || policy != corev1.IPFamilyPolicyPreferDualStack:
-			d.problem = cmp.Or(d.problem, why)
+			d.problem = cmp.Or(d.problem, reason)
 		default:
-			missing = cmp.Or(missing, why)
+			missing = cmp.Or(missing, reason)
 		}
 		if had {
 			gets = append(gets, have)

@@ -233,20 +233,20 @@ func (n *controller) enqueueAll() error {
 
 // reportUnreadablePools reports once why the pools' ConfigMap cannot be used. It stays silent if the ConfigMap is
 // missing, no Service has an address and no pools were ever read: such a cluster uses no pools.
-func (n *controller) reportUnreadablePools(m *corev1.ConfigMap, reason, why string) error {
-	if n.unreadableReason == why {
+func (n *controller) reportUnreadablePools(m *corev1.ConfigMap, reason, unreadable string) error {
+	if n.unreadableReason == unreadable {
 		return nil
 	}
-	n.unreadableReason = why
+	n.unreadableReason = unreadable
 	used := "the pools from before are used"
 	if !n.hasPools {
 		used = "services keep the addresses that they have, and get no others"
 	}
 	if n.hasPools || reason != "PoolsMissing" || n.book.hasAddresses() {
-		n.Log.Error("the pools of addresses cannot be read", "configMap", config.PoolsName, "reason", why,
+		n.Log.Error("the pools of addresses cannot be read", "configMap", config.PoolsName, "reason", unreadable,
 			"consequence", used)
 		n.Events.Eventf(m, corev1.EventTypeWarning, reason, "The pools of addresses cannot be read, and %s: %s", used,
-			why)
+			unreadable)
 	}
 	if n.hasPools {
 		return nil
@@ -324,7 +324,7 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 		finalizers = append(slices.Clone(finalizers), loadbalancer.Finalizer)
 	}
 	status.LoadBalancer.Ingress = n.ingress(s, d.addresses)
-	said := meta.SetStatusCondition(&status.Conditions, n.condition(s, d))
+	conditionChanged := meta.SetStatusCondition(&status.Conditions, n.condition(s, d))
 	n.setWaiting(s.Namespace+"/"+s.Name, d.isWaiting)
 	if apiequality.Semantic.DeepEqual(&s.Status, status) && len(finalizers) == len(s.Finalizers) {
 		return nil
@@ -339,7 +339,7 @@ func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) e
 		return fmt.Errorf("failed to update load balancer status: %w", err)
 	}
 	switch {
-	case d.problem != "" && said:
+	case d.problem != "" && conditionChanged:
 		n.Events.Eventf(s, corev1.EventTypeWarning, "SyncLoadBalancerFailed",
 			"Error syncing load balancer: failed to ensure load balancer: %s", d.problem)
 	case moved && d.problem == "":

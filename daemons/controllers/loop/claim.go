@@ -200,10 +200,10 @@ func CreatePod(ctx context.Context, c Context, owner OwnerObject, pod *corev1.Po
 			return err
 		}
 		// An earlier attempt whose answer was lost may have created it.
-		there, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		existing, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		switch {
-		case getErr == nil && metav1.IsControlledBy(there, owner):
-			made, err = there, nil
+		case getErr == nil && metav1.IsControlledBy(existing, owner):
+			made, err = existing, nil
 		case getErr != nil && !apierrors.IsNotFound(getErr):
 			return outcomeUnreadable(getErr)
 		}

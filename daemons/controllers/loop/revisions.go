@@ -236,13 +236,13 @@ func (r Revisions) create(
 			return nil, fmt.Errorf("record the template of %s %s/%s: %w", o.Kind.Kind, c.Namespace, o.Owner.GetName(),
 				err)
 		}
-		there, err := client.Get(ctx, c.Name, metav1.GetOptions{})
+		existing, err := client.Get(ctx, c.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("look at ControllerRevision %s: %w", c.Name, err)
 		}
-		if same := bytes.Equal(there.Data.Raw, data); same && metav1.IsControlledBy(there, o.Owner) {
-			return there, nil
-		} else if same && metav1.GetControllerOfNoCopy(there) == nil {
+		if same := bytes.Equal(existing.Data.Raw, data); same && metav1.IsControlledBy(existing, o.Owner) {
+			return existing, nil
+		} else if same && metav1.GetControllerOfNoCopy(existing) == nil {
 			// the cache does not show it yet
 			return nil, fmt.Errorf("ControllerRevision %s is to be taken in first", c.Name)
 		}

@@ -50,14 +50,14 @@ func (g *groups) get(name string) *group {
 }
 
 // policyChanged adds the groups of a policy and releases those that the policy had before. It returns the names of the
-// groups that were added or removed. was is nil for a new policy, is for a deleted one.
-func (g *groups) policyChanged(was, is *networkingv1.NetworkPolicy) (changed []string) {
-	if was != nil && is != nil && apiequality.Semantic.DeepEqual(was.Spec, is.Spec) {
+// groups that were added or removed. old is nil for a new policy, updated for a deleted policy.
+func (g *groups) policyChanged(old, updated *networkingv1.NetworkPolicy) (changed []string) {
+	if old != nil && updated != nil && apiequality.Semantic.DeepEqual(old.Spec, updated.Spec) {
 		return nil
 	}
 	named := map[string]int{} // by group: the change in the number of policies that name it
 	of := map[string]peers.Group{}
-	for policy, more := range map[*networkingv1.NetworkPolicy]int{was: -1, is: 1} {
+	for policy, more := range map[*networkingv1.NetworkPolicy]int{old: -1, updated: 1} {
 		if policy == nil {
 			continue
 		}
@@ -137,23 +137,24 @@ func (g *groups) remove(name string, old *group) {
 	}
 }
 
-// ofPod returns the names of the groups whose addresses change with a pod. was is nil for a new pod, is for a deleted
-// one.
-func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (labels.Set, bool)) (names []string) {
-	before, after := podAddresses(was), podAddresses(is)
+// ofPod returns the names of the groups whose addresses change with a pod. old is nil for a new pod, updated for a
+// deleted pod.
+func (g *groups) ofPod(old, updated *corev1.Pod,
+	namespaceLabels func(name string) (labels.Set, bool)) (names []string) {
+	before, after := podAddresses(old), podAddresses(updated)
 	moved := !slices.Equal(before, after) ||
-		was != nil && is != nil && was.UID != is.UID // another pod of the same name may have other ports
-	if len(before)+len(after) == 0 || !moved && maps.Equal(was.Labels, is.Labels) {
+		old != nil && updated != nil && old.UID != updated.UID // another pod of the same name may have other ports
+	if len(before)+len(after) == 0 || !moved && maps.Equal(old.Labels, updated.Labels) {
 		return nil
 	}
-	pod := is
+	pod := updated
 	if pod == nil {
-		pod = was
+		pod = old
 	}
 	look := func(all map[string]*group) {
 		for name, one := range all {
-			had := len(before) > 0 && one.pods.Matches(labels.Set(was.Labels))
-			has := len(after) > 0 && one.pods.Matches(labels.Set(is.Labels))
+			had := len(before) > 0 && one.pods.Matches(labels.Set(old.Labels))
+			has := len(after) > 0 && one.pods.Matches(labels.Set(updated.Labels))
 			if had != has || has && moved {
 				names = append(names, name)
 			}

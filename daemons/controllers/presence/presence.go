@@ -110,19 +110,19 @@ func (s *service) silentReplicas(list []coordinationv1.Lease, now time.Time) (de
 		if _, ok := replica.Machine(s.daemon, lease.Name); !ok || lease.Spec.RenewTime == nil {
 			continue
 		}
-		patience := leaseTimeout(lease)
-		next = min(next, patience/readsPerLease)
+		timeout := leaseTimeout(lease)
+		next = min(next, timeout/readsPerLease)
 		was, known := s.leases[lease.Name]
 		is := leaseState{renewed: *lease.Spec.RenewTime, readAt: now}
 		if known && was.renewed.Equal(&is.renewed) {
 			// Limit the added time, so that a pause of this process does not count as silence of a replica.
-			is.silentFor = was.silentFor + min(now.Sub(was.readAt), patience/readsPerLease+minReadInterval)
+			is.silentFor = was.silentFor + min(now.Sub(was.readAt), timeout/readsPerLease+minReadInterval)
 		}
 		seen[lease.Name] = is
 		switch {
-		case is.silentFor > patience:
+		case is.silentFor > timeout:
 			dead = append(dead, lease)
-		case known && is.silentFor <= patience/2:
+		case known && is.silentFor <= timeout/2:
 			alive = true
 		}
 	}

@@ -110,7 +110,7 @@ func expandingStatus(
 // expansionFailedStatus returns the status of a claim whose expansion failed, temporarily or as infeasible.
 func expansionFailedStatus(
 	was corev1.PersistentVolumeClaimStatus,
-	why error,
+	cause error,
 	infeasible bool,
 	now time.Time,
 ) corev1.PersistentVolumeClaimStatus {
@@ -120,7 +120,7 @@ func expansionFailedStatus(
 			corev1.PersistentVolumeClaimControllerResizeInfeasible)
 	}
 	s.Conditions = withCondition(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError,
-		fmt.Sprintf("failed to expand pvc with %v", why), now)
+		fmt.Sprintf("failed to expand pvc with %v", cause), now)
 	return s
 }
 

@@ -28,10 +28,10 @@ func (p *controller) modifyAttributes(
 			class = got
 		}
 	}
-	s, why := AttributesStatus(claim, class, p.Now())
+	s, reason := AttributesStatus(claim, class, p.Now())
 	written, err := p.writeStatus(ctx, claim, s)
-	if err == nil && written != nil && written.ResourceVersion != claim.ResourceVersion && why != "" {
-		p.Events.Event(claim, corev1.EventTypeWarning, "VolumeModifyFailed", why)
+	if err == nil && written != nil && written.ResourceVersion != claim.ResourceVersion && reason != "" {
+		p.Events.Event(claim, corev1.EventTypeWarning, "VolumeModifyFailed", reason)
 	}
 	return written, err
 }
@@ -59,16 +59,16 @@ func AttributesStatus(
 		}
 		return s, ""
 	}
-	state, why := corev1.PersistentVolumeClaimModifyVolumeInfeasible, fmt.Sprintf(
+	state, reason := corev1.PersistentVolumeClaimModifyVolumeInfeasible, fmt.Sprintf(
 		"volumes of %s have no attributes that could be changed", directory.Provisioner)
 	switch {
 	case class == nil:
-		state, why = corev1.PersistentVolumeClaimModifyVolumePending, fmt.Sprintf("VAC %s does not exist.", wants)
+		state, reason = corev1.PersistentVolumeClaimModifyVolumePending, fmt.Sprintf("VAC %s does not exist.", wants)
 	case class.DriverName != directory.Provisioner:
-		why = fmt.Sprintf("VAC %s is for driver %s, and the volume is of %s", wants, class.DriverName,
+		reason = fmt.Sprintf("VAC %s is for driver %s, and the volume is of %s", wants, class.DriverName,
 			directory.Provisioner)
 	}
 	s.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: wants, Status: state}
-	s.Conditions = withCondition(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError, why, now)
-	return s, why
+	s.Conditions = withCondition(s.Conditions, corev1.PersistentVolumeClaimVolumeModifyVolumeError, reason, now)
+	return s, reason
 }

@@ -163,18 +163,18 @@ func (p *controller) requestRemoval(ctx context.Context, node string, v *corev1.
 // kubeletResult interprets the answer to a request about a volume: nil if the kubelet has done it, else why not. An
 // answer that is not the kubelet's own is an error.
 func kubeletResult(body []byte, err error, volume string) error {
-	var said metav1.Status
-	unread := json.Unmarshal(body, &said)
-	own := unread == nil && said.Details != nil && said.Details.Kind == directory.Resource &&
-		said.Details.Name == volume
+	var answer metav1.Status
+	unread := json.Unmarshal(body, &answer)
+	own := unread == nil && answer.Details != nil && answer.Details.Kind == directory.Resource &&
+		answer.Details.Name == volume
 	switch {
-	case own && said.Status == metav1.StatusFailure:
-		return &apierrors.StatusError{ErrStatus: said}
+	case own && answer.Status == metav1.StatusFailure:
+		return &apierrors.StatusError{ErrStatus: answer}
 	case err != nil:
 		return err
 	case unread != nil:
 		return fmt.Errorf("read what the kubelet answered: %w", unread)
-	case !own || said.Status != metav1.StatusSuccess:
+	case !own || answer.Status != metav1.StatusSuccess:
 		return errors.New("the answer does not say that it is done")
 	}
 	return nil

@@ -117,14 +117,14 @@ func (w *quotaCaches) updateWatches(ctx context.Context, wanted map[schema.Group
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for gr, o := range w.informers {
-		version, there := served[gr]
-		if o.stop != nil && (!wanted[gr] || !there && complete || there && version != o.version) {
+		version, ok := served[gr]
+		if o.stop != nil && (!wanted[gr] || !ok && complete || ok && version != o.version) {
 			o.stop()
 			delete(w.informers, gr)
 		}
 	}
 	for gr := range wanted {
-		if version, there := served[gr]; there && w.informers[gr] == nil {
+		if version, ok := served[gr]; ok && w.informers[gr] == nil {
 			w.startWatch(ctx, gr, version, wg)
 		}
 	}

@@ -243,13 +243,13 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 			}
 			known = known && counted[gr]
 		}
-		if _, there := status.Used[name]; !there && known {
+		if _, ok := status.Used[name]; !ok && known {
 			status.Used[name] = corev1.ResourceList{}[name]
 		}
 		if !known {
 			delete(status.Used, name) // the sum is incomplete
 		}
-		if before, there := q.Status.Used[name]; there && !known {
+		if before, ok := q.Status.Used[name]; ok && !known {
 			status.Used[name] = before
 		}
 	}

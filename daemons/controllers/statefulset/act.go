@@ -55,8 +55,8 @@ func (r *controller) syncClaims(ctx context.Context, set *appsv1.StatefulSet, po
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
 	}
-	there, condemned := splitExcess(set, pods)
-	for _, o := range there {
+	existing, condemned := splitExcess(set, pods)
+	for _, o := range existing {
 		for _, want := range claimsOf(set, o.ordinal) {
 			if o.Status.Phase == corev1.PodPending && !o.isDeleting() {
 				if err := r.ensureClaim(ctx, set, o.Pod, want); err != nil {
@@ -129,11 +129,11 @@ func (r *controller) ensureClaim(
 	pod *corev1.Pod,
 	want *corev1.PersistentVolumeClaim,
 ) error {
-	there, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(want.Name)
+	existing, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(want.Name)
 	switch {
-	case err == nil && there.DeletionTimestamp != nil:
+	case err == nil && existing.DeletionTimestamp != nil:
 		return fmt.Errorf("pvc %s is being deleted", want.Name)
-	case err == nil && pod.UID == "" && isOwnedByFormerPod(there, pod): // the pod does not exist yet
+	case err == nil && pod.UID == "" && isOwnedByFormerPod(existing, pod): // the pod does not exist yet
 		return fmt.Errorf("pvc %s goes with a former pod %s", want.Name, pod.Name)
 	case err == nil:
 		return nil

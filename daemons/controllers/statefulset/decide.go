@@ -50,13 +50,13 @@ func (o ordinalPod) hasRevision(r revision) bool {
 // should have. Both are equal unless an update is under way. pods are the set's own.
 func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Pod, now time.Time) (d Decision) {
 	ordered := set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
-	there, condemned := splitExcess(set, pods)
+	existing, condemned := splitExcess(set, pods)
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
 	available := func(o ordinalPod) bool {
 		return o.isHealthy() && loop.IsAvailable(o.Pod, minReady, now)
 	}
-	missing := replicasOrDefault(set) - len(there) // includes pods that have ended, which are added below
-	next := firstOrdinal(set)                      // the next ordinal to create; lower ones are done
+	missing := replicasOrDefault(set) - len(existing) // includes pods that have ended, which are added below
+	next := firstOrdinal(set)                         // the next ordinal to create; lower ones are done
 	create := func(until int) {
 		for ; next < until && len(d.Create) < loop.Burst; next++ {
 			d.Create = append(d.Create, newPod(set, next, revisionFor(set, next, current, update)))
@@ -65,7 +65,7 @@ func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 			}
 		}
 	}
-	for _, o := range there {
+	for _, o := range existing {
 		if create(o.ordinal); ordered && len(d.Create) > 0 {
 			return d
 		}
@@ -94,30 +94,30 @@ func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 		return d
 	}
 	defer func() { d.Delete = d.Delete[:min(len(d.Delete), loop.Burst)] }()
-	if stop := d.deleteExcess(condemned, there, ordered, available); stop {
+	if stop := d.deleteExcess(condemned, existing, ordered, available); stop {
 		return d
 	}
-	d.deleteOutdated(set, update, there, missing, available)
+	d.deleteOutdated(set, update, existing, missing, available)
 	return d
 }
 
 // splitExcess splits the pods, each with its ordinal, into those within the set's replicas and those in excess.
-func splitExcess(set *appsv1.StatefulSet, pods []*corev1.Pod) (there, condemned []ordinalPod) {
+func splitExcess(set *appsv1.StatefulSet, pods []*corev1.Pod) (existing, condemned []ordinalPod) {
 	for _, pod := range pods {
 		n, ok := ordinalOf(set, pod)
 		if !ok {
 			continue
 		}
 		if n >= firstOrdinal(set) && n < firstOrdinal(set)+replicasOrDefault(set) {
-			there = append(there, ordinalPod{pod, n})
+			existing = append(existing, ordinalPod{pod, n})
 		} else {
 			condemned = append(condemned, ordinalPod{pod, n})
 		}
 	}
 	byNumber := func(a, b ordinalPod) int { return a.ordinal - b.ordinal }
-	slices.SortFunc(there, byNumber)
+	slices.SortFunc(existing, byNumber)
 	slices.SortFunc(condemned, byNumber)
-	return there, condemned
+	return existing, condemned
 }
 
 // revisionFor returns the template for a new pod. Pods below the partition get the current template.
@@ -138,10 +138,10 @@ func partitionOf(set *appsv1.StatefulSet) int {
 
 // deleteExcess deletes the last of the excess pods, or all of them if the set is not ordered. stop reports that nothing
 // else may be done in this sync.
-func (d *Decision) deleteExcess(condemned, there []ordinalPod, ordered bool,
+func (d *Decision) deleteExcess(condemned, existing []ordinalPod, ordered bool,
 	available func(ordinalPod) bool) (stop bool) {
 	var unavailable *ordinalPod // the first unavailable pod; of the unavailable ones, only it may be deleted
-	for _, o := range append(slices.Clone(there), condemned...) {
+	for _, o := range append(slices.Clone(existing), condemned...) {
 		if !available(o) {
 			unavailable = &o
 			break
@@ -167,7 +167,7 @@ func (d *Decision) deleteExcess(condemned, there []ordinalPod, ordered bool,
 
 // deleteOutdated deletes pods that do not have the update template, the last first. It deletes as many at a time as may
 // be unavailable. They are created again with the update template.
-func (d *Decision) deleteOutdated(set *appsv1.StatefulSet, update revision, there []ordinalPod, missing int,
+func (d *Decision) deleteOutdated(set *appsv1.StatefulSet, update revision, existing []ordinalPod, missing int,
 	available func(ordinalPod) bool) {
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return
@@ -178,7 +178,7 @@ func (d *Decision) deleteOutdated(set *appsv1.StatefulSet, update revision, ther
 		gone[pod] = true
 	}
 	var old []ordinalPod
-	for _, o := range there {
+	for _, o := range existing {
 		if gone[o.Pod] {
 			continue // already counted as missing
 		}
@@ -227,8 +227,8 @@ func Status(
 	if s.CollisionCount == nil {
 		s.CollisionCount = new(int32)
 	}
-	there, condemned := splitExcess(set, pods)
-	for _, o := range append(there, condemned...) {
+	existing, condemned := splitExcess(set, pods)
+	for _, o := range append(existing, condemned...) {
 		s.Replicas++
 		// also counts pods that are being deleted
 		if ready, _ := loop.IsReady(o.Pod); ready && o.Status.Phase == corev1.PodRunning {

@@ -172,16 +172,16 @@ func (m *controller) continueMigration(ctx context.Context, s *migrationv1.Stora
 }
 
 // reportWaiting reports what a migration still waits for. Objects that are already migrated are not written again.
-func (m *controller) reportWaiting(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
-	why = fmt.Errorf("wait for encryption keys: %w", why)
+func (m *controller) reportWaiting(ctx context.Context, s *migrationv1.StorageVersionMigration, cause error) error {
+	cause = fmt.Errorf("wait for encryption keys: %w", cause)
 	is := meta.FindStatusCondition(s.Status.Conditions, string(migrationv1.MigrationRunning))
-	if message := why.Error(); is == nil || is.Message != message {
+	if message := cause.Error(); is == nil || is.Message != message {
 		m.setCondition(s, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, message)
 		if _, err := m.write(ctx, s); err != nil {
 			return err
 		}
 	}
-	return why
+	return cause
 }
 
 // checkEncryption returns nil if everything that is stored is encrypted with the first key of the API server's
@@ -191,8 +191,8 @@ func (m *controller) checkEncryption(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if said := strings.TrimSpace(string(body)); said != "" {
-		return errors.New(said)
+	if text := strings.TrimSpace(string(body)); text != "" {
+		return errors.New(text)
 	}
 	return err
 }
@@ -230,13 +230,13 @@ func isTransient(err error) bool {
 
 // recordEnd records how a migration ended. It updates the definition afterwards, so that this is repeated after an
 // interruption.
-func (m *controller) recordEnd(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
-	if why == nil {
+func (m *controller) recordEnd(ctx context.Context, s *migrationv1.StorageVersionMigration, cause error) error {
+	if cause == nil {
 		m.setCondition(s, migrationv1.MigrationSucceeded, metav1.ConditionTrue, reasonSucceeded, "")
 	} else {
 		m.setCondition(s, migrationv1.MigrationFailed, metav1.ConditionTrue, reasonFailed,
 			fmt.Sprintf("migration encountered "+
-				"unhandled error: %s", why))
+				"unhandled error: %s", cause))
 	}
 	s, err := m.write(ctx, s)
 	if err != nil {

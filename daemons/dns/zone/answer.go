@@ -128,7 +128,7 @@ func (q question) resolveService(n int) Result {
 		}
 		return Result{}
 	case below == 1 && q.name.Label(0)[0] != '_':
-		if at, there := s.hostIndex(string(q.name.Label(0))); there {
+		if at, ok := s.hostIndex(string(q.name.Label(0))); ok {
 			q.addAddresses(s.hosts[at].v4, s.hosts[at].v6)
 			return Result{}
 		}
@@ -141,17 +141,17 @@ func (q question) resolveService(n int) Result {
 			}
 		}
 	case below == 2 && q.name.Label(0)[0] == '_' && q.name.Label(1)[0] == '_':
-		name, protocol, there := q.name.Label(0)[1:], q.name.Label(1)[1:], false
+		name, protocol, ok := q.name.Label(0)[1:], q.name.Label(1)[1:], false
 		meant := func(p port) bool {
 			return p.name != "" && p.name == string(name) && p.protocol == string(protocol)
 		}
 		for _, p := range s.ports {
-			there = there || meant(p)
+			ok = ok || meant(p)
 		}
-		if there && q.isRequested(wire.TypeSRV) {
+		if ok && q.isRequested(wire.TypeSRV) {
 			q.addPorts(s, meant)
 		}
-		return Result{NoName: !there}
+		return Result{NoName: !ok}
 	}
 	return Result{NoName: true}
 }

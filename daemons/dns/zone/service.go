@@ -200,8 +200,8 @@ func (s *Service) addHosts(ends []endpoint, headless bool) {
 		if headless {
 			s.v4, s.v6 = appendAddress(s.v4, s.v6, e.addr)
 		}
-		at, there := s.hostIndex(e.label)
-		if !there {
+		at, ok := s.hostIndex(e.label)
+		if !ok {
 			name := append(append([]byte{byte(len(e.label))}, e.label...), s.name...)
 			if len(name) > 255 {
 				continue
@@ -228,8 +228,8 @@ func (s *Service) addHeadlessPorts(ends []endpoint) {
 	}
 	done := map[seen]bool{}
 	for _, e := range ends {
-		host, there := s.hostIndex(e.label)
-		if !there {
+		host, ok := s.hostIndex(e.label)
+		if !ok {
 			continue
 		}
 		for _, p := range e.ports {

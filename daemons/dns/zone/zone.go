@@ -97,10 +97,10 @@ func labelKey(k Key) string {
 func (z *Zone) Domain() []byte { return z.domain }
 
 // SetNamespace sets whether a namespace exists.
-func (z *Zone) SetNamespace(name string, there bool) {
+func (z *Zone) SetNamespace(name string, exists bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if there {
+	if exists {
 		z.namespaces[name] = true
 	} else {
 		delete(z.namespaces, name)

@@ -67,7 +67,7 @@ func (c *conn) setForwarded(h http.Header, host string) {
 		}
 	}
 	h["X-Forwarded-For"] = []string{all}
-	usual := func(name, value string) {
+	addDefault := func(name, value string) {
 		if h[name] == nil {
 			h[name] = []string{value}
 		}
@@ -76,10 +76,10 @@ func (c *conn) setForwarded(h http.Header, host string) {
 	if c.secure {
 		proto = "https"
 	}
-	usual("X-Real-Ip", string(c.ip))
-	usual("X-Forwarded-Proto", proto)
-	usual("X-Forwarded-Host", host)
-	usual("X-Forwarded-Port", strconv.Itoa(c.port))
+	addDefault("X-Real-Ip", string(c.ip))
+	addDefault("X-Forwarded-Proto", proto)
+	addDefault("X-Forwarded-Host", host)
+	addDefault("X-Forwarded-Port", strconv.Itoa(c.port))
 }
 
 // applyFilters applies a rule's filters.
@@ -143,7 +143,7 @@ func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *backendRequest
 		q.body = limit
 	}
 	var tried []*endpoint
-	why := &statusError{503, "no endpoint"}
+	cause := &statusError{503, "no endpoint"}
 	fresh := false
 	for range maxAttempts {
 		ep := p.pick(tried, p.e.clock())
@@ -182,14 +182,14 @@ func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *backendRequest
 			return nil, ep, bad
 		case isDialError(err):
 			tried = append(tried, ep)
-			if why = (&statusError{502, "no connection to the backend"}); isTimeout(err) {
-				why = &statusError{504, "no connection to the backend in time"}
+			if cause = (&statusError{502, "no connection to the backend"}); isTimeout(err) {
+				cause = &statusError{504, "no connection to the backend in time"}
 			}
 			continue
 		case isTimeout(err) || errors.Is(err, context.DeadlineExceeded):
 			return nil, ep, &statusError{504, "the backend did not answer in time"}
 		}
-		why = &statusError{502, "the backend ended the connection"}
+		cause = &statusError{502, "the backend ended the connection"}
 		if !again {
 			break
 		}
@@ -198,7 +198,7 @@ func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *backendRequest
 		}
 		fresh = true
 	}
-	return nil, nil, why
+	return nil, nil, cause
 }
 
 func isDialError(err error) bool {

@@ -305,19 +305,19 @@ func (c *conn) write(b []byte, wait time.Duration) error {
 }
 
 // rejectMalformed responds to a request that could not be parsed, and ends the connection.
-func (c *conn) rejectMalformed(why *statusError) {
+func (c *conn) rejectMalformed(cause *statusError) {
 	gen := c.e.startRequest()
 	defer gen.Add(-1)
 	c.began, c.sent, c.rule, c.backend, c.ended = c.e.clock(), 0, nil, nil, true
 	c.req.method, c.req.target, c.req.host, c.req.minor = nil, nil, nil, 1
-	c.fail(why.status, why.reason)
+	c.fail(cause.status, cause.reason)
 	c.record()
 }
 
 // fail sends an error response.
-func (c *conn) fail(status int, why string) {
+func (c *conn) fail(status int, reason string) {
 	c.status = status
-	c.out = appendError(c.out[:0], status, why, c.ended || c.req.minor == 0, string(c.req.method) == "HEAD")
+	c.out = appendError(c.out[:0], status, reason, c.ended || c.req.minor == 0, string(c.req.method) == "HEAD")
 	if c.write(c.out, writeTimeout) != nil {
 		c.ended = true
 	}

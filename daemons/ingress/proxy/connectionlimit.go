@@ -33,7 +33,7 @@ func (e *Engine) register(c *conn) {
 func (e *Engine) unregister(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, there := e.conns[c]; !there {
+	if _, ok := e.conns[c]; !ok {
 		return
 	}
 	delete(e.conns, c)

@@ -127,11 +127,11 @@ func (c selectedBackend) headerChanges(rule *route.Rule) (request, response *rou
 func missingStatus(rule *route.Rule) int { return cmp.Or(rule.Missing, 503) }
 
 // reject sends an error response. It does not wait for the rest of the request body.
-func (c *conn) reject(status int, why string) {
+func (c *conn) reject(status int, reason string) {
 	if c.req.chunked || c.req.length > 0 {
 		c.ended = true
 	}
-	c.fail(status, why)
+	c.fail(status, reason)
 }
 
 // tryRedirect sends a redirect if the rule has one, and reports whether it did.
@@ -197,7 +197,7 @@ func (c *conn) sendToEndpoint(rule *route.Rule, p *pool) (*upstream, unsentBody)
 		return nil, left
 	}
 	again := isRepeatable(c.req.method) && !c.req.chunked && c.req.length <= 0
-	status, why := 503, "no endpoint"
+	status, reason := 503, "no endpoint"
 	fresh := false
 	for range maxAttempts {
 		ep := p.pick(c.tried, c.e.clock())
@@ -215,9 +215,9 @@ func (c *conn) sendToEndpoint(rule *route.Rule, p *pool) (*upstream, unsentBody)
 			var err error
 			if up, err = ep.dial(rule.Policy.Connect); err != nil {
 				c.tried = append(c.tried, ep)
-				status, why = 502, "no connection to the backend"
+				status, reason = 502, "no connection to the backend"
 				if isTimeout(err) {
-					status, why = 504, "no connection to the backend in time"
+					status, reason = 504, "no connection to the backend in time"
 				}
 				continue
 			}
@@ -235,17 +235,17 @@ func (c *conn) sendToEndpoint(rule *route.Rule, p *pool) (*upstream, unsentBody)
 			c.ended, c.status = true, 499
 			return nil, left
 		case errors.As(err, &refused):
-			status, why = refused.status, refused.reason
+			status, reason = refused.status, refused.reason
 			if status == 502 || status == 504 {
 				break
 			}
 			c.ended = true
-			c.fail(status, why)
+			c.fail(status, reason)
 			return nil, left
 		case isTimeout(err):
-			status, why = 504, "the backend did not answer in time"
+			status, reason = 504, "the backend did not answer in time"
 		default:
-			status, why = 502, "the backend ended the connection"
+			status, reason = 502, "the backend ended the connection"
 			if again && silent {
 				// Other idle connections are probably closed as well, so open a new one.
 				if fresh = true; !reused {
@@ -259,7 +259,7 @@ func (c *conn) sendToEndpoint(rule *route.Rule, p *pool) (*upstream, unsentBody)
 	if left.hasData() {
 		c.ended = true
 	}
-	c.reject(status, why)
+	c.reject(status, reason)
 	return nil, left
 }
 

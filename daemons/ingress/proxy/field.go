@@ -154,7 +154,7 @@ type field struct {
 	dropped           bool // only for the next hop
 }
 
-// message is what requests and answers have in common.
+// message is the common part of requests and responses.
 type message struct {
 	fields    []field
 	length    int64 // of the body; -1: not given

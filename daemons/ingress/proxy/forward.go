@@ -163,7 +163,7 @@ func appendAnswer(out []byte, a *response, changes *route.Headers) []byte {
 }
 
 // appendError appends a complete error response of the proxy.
-func appendError(out []byte, status int, why string, closes, head bool) []byte {
+func appendError(out []byte, status int, reason string, closes, head bool) []byte {
 	text := http.StatusText(status)
 	out = append(out, "HTTP/1.1 "...)
 	out = strconv.AppendInt(out, int64(status), 10)
@@ -171,7 +171,7 @@ func appendError(out []byte, status int, why string, closes, head bool) []byte {
 	out = append(out, text...)
 	out = append(out,
 		"\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: "...)
-	out = strconv.AppendInt(out, int64(len(text)+len(why)+3), 10)
+	out = strconv.AppendInt(out, int64(len(text)+len(reason)+3), 10)
 	if closes {
 		out = append(out, "\r\nConnection: close"...)
 	}
@@ -181,6 +181,6 @@ func appendError(out []byte, status int, why string, closes, head bool) []byte {
 	}
 	out = append(out, text...)
 	out = append(out, ':', ' ')
-	out = append(out, why...)
+	out = append(out, reason...)
 	return append(out, '\n')
 }

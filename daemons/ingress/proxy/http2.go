@@ -233,9 +233,9 @@ func (x *stream) redirect(r *route.Redirect) {
 	x.w.WriteHeader(r.Code)
 }
 
-func (x *stream) fail(status int, why string) {
+func (x *stream) fail(status int, reason string) {
 	x.status = status
-	http.Error(x.w, http.StatusText(status)+": "+why, status)
+	http.Error(x.w, http.StatusText(status)+": "+reason, status)
 }
 
 func (x *stream) record() {

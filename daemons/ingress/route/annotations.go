@@ -64,9 +64,9 @@ var annotationSettings = map[string]setting{
 	"use-regex":               onlyValue("false"),
 }
 
-// policyOf returns the policy that results from an Ingress' annotations and the default policy usual. It also returns
+// policyOf returns the policy that results from an Ingress' annotations and the default policy. It also returns
 // the problems for annotations that are not supported.
-func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
+func policyOf(annotations map[string]string, defaults Policy) (Policy, []Problem) {
 	var problems []Problem
 	for _, prefix := range []string{nginxPrefix, projectPrefix} {
 		for _, name := range slices.Sorted(maps.Keys(annotations)) {
@@ -80,13 +80,13 @@ func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
 					Problem{"UnsupportedAnnotation", fmt.Sprintf("annotation %s is not carried out", name)})
 				continue
 			}
-			if err := set(&usual, annotations[name]); err != nil {
+			if err := set(&defaults, annotations[name]); err != nil {
 				problems = append(problems,
 					Problem{"InvalidAnnotation", fmt.Sprintf("annotation %s is not carried out: %v", name, err)})
 			}
 		}
 	}
-	return usual, problems
+	return defaults, problems
 }
 
 func duration(of func(*Policy) *time.Duration) setting {

@@ -52,7 +52,7 @@ func (b *Builder) parseIngress(in *networkingv1.Ingress) *ingress {
 		rule := &in.Spec.Rules[i]
 		name := strings.ToLower(rule.Host)
 		if rule.HTTP == nil { // the default backend serves the whole host
-			if _, there := out.hosts[name]; !there {
+			if _, ok := out.hosts[name]; !ok {
 				out.hosts[name] = nil
 			}
 			continue

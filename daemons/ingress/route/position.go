@@ -55,7 +55,7 @@ func (b *Builder) replaceClaims(old, now *ingress) {
 		for _, p := range list {
 			s := positionOf(host, p)
 			b.changedPositions[s] = true
-			if _, there := b.claims[s][now.key]; !there { // of two equal paths in an Ingress, the first applies
+			if _, ok := b.claims[s][now.key]; !ok { // of two equal paths in an Ingress, the first applies
 				putNested(b.claims, s, now.key, positionClaim{now, p})
 			}
 		}

@@ -34,8 +34,8 @@ func validateDeviceStatuses(list []corev1.ContainerStatus, containers []corev1.C
 				errs = append(errs, field.Duplicate(where.Child("name"), r.Name))
 			}
 			names[r.Name] = true
-			if why := unrequestedReason(r.Name, of, containers); why != "" {
-				errs = append(errs, field.Invalid(where.Child("name"), r.Name, why))
+			if reason := unrequestedReason(r.Name, of, containers); reason != "" {
+				errs = append(errs, field.Invalid(where.Child("name"), r.Name, reason))
 			}
 			errs = append(errs, validateDeviceHealth(r.Resources, where.Child("resources"))...)
 		}

@@ -212,8 +212,8 @@ func validateAnnotations(
 		if a.Key == "" {
 			errs = append(errs, field.Required(where.Child("key"), ""))
 		} else {
-			for _, why := range utilvalidation.IsQualifiedName(a.Key) {
-				errs = append(errs, field.Invalid(where.Child("key"), a.Key, why))
+			for _, reason := range utilvalidation.IsQualifiedName(a.Key) {
+				errs = append(errs, field.Invalid(where.Child("key"), a.Key, reason))
 			}
 		}
 		if seen.Has(a.Key) {

@@ -81,12 +81,12 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 				"only v1 may have an empty group and it better be legacy kube"))
 		}
 	} else {
-		for _, why := range utilvalidation.IsDNS1123Subdomain(s.Spec.Group) {
-			errs = append(errs, field.Invalid(at.Child("group"), s.Spec.Group, why))
+		for _, reason := range utilvalidation.IsDNS1123Subdomain(s.Spec.Group) {
+			errs = append(errs, field.Invalid(at.Child("group"), s.Spec.Group, reason))
 		}
 	}
-	for _, why := range utilvalidation.IsDNS1035Label(s.Spec.Version) {
-		errs = append(errs, field.Invalid(at.Child("version"), s.Spec.Version, why))
+	for _, reason := range utilvalidation.IsDNS1035Label(s.Spec.Version) {
+		errs = append(errs, field.Invalid(at.Child("version"), s.Spec.Version, reason))
 	}
 	if p := s.Spec.GroupPriorityMinimum; p <= 0 || p > 20000 {
 		errs = append(errs, field.Invalid(at.Child("groupPriorityMinimum"), p, "must be positive and less than 20000"))

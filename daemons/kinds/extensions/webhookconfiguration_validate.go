@@ -105,8 +105,8 @@ func validateReviewVersions(at *field.Path, versions []string) field.ErrorList {
 			continue
 		}
 		seen.Insert(v)
-		for _, why := range utilvalidation.IsDNS1035Label(v) {
-			errs = append(errs, field.Invalid(at.Index(i), v, why))
+		for _, reason := range utilvalidation.IsDNS1035Label(v) {
+			errs = append(errs, field.Invalid(at.Index(i), v, reason))
 		}
 		usable = usable || slices.Contains(reviewVersions, v)
 	}
@@ -212,8 +212,8 @@ func validateConditions(
 			errs = append(errs, field.Required(at.Index(i).Child("name"), ""))
 			continue
 		}
-		for _, why := range utilvalidation.IsQualifiedName(c.Name) {
-			errs = append(errs, field.Invalid(at.Index(i).Child("name"), c.Name, why))
+		for _, reason := range utilvalidation.IsQualifiedName(c.Name) {
+			errs = append(errs, field.Invalid(at.Index(i).Child("name"), c.Name, reason))
 		}
 		if seen.Has(c.Name) {
 			errs = append(errs, field.Duplicate(at.Index(i).Child("name"), c.Name))

@@ -14,10 +14,10 @@ import (
 
 func serviceWarnings(s, _ *corev1.Service) []string {
 	var all []string
-	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	path, spec := field.NewPath("spec"), &s.Spec
 	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {
-		say("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints,
+		add("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints,
 			corev1.AnnotationTopologyMode)
 	}
 	if spec.ClusterIP != "" && !isHeadless(s) {
@@ -29,33 +29,33 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 		isHeadless(s)
 	if none {
 		if spec.LoadBalancerIP != "" {
-			say("spec.loadBalancerIP is ignored for headless services")
+			add("spec.loadBalancerIP is ignored for headless services")
 		}
 		if len(spec.ExternalIPs) > 0 {
-			say("spec.externalIPs is ignored for headless services")
+			add("spec.externalIPs is ignored for headless services")
 		}
 		if spec.SessionAffinity != corev1.ServiceAffinityNone {
-			say("spec.SessionAffinity is ignored for headless services")
+			add("spec.SessionAffinity is ignored for headless services")
 		}
 	}
 	for i, ip := range spec.ExternalIPs {
 		all = append(all, warn.Address(path.Child("externalIPs").Index(i), ip)...)
 	}
 	if len(spec.ExternalIPs) > 0 && !none && !named {
-		say("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+		add("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
 	all = append(all, warn.Address(path.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	for i, cidr := range spec.LoadBalancerSourceRanges {
 		all = append(all, warn.CIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
 	}
 	if named && len(spec.ExternalIPs) > 0 {
-		say("spec.externalIPs is ignored when spec.type is %q", corev1.ServiceTypeExternalName)
+		add("spec.externalIPs is ignored when spec.type is %q", corev1.ServiceTypeExternalName)
 	}
 	if !named && spec.ExternalName != "" {
-		say("spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName)
+		add("spec.externalName is ignored when spec.type is not %q", corev1.ServiceTypeExternalName)
 	}
 	if value.OrZero(spec.TrafficDistribution) == corev1.ServiceTrafficDistributionPreferClose {
-		say("spec.trafficDistribution: %q is deprecated; use %q", corev1.ServiceTrafficDistributionPreferClose,
+		add("spec.trafficDistribution: %q is deprecated; use %q", corev1.ServiceTrafficDistributionPreferClose,
 			corev1.ServiceTrafficDistributionPreferSameZone)
 	}
 	return all

@@ -36,18 +36,18 @@ func SpecOf(obj runtime.Object) *corev1.PodSpec {
 	return nil
 }
 
-// WithOldNodeAffinity returns is with the node affinity of was, so that a comparison shows all other differences.
-func WithOldNodeAffinity(is, was *corev1.Affinity) *corev1.Affinity {
+// WithOldNodeAffinity returns updated with the node affinity of old, so that a comparison shows all other differences.
+func WithOldNodeAffinity(updated, old *corev1.Affinity) *corev1.Affinity {
 	var out corev1.Affinity
-	if is != nil {
-		out = *is
+	if updated != nil {
+		out = *updated
 	}
 	out.NodeAffinity = nil
-	if was != nil {
-		out.NodeAffinity = was.NodeAffinity
+	if old != nil {
+		out.NodeAffinity = old.NodeAffinity
 	}
-	if out == (corev1.Affinity{}) && (was == nil || *was == corev1.Affinity{}) {
-		return was
+	if out == (corev1.Affinity{}) && (old == nil || *old == corev1.Affinity{}) {
+		return old
 	}
 	return &out
 }

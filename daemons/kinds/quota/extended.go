@@ -67,8 +67,8 @@ func chargedPod(c *resourcev1.ResourceClaim, with Lookups) *corev1.Pod {
 	if pod == nil || pod.UID != owner.UID {
 		return nil
 	}
-	if said := pod.Status.ExtendedResourceClaimStatus; said != nil {
-		if said.ResourceClaimName != c.Name {
+	if claims := pod.Status.ExtendedResourceClaimStatus; claims != nil {
+		if claims.ResourceClaimName != c.Name {
 			return nil
 		}
 		return pod

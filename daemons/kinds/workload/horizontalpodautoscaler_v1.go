@@ -142,11 +142,11 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 
 // parseV2Annotation returns the value of an annotation, or the zero value if it is invalid.
 func parseV2Annotation[T any](a *autoscalingv1.HorizontalPodAutoscaler, key string) T {
-	var is, nothing T
-	if json.Unmarshal([]byte(a.Annotations[key]), &is) != nil {
-		return nothing
+	var value, zero T
+	if json.Unmarshal([]byte(a.Annotations[key]), &value) != nil {
+		return zero
 	}
-	return is
+	return value
 }
 
 // Types of the behaviour annotation. They have the form of upstream's internal type, which has no other field names.

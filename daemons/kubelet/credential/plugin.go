@@ -195,13 +195,13 @@ func (p *plugin) run(ctx context.Context, name string) (*response, error) {
 	c := exec.CommandContext(ctx, p.path, p.args...)
 	c.Env = append(os.Environ(), p.env...)
 	c.WaitDelay = time.Second
-	out, said := &boundedBuffer{limit: maxResponse}, &boundedBuffer{limit: 4096}
-	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(text), out, said
+	out, problems := &boundedBuffer{limit: maxResponse}, &boundedBuffer{limit: 4096}
+	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(text), out, problems
 	if err := c.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("the plugin did not exit within %s", pluginTimeout)
 		}
-		if text := strings.TrimSpace(said.String()); text != "" {
+		if text := strings.TrimSpace(problems.String()); text != "" {
 			return nil, fmt.Errorf("%w: %q", err, text)
 		}
 		return nil, err

@@ -141,7 +141,7 @@ func (r *Registry) Health(driver, pool, device string) (corev1.ResourceHealthSta
 // watchHealth records a plugin's health reports until ctx ends. It stops if the plugin does not implement the service.
 func (r *Registry) watchHealth(ctx context.Context, driver string, p *plugin) {
 	for wait := minWait; ; wait = min(2*wait, maxWait) {
-		said, err := r.readHealth(ctx, driver, p)
+		received, err := r.readHealth(ctx, driver, p)
 		if ctx.Err() != nil {
 			return
 		}
@@ -149,7 +149,7 @@ func (r *Registry) watchHealth(ctx context.Context, driver string, p *plugin) {
 		if status.Code(err) == codes.Unimplemented {
 			return
 		}
-		if said {
+		if received {
 			wait = minWait
 		}
 		t := time.NewTimer(wait)
@@ -163,7 +163,7 @@ func (r *Registry) watchHealth(ctx context.Context, driver string, p *plugin) {
 }
 
 // readHealth records the reports of one stream. It reports whether the stream delivered any.
-func (r *Registry) readHealth(ctx context.Context, driver string, p *plugin) (said bool, err error) {
+func (r *Registry) readHealth(ctx context.Context, driver string, p *plugin) (received bool, err error) {
 	var client healthv1.DRAResourceHealthClient
 	if p.health == v1alpha1.DRAResourceHealthService {
 		client = healthv1.V1Alpha1ClientWrapper{Client: v1alpha1.NewDRAResourceHealthClient(p.conn)}
@@ -177,9 +177,9 @@ func (r *Registry) readHealth(ctx context.Context, driver string, p *plugin) (sa
 	for {
 		answer, err := stream.Recv()
 		if err != nil {
-			return said, err
+			return received, err
 		}
-		said = true
+		received = true
 		if r.health.update(driver, answer.GetDevices(), time.Now()) && r.OnChanged != nil {
 			r.OnChanged(driver)
 		}

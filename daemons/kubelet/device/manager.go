@@ -136,8 +136,8 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 			}
 			for _, c := range claims {
 				devices, ok := got[c.UID]
-				if why := refused[c.UID]; why != nil {
-					errs = append(errs, fmt.Errorf("driver %s: claim %s/%s: %w", driver, c.Namespace, c.Name, why))
+				if cause := refused[c.UID]; cause != nil {
+					errs = append(errs, fmt.Errorf("driver %s: claim %s/%s: %w", driver, c.Namespace, c.Name, cause))
 				} else if err == nil && !ok {
 					errs = append(errs, fmt.Errorf("driver %s said nothing about claim "+
 						"%s/%s", driver, c.Namespace, c.Name))

@@ -120,11 +120,11 @@ func (r *Registry) scan(ctx context.Context) (gone []string) {
 		r.Log.Warn("look for plugins' sockets", "error", err)
 		return nil // an unreadable directory does not mean that the plugins are gone
 	}
-	there := map[string]time.Time{}
+	existing := map[string]time.Time{}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && info.Mode()&fs.ModeSocket != 0 && !strings.HasPrefix(e.Name(), ".") {
-			there[filepath.Join(r.Dir, e.Name())] = info.ModTime()
+			existing[filepath.Join(r.Dir, e.Name())] = info.ModTime()
 		}
 	}
 	r.mu.Lock()
@@ -133,13 +133,13 @@ func (r *Registry) scan(ctx context.Context) (gone []string) {
 	}
 	var lost []*instance
 	for path, i := range r.sockets {
-		if stamp, ok := there[path]; !ok || !stamp.Equal(i.stamp) {
+		if stamp, ok := existing[path]; !ok || !stamp.Equal(i.stamp) {
 			delete(r.sockets, path)
 			lost = append(lost, i)
 		}
 	}
 	var fresh []string
-	for path := range there {
+	for path := range existing {
 		if i := r.sockets[path]; i == nil || !i.isFinal {
 			fresh = append(fresh, path)
 		}
@@ -151,7 +151,7 @@ func (r *Registry) scan(ctx context.Context) (gone []string) {
 		if err != nil {
 			r.Log.Warn("a plugin could not be registered and will be asked again", "socket", path, "error", err)
 		}
-		i.stamp = there[path]
+		i.stamp = existing[path]
 		r.mu.Lock()
 		r.order++
 		i.order, r.sockets[path] = r.order, i
@@ -201,10 +201,10 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 	}
 	stable := slices.Contains(info.SupportedVersions, drav1.DRAPluginService)
 	if !stable && !slices.Contains(info.SupportedVersions, drav1beta1.DRAPluginService) {
-		why := fmt.Sprintf("none of the versions %v is supported by this kubelet, which has %s and %s",
+		reason := fmt.Sprintf("none of the versions %v is supported by this kubelet, which has %s and %s",
 			info.SupportedVersions, drav1.DRAPluginService, drav1beta1.DRAPluginService)
-		_, err := client.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{Error: why})
-		return &instance{isFinal: true}, errors.Join(errors.New(why), err)
+		_, err := client.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{Error: reason})
+		return &instance{isFinal: true}, errors.Join(errors.New(reason), err)
 	}
 	to, err := dial(endpoint)
 	if err != nil {

@@ -277,7 +277,7 @@ func (r *Records) pruneRecord(name string, has func(ref string) (bool, error)) e
 	if err := json.Unmarshal(data, &have); err != nil {
 		return fmt.Errorf("record %s of a pulled image cannot be read: %w", name, err)
 	}
-	if there, err := has(have.ImageRef); err != nil || there {
+	if exists, err := has(have.ImageRef); err != nil || exists {
 		return err
 	}
 	return r.Store.Remove(pulledFolder, name)

@@ -62,14 +62,14 @@ func (a *Agent) writeStatus(ctx context.Context, written *time.Time) (ready bool
 		equalStatus(&node.Status, &status) {
 		// The measured status is unchanged, but the status in the API may differ: the node controller marks a silent
 		// node as not ready, and only the node itself can correct that.
-		there, err := a.Read(ctx)
+		existing, err := a.Read(ctx)
 		if err == nil {
-			a.recordSchedulableEvent(there)
+			a.recordSchedulableEvent(existing)
 		}
-		if err != nil || equalStatus(&there.Status, &status) || !isNewer(there, node) {
+		if err != nil || equalStatus(&existing.Status, &status) || !isNewer(existing, node) {
 			return ready, err
 		}
-		node, status = there, a.MeasureStatus(ctx, &there.Status)
+		node, status = existing, a.MeasureStatus(ctx, &existing.Status)
 	}
 	was, err := json.Marshal(corev1.Node{Status: node.Status})
 	if err != nil {

@@ -21,7 +21,7 @@ type Facts struct {
 	Containers []Container // newest first, of all sandboxes
 
 	Prepared         bool // directories, cgroup and volumes exist
-	Released         bool // they were released after the pod's end
+	Released         bool // the directories, cgroup and volumes were released after the pod's end
 	DiscardRequested bool // the machine needs the disk space of the ended pod's containers
 
 	AdmittedSandbox string // ID of the sandbox whose network policies are in effect

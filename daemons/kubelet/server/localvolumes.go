@@ -44,29 +44,29 @@ func (s *Server) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 // respondVolume responds with a Status that names the volume. The client can thereby distinguish it from responses of
 // intermediaries.
 func (s *Server) respondVolume(w http.ResponseWriter, name, what string, err error) {
-	said := metav1.Status{
+	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess,
 		Code:     http.StatusOK,
 		Details:  &metav1.StatusDetails{Kind: directory.Resource, Name: name},
 	}
 	if err != nil {
-		said.Status, said.Message, said.Reason, said.Code = metav1.StatusFailure, err.Error(),
+		status.Status, status.Message, status.Reason, status.Code = metav1.StatusFailure, err.Error(),
 			metav1.StatusReasonInternalError, http.StatusInternalServerError
 	}
 	switch {
 	case errors.Is(err, volume.ErrInUse):
-		said.Reason, said.Code = metav1.StatusReasonConflict, http.StatusConflict
+		status.Reason, status.Code = metav1.StatusReasonConflict, http.StatusConflict
 	case errors.Is(err, volume.ErrTooLarge):
-		said.Reason, said.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
+		status.Reason, status.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
 	case errors.Is(err, volume.ErrMissing):
-		said.Details.Causes = []metav1.StatusCause{{Type: directory.MissingCause, Message: err.Error()}}
+		status.Details.Causes = []metav1.StatusCause{{Type: directory.MissingCause, Message: err.Error()}}
 	case err != nil:
 		s.Log.Warn("change a provisioned volume", "what", what, "volume", name, "error", err)
 	default:
 		s.Log.Info("changed a provisioned volume", "what", what, "volume", name)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(int(said.Code))
-	_ = json.NewEncoder(w).Encode(said)
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
 }

@@ -35,22 +35,22 @@ func (Kernel) MountDevice(ctx context.Context, f FileSystem, at string) error {
 	if err != nil {
 		return err
 	}
-	there, err := signature(ctx, f.Device)
-	if err == nil && there == "xfs" && begun && !used {
-		if half, failed := isInterruptedXFS(f.Device); half || failed != nil {
-			there, err = "", failed
+	found, err := signature(ctx, f.Device)
+	if err == nil && found == "xfs" && begun && !used {
+		if isPartial, failed := isInterruptedXFS(f.Device); isPartial || failed != nil {
+			found, err = "", failed
 		}
 	}
 	switch {
 	case err != nil:
 		return err
-	case there != "" && f.Type != "" && there != f.Type:
-		return fmt.Errorf("%s has a file system of type %s and not %s", f.Device, there, f.Type)
-	case used && there == "":
+	case found != "" && f.Type != "" && found != f.Type:
+		return fmt.Errorf("%s has a file system of type %s and not %s", f.Device, found, f.Type)
+	case used && found == "":
 		return fmt.Errorf("%s is in use, and has no file system that is known", f.Device)
 	case used:
 		// Do not check or change a file system that is already mounted.
-	case there == "" && !reads:
+	case found == "" && !reads:
 		if !begun {
 			// After an interrupted format the contents are disposable and need not be empty. Such a device has no
 			// signature, because programs write it last. See isInterruptedXFS for the exception.
@@ -58,17 +58,17 @@ func (Kernel) MountDevice(ctx context.Context, f FileSystem, at string) error {
 				return err
 			}
 		}
-		if there, err = f.format(ctx); err != nil {
+		if found, err = f.format(ctx); err != nil {
 			return err
 		}
-	case there == "":
+	case found == "":
 		return fmt.Errorf("%s has no file system, and none is made for a volume that is only read", f.Device)
 	case !reads:
 		if err := repair(ctx, f.Device); err != nil {
 			return err
 		}
 	}
-	args := []string{"-t", there}
+	args := []string{"-t", found}
 	if len(f.Options) > 0 {
 		args = append(args, "-o", strings.Join(f.Options, ","))
 	}

@@ -62,13 +62,13 @@ func (m *Manager) mountProvisioned(ctx context.Context, p *corev1.Pod, v *corev1
 // may have created it, or this machine before it was reinstalled. The claim had data, which an empty directory would
 // hide.
 func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
-	if there, err := m.hasVolume(pv.Name); err != nil || there {
+	if exists, err := m.hasVolume(pv.Name); err != nil || exists {
 		return err
 	}
-	if why, known := m.missingReason(pv.Annotations[directory.UsedAnnotation] != "",
-		pv.Annotations[directory.MachineAnnotation]); why != "" {
+	if reason, known := m.missingReason(pv.Annotations[directory.UsedAnnotation] != "",
+		pv.Annotations[directory.MachineAnnotation]); reason != "" {
 		return fmt.Errorf("persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, "+
-			"delete the claim or take the %s off the volume to have an empty one", pv.Name, ErrMissing, why, known)
+			"delete the claim or take the %s off the volume to have an empty one", pv.Name, ErrMissing, reason, known)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 // missingReason returns why the data of a missing volume may be on another machine or disk, and the names of the
 // annotations that indicate this. made means that a pod has used the volume. machine is the ID of the machine where it
 // was provisioned. An empty why means that the volume was never created.
-func (m *Manager) missingReason(made bool, machine string) (why, known string) {
+func (m *Manager) missingReason(made bool, machine string) (reason, known string) {
 	switch {
 	case made:
 		return fmt.Sprintf("the machine was installed again, or its disk is not mounted at %s", m.Provisioned),
@@ -93,10 +93,10 @@ func (m *Manager) missingReason(made bool, machine string) (why, known string) {
 // and is missing is not created again: the pod would believe that its data was never written.
 func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	path := filepath.Join(m.Provisioned, name)
-	switch there, err := m.hasVolume(name); {
+	switch exists, err := m.hasVolume(name); {
 	case err != nil:
 		return err
-	case there:
+	case exists:
 		if err := m.limitSize(name, path, bytes); err != nil {
 			return err
 		}
@@ -190,8 +190,8 @@ func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 		return ErrInUse
 	}
 	defer m.locks.unlock(name)
-	there, err := m.hasVolume(name)
-	if err != nil || !there {
+	exists, err := m.hasVolume(name)
+	if err != nil || !exists {
 		return err
 	}
 	var st unix.Statfs_t
@@ -231,17 +231,17 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
 		return removeTree(path)
 	}
-	there, err := m.hasVolume(name)
+	exists, err := m.hasVolume(name)
 	if err != nil {
 		return err
 	}
-	if !there && !records(m.Root).wasRemoved(name) {
-		if why, known := m.missingReason(made, machine); why != "" {
+	if !exists && !records(m.Root).wasRemoved(name) {
+		if reason, known := m.missingReason(made, machine); reason != "" {
 			return fmt.Errorf("%w: %s; bring the directory back to have it removed, or, if the data is gone for good, "+
-				"take the %s off the volume", ErrMissing, why, known)
+				"take the %s off the volume", ErrMissing, reason, known)
 		}
 	}
-	if !there {
+	if !exists {
 		return nil
 	}
 	err = removeTreeAfter(path, func() error {

@@ -71,7 +71,7 @@ type Manager struct {
 	// Projects limits the size of those directories. Nil means no limits.
 	Projects *Projects
 	// OnUnbounded is called when a volume is used without an enforced size, with the reason. It may be nil.
-	OnUnbounded func(name string, why error)
+	OnUnbounded func(name string, cause error)
 
 	operations runningOperations // operations of all pods
 	locks      nameLocks         // by name of a provisioned volume: only one mount, growth or removal at a time

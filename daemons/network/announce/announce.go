@@ -284,7 +284,7 @@ const placeCacheTime = 10 * time.Second
 func (a *Announcer) placeOf(address netip.Addr) (addressPlace, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f, there := a.places[address]; there && time.Since(f.at) < placeCacheTime {
+	if f, ok := a.places[address]; ok && time.Since(f.at) < placeCacheTime {
 		return f.place, f.err
 	}
 	var names []string

@@ -65,9 +65,9 @@ func (r *routing) routedAddresses(pools []config.Pool, services []*corev1.Servic
 	return peers
 }
 
-// Routes returns the addresses that this machine announces to each router. These are all addresses if the machine is
-// eligible. An address of Services with externalTrafficPolicy Local is included only if the machine has ready endpoints
-// of each of them, of the address's family. Routers without addresses are included.
+// Routes returns the addresses that this machine announces to each router. A machine that is eligible announces all
+// addresses, with one exception: an address of Services with externalTrafficPolicy Local needs ready endpoints of each
+// of these Services on the machine, in the address's family. The result also contains routers without addresses.
 func Routes(
 	self string,
 	peers map[netip.Addr][]bgp.Peer,
@@ -115,7 +115,7 @@ func (a *Announcer) updateSessions(
 		}
 		list, _ := peersOf(pools, p.Ranges[0].First)
 		for _, peer := range list {
-			if _, there := routes[peer]; !there {
+			if _, ok := routes[peer]; !ok {
 				routes[peer] = nil
 			}
 		}

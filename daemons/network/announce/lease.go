@@ -34,12 +34,12 @@ func (k *leaseKeeper) readLease(ctx context.Context) (*coordinationv1.Lease, err
 func (k *leaseKeeper) writeLease(
 	ctx context.Context,
 	lease *coordinationv1.Lease,
-	who string,
+	holder string,
 	d Duty,
 ) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	next := floating.WithHolder(lease, k.lease, who, leaseTime)
+	next := floating.WithHolder(lease, k.lease, holder, leaseTime)
 	next.Annotations = map[string]string{addressesAnnotation: formatAddresses(d.Addresses)}
 	leases := k.Leases.CoordinationV1().Leases(metav1.NamespaceSystem)
 	var err error

@@ -39,22 +39,22 @@ func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 		return nil, err
 	}
 	k := &a.knownPools
-	why := errNoPools
+	cause := errNoPools
 	for _, m := range list {
 		var read []config.Pool
-		if read, why = config.ReadPools(m.Data, m.Annotations); why == nil {
+		if read, cause = config.ReadPools(m.Data, m.Annotations); cause == nil {
 			k.pools, k.readProblem = read, ""
 			a.savePools(storedPools{m.Data, m.Annotations})
 			return read, nil
 		}
 	}
-	if text := why.Error(); k.readProblem != text {
+	if text := cause.Error(); k.readProblem != text {
 		level := slog.LevelWarn
-		if k.readProblem = text; k.pools == nil && why == errNoPools {
+		if k.readProblem = text; k.pools == nil && cause == errNoPools {
 			level = slog.LevelInfo // normal while a cluster is being created
 		}
 		a.Log.Log(ctx, level, "the pools of addresses cannot be read; what is announced stays as it is", "configMap",
-			config.PoolsName, "reason", why)
+			config.PoolsName, "reason", cause)
 	}
 	return k.pools, nil
 }
@@ -66,8 +66,8 @@ func (a *Announcer) savePools(what storedPools) {
 		return
 	}
 	// Only one annotation matters; drop the others.
-	none, there := what.Annotations[config.NoPoolsAnnotation]
-	if what.Annotations = nil; there {
+	none, ok := what.Annotations[config.NoPoolsAnnotation]
+	if what.Annotations = nil; ok {
 		what.Annotations = map[string]string{config.NoPoolsAnnotation: none}
 	}
 	text, err := json.Marshal(what)

@@ -58,7 +58,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 	// A write that waits for the router ends soon after ctx. The notification after it has a deadline of its own.
 	defer context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now().Add(stopTime)) })()
 	established()
-	heard := make(chan *bgp.BGPMessage)
+	messages := make(chan *bgp.BGPMessage)
 	failed := make(chan error, 1)
 	over := make(chan struct{})
 	defer close(over)
@@ -70,7 +70,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 				return
 			}
 			select {
-			case heard <- m:
+			case messages <- m:
 			case <-over:
 				return
 			}
@@ -90,7 +90,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 			return ctx.Err()
 		case err := <-failed:
 			return c.endReason(err)
-		case m := <-heard:
+		case m := <-messages:
 			switch body := m.Body.(type) {
 			case *bgp.BGPNotification:
 				return fmt.Errorf("it ended the session: %s",

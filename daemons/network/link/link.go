@@ -83,21 +83,21 @@ func (p Pair) Create(path string) (err error) {
 	if err := IgnoreRouterAdvertisements(p.Host); err != nil {
 		return err
 	}
-	here, err := openEnd(&netlink.Handle{}, p.Host, inside)
+	hostEnd, err := openEnd(&netlink.Handle{}, p.Host, inside)
 	if err != nil {
 		return err
 	}
-	there, err := openEnd(pod.Handle, p.Inside, host)
+	podEnd, err := openEnd(pod.Handle, p.Inside, host)
 	if err != nil {
 		return err
 	}
 	for _, a := range p.Addresses {
-		err := here.addPeerRoute(a.Gateway, a.IP)
+		err := hostEnd.addPeerRoute(a.Gateway, a.IP)
 		if err == nil {
-			err = there.addPeerRoute(a.IP, a.Gateway)
+			err = podEnd.addPeerRoute(a.IP, a.Gateway)
 		}
 		if err == nil {
-			err = there.addDefaultRoute(a.Gateway)
+			err = podEnd.addDefaultRoute(a.Gateway)
 		}
 		if err != nil {
 			return fmt.Errorf("give the pod the address %s: %w", a.IP, err)
@@ -239,11 +239,11 @@ func (p Pair) Check(path string) error {
 		return fmt.Errorf("look at the addresses of the pod's interface %s: %w", p.Inside, err)
 	}
 	for _, a := range p.Addresses {
-		there := false
+		exists := false
 		for _, h := range have {
-			there = there || h.IP.Equal(a.IP.AsSlice())
+			exists = exists || h.IP.Equal(a.IP.AsSlice())
 		}
-		if !there {
+		if !exists {
 			return fmt.Errorf("the pod's interface %s has no address %s any more", p.Inside, a.IP)
 		}
 	}

@@ -223,20 +223,20 @@ func (n *Node) markOutdated(p *podState) {
 	n.neededGroups = nil
 }
 
-// SetPod sets a pod of this machine. is is nil if the pod was deleted.
-func (n *Node) SetPod(uid string, is *Pod) {
+// SetPod sets a pod of this machine. pod is nil if it was deleted.
+func (n *Node) SetPod(uid string, pod *Pod) {
 	p := n.pods[uid]
 	switch {
-	case p == nil && is == nil:
+	case p == nil && pod == nil:
 		return
-	case p != nil && is != nil && !p.deleted && p.Pod.hasSameRules(*is):
+	case p != nil && pod != nil && !p.deleted && p.Pod.hasSameRules(*pod):
 		return
 	case p == nil:
 		p = &podState{uid: uid, selected: map[string]bool{}}
 		n.pods[uid] = p
 	}
 	n.removeClaims(p)
-	if is == nil {
+	if pod == nil {
 		p.deleted = true
 		delete(n.podsByNamespace[p.Namespace], uid)
 		if len(n.podsByNamespace[p.Namespace]) == 0 {
@@ -245,8 +245,8 @@ func (n *Node) SetPod(uid string, is *Pod) {
 		n.markOutdated(p)
 		return
 	}
-	relabelled := p.deleted || n.podsByNamespace[is.Namespace][uid] == nil || !labels.Equals(p.Labels, is.Labels)
-	p.Pod, p.deleted = *is, false
+	relabelled := p.deleted || n.podsByNamespace[pod.Namespace][uid] == nil || !labels.Equals(p.Labels, pod.Labels)
+	p.Pod, p.deleted = *pod, false
 	if n.podsByNamespace[p.Namespace] == nil {
 		n.podsByNamespace[p.Namespace] = map[string]*podState{}
 	}

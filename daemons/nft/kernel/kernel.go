@@ -68,11 +68,11 @@ func (k *Kernel) Apply(t *nft.Table) error {
 // compareTable reads the kernel's table and returns the changes to make. whole reports whether the table must be
 // replaced.
 func compareTable(s *socket, t *nft.Table) (change *nft.Change, whole bool, err error) {
-	found, there, err := s.read(t)
+	found, exists, err := s.read(t)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the rules of the table %s: %w", t.Name, err)
 	}
-	if there {
+	if exists {
 		if change, ok := t.DiffFrom(found); ok {
 			return change, false, nil
 		}

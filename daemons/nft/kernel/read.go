@@ -14,10 +14,10 @@ import (
 // read returns the kernel's state of a table, and whether the table exists.
 func (s *socket) read(t *nft.Table) (nft.KernelTable, bool, error) {
 	for tries := 0; ; tries++ {
-		f, there, err := s.readOnce(t)
+		f, exists, err := s.readOnce(t)
 		// If another program changed rules during the listing, start again.
 		if !errors.Is(err, errRulesChanging) || tries == 5 {
-			return f, there, err
+			return f, exists, err
 		}
 		again, err := openSocket()
 		if err != nil {
@@ -28,7 +28,7 @@ func (s *socket) read(t *nft.Table) (nft.KernelTable, bool, error) {
 	}
 }
 
-func (s *socket) readOnce(t *nft.Table) (f nft.KernelTable, there bool, err error) {
+func (s *socket) readOnce(t *nft.Table) (f nft.KernelTable, exists bool, err error) {
 	f = nft.KernelTable{
 		Chains:   map[string]nft.KernelChain{},
 		Sets:     map[string]uint64{},

@@ -110,7 +110,7 @@ func (t *Tables) applyAll(c *rules.Chains) (transactions int, err error) {
 			t.spellings = map[rules.Chain]ruleSpelling{}
 		}
 		for chain, lines := range want {
-			if has, there := found[chain]; there && !slices.Equal(has, lines) && len(has) == len(lines) {
+			if has, ok := found[chain]; ok && !slices.Equal(has, lines) && len(has) == len(lines) {
 				t.spellings[chain] = ruleSpelling{strings.Join(lines, "\n"), strings.Join(has, "\n")}
 			}
 		}
@@ -129,11 +129,11 @@ func (t *Tables) applyAll(c *rules.Chains) (transactions int, err error) {
 func (t *Tables) differences(want, found map[rules.Chain][]string) (map[rules.Chain][]string, []rules.Jump) {
 	changed := map[rules.Chain][]string{}
 	for chain, lines := range want {
-		has, there := found[chain]
-		if there && slices.Equal(has, lines) {
+		has, ok := found[chain]
+		if ok && slices.Equal(has, lines) {
 			continue
 		}
-		if s, known := t.spellings[chain]; there && known && s.written == strings.Join(lines, "\n") &&
+		if s, known := t.spellings[chain]; ok && known && s.written == strings.Join(lines, "\n") &&
 			s.printed == strings.Join(has, "\n") {
 			continue
 		}
@@ -280,7 +280,7 @@ func (t *Tables) IsIntact(c *rules.Chains, deep bool) (bool, error) {
 			continue // a flush removes all rules of a chain, so one check is enough
 		}
 		seen[j.From] = true
-		if there, err := hasRule(c.Family, j.From, j.Rule); err != nil || !there {
+		if exists, err := hasRule(c.Family, j.From, j.Rule); err != nil || !exists {
 			return false, err
 		}
 	}
@@ -326,8 +326,8 @@ func HasChains(f nft.Family) (bool, error) {
 		return false, nil
 	}
 	found, err := readChains(f)
-	_, there := found[rules.EntryChain]
-	return there, err
+	_, ok := found[rules.EntryChain]
+	return ok, err
 }
 
 // RemoveChains removes the chains of a service proxy and leaves all others. It does nothing on a machine without

@@ -176,7 +176,7 @@ func (u *UDP) forwardAnswers(f *flow) {
 	for {
 		_ = f.conn.SetReadDeadline(time.Now().Add(idleTimeout))
 		var failed, written error
-		if err := raw.Read(func(fd uintptr) (there bool) {
+		if err := raw.Read(func(fd uintptr) (exists bool) {
 			packet := packetBuffers.Get().(*[maxPacket]byte)
 			defer packetBuffers.Put(packet)
 			n := 0

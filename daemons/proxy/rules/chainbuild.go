@@ -97,29 +97,29 @@ func (b *chainBuilder) addPort(p *Port) {
 
 // addEmpty rejects packets to a port without endpoints.
 func (b *chainBuilder) addEmpty(p *Port) {
-	const why = "has no endpoints"
+	const reason = "has no endpoints"
 	if b.isOwn(p.clusterKey(), p) {
-		b.addLine(filterServices, "%s -j %s", destinationMatch(p.ClusterIP, p, why), b.rejectTarget())
+		b.addLine(filterServices, "%s -j %s", destinationMatch(p.ClusterIP, p, reason), b.rejectTarget())
 	}
 	for i, d := range p.externalKeys() {
 		if b.isOwn(d, p) {
-			b.addLine(filterExternal, "%s -j %s", destinationMatch(p.External[i], p, why), b.rejectTarget())
+			b.addLine(filterExternal, "%s -j %s", destinationMatch(p.External[i], p, reason), b.rejectTarget())
 		}
 	}
 	if p.NodePort != 0 && b.isOwn(p.nodePortKey(), p) {
-		b.addNodePort(p, why, b.rejectTarget())
+		b.addNodePort(p, reason, b.rejectTarget())
 	}
 }
 
 // addNodePort adds a rule for a port's node port at each address that has node ports.
-func (b *chainBuilder) addNodePort(p *Port, why, do string) {
+func (b *chainBuilder) addNodePort(p *Port, reason, do string) {
 	if len(b.machine.NodePorts) == 0 {
 		b.addLine(filterExternal, "-p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s", protocolName(p),
-			commentMatch(p, why), protocolName(p), p.NodePort, do)
+			commentMatch(p, reason), protocolName(p), p.NodePort, do)
 	}
 	for _, n := range b.machine.NodePorts {
 		b.addLine(filterExternal, "-d %s -p %s %s -m addrtype --dst-type LOCAL -m %s --dport %d -j %s", n,
-			protocolName(p), commentMatch(p, why), protocolName(p), p.NodePort, do)
+			protocolName(p), commentMatch(p, reason), protocolName(p), p.NodePort, do)
 	}
 }
 
@@ -201,7 +201,7 @@ func (b *chainBuilder) allowedSources(p *Port, external string) (rules []string)
 // affinity.
 func (b *chainBuilder) addChoices(p *Port, name string, eps []Endpoint) {
 	chain := Chain{"nat", name}
-	if _, there := b.own[chain]; there {
+	if _, ok := b.own[chain]; ok {
 		return
 	}
 	var rules []string

@@ -189,7 +189,7 @@ func (c *Chains) store(service string, is *servicePart) {
 		was = &servicePart{}
 	}
 	for chain, lines := range is.own {
-		if old, there := was.own[chain]; !there || !slices.Equal(old, lines) {
+		if old, ok := was.own[chain]; !ok || !slices.Equal(old, lines) {
 			c.changed[chain] = true
 		}
 		c.ownChains[chain] = lines
@@ -227,7 +227,7 @@ func (c *Chains) Changed() map[Chain][]string {
 	}
 	base := c.baseChains()
 	for chain := range c.changed {
-		if lines, there := base[chain]; there {
+		if lines, ok := base[chain]; ok {
 			all[chain] = c.withSharedLines(chain, lines)
 		} else {
 			all[chain] = c.ownChains[chain]

@@ -120,16 +120,16 @@ func (t *destinationClaims) setPorts(service string, ports []Port) []string {
 }
 
 func insertName(names []string, name string) []string {
-	at, there := slices.BinarySearch(names, name)
-	if there {
+	at, ok := slices.BinarySearch(names, name)
+	if ok {
 		return names
 	}
 	return slices.Insert(slices.Clone(names), at, name)
 }
 
 func removeName(names []string, name string) []string {
-	at, there := slices.BinarySearch(names, name)
-	if !there {
+	at, ok := slices.BinarySearch(names, name)
+	if !ok {
 		return names
 	}
 	return slices.Delete(slices.Clone(names), at, at+1)

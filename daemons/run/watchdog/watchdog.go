@@ -35,8 +35,8 @@ func watch(ctx context.Context, period time.Duration, send func(message string),
 		err := live(call)
 		cancel()
 		message := ""
-		if patience, changed := p.recordReport(time.Now()); changed {
-			message = fmt.Sprintf("WATCHDOG_USEC=%d", patience.Microseconds())
+		if timeout, changed := p.recordReport(time.Now()); changed {
+			message = fmt.Sprintf("WATCHDOG_USEC=%d", timeout.Microseconds())
 		}
 		if err == nil {
 			message = manager.Alive + "\n" + message
@@ -67,7 +67,7 @@ func newTimeoutPolicy(period time.Duration, now time.Time) *timeoutPolicy {
 
 // recordReport records the time of a report. It returns the timeout that systemd should use from now on, and whether it
 // changed. A process that is short of CPU reports late, at first by a short time.
-func (p *timeoutPolicy) recordReport(now time.Time) (patience time.Duration, changed bool) {
+func (p *timeoutPolicy) recordReport(now time.Time) (timeout time.Duration, changed bool) {
 	if late := now.Sub(p.lastReport) - p.interval; late > p.interval/10 {
 		p.lastLate = now
 	}

@@ -52,9 +52,9 @@ func (s *Storage) deleteCapacity(o *storagev1.CSIStorageCapacity) {
 // sufficient capacity. Drivers without storage capacity tracking always have enough.
 func (s *Storage) capacityFor(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, n *Node) (*Capacity,
 	bool) {
-	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	want, hasRequest := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	driver := s.drivers[class.Provisioner]
-	if !asks || driver == nil || driver.Spec.StorageCapacity == nil || !*driver.Spec.StorageCapacity {
+	if !hasRequest || driver == nil || driver.Spec.StorageCapacity == nil || !*driver.Spec.StorageCapacity {
 		return nil, true
 	}
 	var best *Capacity
@@ -73,19 +73,21 @@ type ClassResource struct{ Requested, Capacity int64 }
 // SumByClass sums up decisions by class. If existing volumes are used, it counts those. Otherwise it counts the known
 // capacity in which volumes are provisioned.
 func SumByClass(decisions []Decision) map[string]ClassResource {
-	there, made := map[string]ClassResource{}, map[string]ClassResource{}
+	existing, made := map[string]ClassResource{}, map[string]ClassResource{}
 	for _, d := range decisions {
-		class, asks := storage.GetPersistentVolumeClaimClass(d.Claim), d.Claim.Spec.Resources.Requests.Storage().Value()
+		class := storage.GetPersistentVolumeClaimClass(d.Claim)
+		requested := d.Claim.Spec.Resources.Requests.Storage().Value()
 		switch {
 		case d.Volume != nil:
-			sum := there[class]
-			there[class] = ClassResource{sum.Requested + asks, sum.Capacity + d.Volume.Spec.Capacity.Storage().Value()}
+			sum := existing[class]
+			capacity := sum.Capacity + d.Volume.Spec.Capacity.Storage().Value()
+			existing[class] = ClassResource{sum.Requested + requested, capacity}
 		case d.Capacity != nil && d.Capacity.Total > 0:
-			made[class] = ClassResource{made[class].Requested + asks, d.Capacity.Total}
+			made[class] = ClassResource{made[class].Requested + requested, d.Capacity.Total}
 		}
 	}
-	if len(there) > 0 {
-		return there
+	if len(existing) > 0 {
+		return existing
 	}
 	return made
 }

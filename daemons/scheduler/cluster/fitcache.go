@@ -27,15 +27,15 @@ type fitCacheKey struct {
 // maxFitCaches is the maximum number of cached Rooms.
 const maxFitCaches = 32
 
-// FitCache returns the cached results for pods with these requests and usual amounts. It returns nil for pods that
+// FitCache returns the cached results for pods with these requests and this usage. It returns nil for pods that
 // request other resources, such as devices. Callers must not retain it for longer than one pod.
-func (c *Cluster) FitCache(asks, usual *Resources, by any) *FitCache {
-	if len(asks.Other) > 0 || len(usual.Other) > 0 {
+func (c *Cluster) FitCache(requests, usage *Resources, by any) *FitCache {
+	if len(requests.Other) > 0 || len(usage.Other) > 0 {
 		return nil
 	}
 	key := fitCacheKey{
-		[3]int64{asks.MilliCPU, asks.Memory, asks.Ephemeral},
-		[3]int64{usual.MilliCPU, usual.Memory, usual.Ephemeral},
+		[3]int64{requests.MilliCPU, requests.Memory, requests.Ephemeral},
+		[3]int64{usage.MilliCPU, usage.Memory, usage.Ephemeral},
 		by,
 	}
 	c.useCounter++

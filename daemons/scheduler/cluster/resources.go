@@ -76,9 +76,9 @@ func (r *Resources) equal(o *Resources) bool {
 }
 
 // requestsOf returns the requests of a pod without a node.
-func requestsOf(pod *corev1.Pod, usual corev1.ResourceList) Resources {
+func requestsOf(pod *corev1.Pod, defaults corev1.ResourceList) Resources {
 	return resourcesOf(resourcehelper.PodRequests(pod,
-		resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}))
+		resourcehelper.PodResourcesOptions{NonMissingContainerRequests: defaults}))
 }
 
 // limitsOf returns a pod's limits.
@@ -100,16 +100,16 @@ func (r *Resources) NonZero() map[corev1.ResourceName]int64 {
 
 // usageOf returns what a pod uses of its node. During a resize, it is the maximum of what the pod requests, what is
 // allocated and what is in effect.
-func usageOf(pod *corev1.Pod, usual corev1.ResourceList) Resources {
-	return resourcesOf(usageList(pod, usual))
+func usageOf(pod *corev1.Pod, defaults corev1.ResourceList) Resources {
+	return resourcesOf(usageList(pod, defaults))
 }
 
-func usageList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
+func usageList(pod *corev1.Pod, defaults corev1.ResourceList) corev1.ResourceList {
 	containers := *pod
 	containers.Status.Resources, containers.Status.AllocatedResources = nil, nil
 	sum := resourcehelper.PodRequests(&containers, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, SkipPodLevelResources: true, ExcludeOverhead: true,
-		NonMissingContainerRequests: usual,
+		NonMissingContainerRequests: defaults,
 	})
 	if resourcehelper.IsPodLevelRequestsSet(pod) {
 		for name, q := range podLevelUsage(pod) {
@@ -153,11 +153,11 @@ func defaultRequestsOf(pod *corev1.Pod) corev1.ResourceList {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
 		return defaultRequests
 	}
-	usual := maps.Clone(defaultRequests)
+	defaults := maps.Clone(defaultRequests)
 	for name := range usageList(pod, nil) {
-		delete(usual, name)
+		delete(defaults, name)
 	}
-	return usual
+	return defaults
 }
 
 // hasReportedResources reports whether the kubelet reports resources of a pod that may differ from its requests.

@@ -37,7 +37,7 @@ type ClusterEvent struct {
 	PodBefore         *cluster.Pod // the pod before its labels changed
 	StillOnNode       bool         // the pod is still on its node: it is being deleted, or uses less
 	Storage           any          // the object that was added, changed or deleted; nil means any
-	Device            any          // the same for DevicesChanged
+	Device            any          // the device class, claim or slice that changed; nil means any
 	Action            string       // upstream's name of the action; empty means an update
 	Claim             string       // ResourceClaim as namespace/name; empty means any
 	IsFreed           bool         // the ResourceClaim has no devices any more

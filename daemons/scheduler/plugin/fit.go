@@ -37,10 +37,10 @@ var lackRefusals = func() (out [2 * exceedsTotal]*Refusal) {
 
 // nodeResourcesFit refuses nodes without enough free resources for the pod.
 func nodeResourcesFit(t *Task) Check {
-	asks := &t.Pod.Requests
+	requests := &t.Pod.Requests
 	var others []corev1.ResourceName
-	for _, name := range slices.Sorted(maps.Keys(asks.Other)) {
-		if asks.Other[name] > 0 && isCountable(name) && !t.Args.isIgnored(name) {
+	for _, name := range slices.Sorted(maps.Keys(requests.Other)) {
+		if requests.Other[name] > 0 && isCountable(name) && !t.Args.isIgnored(name) {
 			others = append(others, name)
 		}
 	}
@@ -48,7 +48,7 @@ func nodeResourcesFit(t *Task) Check {
 		return func(n *cluster.Node) *Refusal {
 			known := room.FitOf(n)
 			if !known.HasLacks {
-				known.HasLacks, known.Lacks = true, uint8(missingResources(asks, n))
+				known.HasLacks, known.Lacks = true, uint8(missingResources(requests, n))
 			}
 			if known.Lacks == 0 {
 				return nil
@@ -57,7 +57,7 @@ func nodeResourcesFit(t *Task) Check {
 		}
 	}
 	return func(n *cluster.Node) *Refusal {
-		bits := missingResources(asks, n)
+		bits := missingResources(requests, n)
 		if len(others) == 0 {
 			if bits == 0 {
 				return nil
@@ -66,7 +66,7 @@ func nodeResourcesFit(t *Task) Check {
 		}
 		var names []string
 		for _, name := range others {
-			if want := asks.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] &&
+			if want := requests.Other[name]; want > n.Allocatable.Other[name]-n.Requested.Other[name] &&
 				!isProvidedByDevices(t, n, name) {
 				names = append(names, "Insufficient "+string(name))
 				if want > n.Allocatable.Other[name] {
@@ -88,23 +88,23 @@ func nodeResourcesFit(t *Task) Check {
 	}
 }
 
-func missingResources(asks *cluster.Resources, n *cluster.Node) int {
+func missingResources(requests *cluster.Resources, n *cluster.Node) int {
 	bits := 0
 	if int64(len(n.Pods))+1 > n.Allocatable.Pods {
 		bits |= lacksPodSlots
 	}
-	if asks.MilliCPU > 0 && asks.MilliCPU > n.Allocatable.MilliCPU-n.Requested.MilliCPU {
-		if bits |= lacksCPU; asks.MilliCPU > n.Allocatable.MilliCPU {
+	if requests.MilliCPU > 0 && requests.MilliCPU > n.Allocatable.MilliCPU-n.Requested.MilliCPU {
+		if bits |= lacksCPU; requests.MilliCPU > n.Allocatable.MilliCPU {
 			bits |= exceedsTotal
 		}
 	}
-	if asks.Memory > 0 && asks.Memory > n.Allocatable.Memory-n.Requested.Memory {
-		if bits |= lacksMemory; asks.Memory > n.Allocatable.Memory {
+	if requests.Memory > 0 && requests.Memory > n.Allocatable.Memory-n.Requested.Memory {
+		if bits |= lacksMemory; requests.Memory > n.Allocatable.Memory {
 			bits |= exceedsTotal
 		}
 	}
-	if asks.Ephemeral > 0 && asks.Ephemeral > n.Allocatable.Ephemeral-n.Requested.Ephemeral {
-		if bits |= lacksStorage; asks.Ephemeral > n.Allocatable.Ephemeral {
+	if requests.Ephemeral > 0 && requests.Ephemeral > n.Allocatable.Ephemeral-n.Requested.Ephemeral {
+		if bits |= lacksStorage; requests.Ephemeral > n.Allocatable.Ephemeral {
 			bits |= exceedsTotal
 		}
 	}
@@ -151,11 +151,11 @@ func fitScore(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-func fitRate(asks *cluster.Resources, strategy *Strategy, devices resourceAmount) Rate {
+func fitRate(requests *cluster.Resources, strategy *Strategy, devices resourceAmount) Rate {
 	return func(n *cluster.Node) int64 {
 		var total, weights int64
 		for _, r := range strategy.Resources {
-			if isCountable(r.Name) && asks.Amount(r.Name) == 0 {
+			if isCountable(r.Name) && requests.Amount(r.Name) == 0 {
 				continue
 			}
 			has, taken := n.Allocatable.Amount(r.Name), n.RequestedWithDefaults.Amount(r.Name)
@@ -168,7 +168,7 @@ func fitRate(asks *cluster.Resources, strategy *Strategy, devices resourceAmount
 			if has == 0 {
 				continue
 			}
-			rate := strategy.rate(taken+asks.Amount(r.Name), has)
+			rate := strategy.rate(taken+requests.Amount(r.Name), has)
 			if rate == 0 && strategy.Kind == RequestedToCapacityRatio {
 				continue // it does not count
 			}
@@ -219,8 +219,8 @@ func (s *Strategy) scoreAt(utilization int64) int64 {
 // balancedScore prefers nodes on which the pod makes the used shares of resources more equal. Pods that request none of
 // the resources are not ranked.
 func balancedScore(t *Task, _ []*cluster.Node) Rate {
-	asks, resources := &t.Pod.Requests, t.Args.BalancedResources
-	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Amount(r.Name) != 0 }) {
+	requests, resources := &t.Pod.Requests, t.Args.BalancedResources
+	if !slices.ContainsFunc(resources, func(r Weighted) bool { return requests.Amount(r.Name) != 0 }) {
 		return nil
 	}
 	if slices.ContainsFunc(
@@ -228,11 +228,11 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 		func(r Weighted) bool { return isCountable(r.Name) },
 	) { // countable resources that the pod does not request do not count
 		resources = slices.DeleteFunc(slices.Clone(resources),
-			func(r Weighted) bool { return isCountable(r.Name) && asks.Amount(r.Name) == 0 })
+			func(r Weighted) bool { return isCountable(r.Name) && requests.Amount(r.Name) == 0 })
 	}
 	none, room, devices := &cluster.Resources{}, t.fitCache(), deviceAmounts(t, resources)
 	rate := func(n *cluster.Node) int64 {
-		return MaxScore/2 + (MaxScore/2+balance(n, asks, resources, devices)-balance(n, none, resources, devices))/2
+		return MaxScore/2 + (MaxScore/2+balance(n, requests, resources, devices)-balance(n, none, resources, devices))/2
 	}
 	if room == nil {
 		return rate
@@ -248,7 +248,7 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 
 // balance returns a score from MaxScore/2, if one resource is fully used and another not at all, to MaxScore, if all
 // are used equally.
-func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted, devices resourceAmount) int64 {
+func balance(n *cluster.Node, requests *cluster.Resources, resources []Weighted, devices resourceAmount) int64 {
 	var few [4]float64 // avoids a heap allocation
 	shares, sum := few[:0], 0.0
 	for _, r := range resources {
@@ -257,7 +257,7 @@ func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted, dev
 			has, taken = devices(n, r.Name)
 		}
 		if has > 0 {
-			share := min(float64(taken+asks.Amount(r.Name))/float64(has), 1)
+			share := min(float64(taken+requests.Amount(r.Name))/float64(has), 1)
 			shares, sum = append(shares, share), sum+share
 		}
 	}

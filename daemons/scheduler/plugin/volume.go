@@ -180,12 +180,12 @@ func volumeLimits(t *Task) Check {
 			}
 		}
 		t.Storage.AddAttached(n.Name, attached)
-		there := map[string]int{}
+		existing := map[string]int{}
 		for _, driver := range attached {
-			there[driver]++
+			existing[driver]++
 		}
 		for driver, count := range more {
-			if limit, limited := node.Limits[driver]; limited && there[driver]+count > limit {
+			if limit, limited := node.Limits[driver]; limited && existing[driver]+count > limit {
 				return tooManyVolumes
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"clusterctl/daemons/libraries"
 	"clusterctl/daemons/store"
 	"clusterctl/daemons/store/etcd/rpc"
 )
@@ -79,6 +80,9 @@ func (s *memberConn) read(ctx context.Context, key string, countOnly bool) (*ran
 }
 
 func (s *memberConn) callShort(ctx context.Context, method string, request rpc.Request, reply rpc.Reply) error {
+	if libraries.Selected {
+		return rpc.ErrNotMade
+	}
 	return asMemberDeadline(ctx, s.fastClient.Invoke(ctx, method, request, reply))
 }
 

@@ -69,12 +69,12 @@ func verifyHash(path string) (sum string, size int64, err error) {
 	if _, err := io.CopyN(io.MultiWriter(whole, content), f, size-sha256.Size); err != nil {
 		return "", size, fmt.Errorf("read %s: %w", path, err)
 	}
-	said := make([]byte, sha256.Size)
-	if _, err := io.ReadFull(f, said); err != nil {
+	stored := make([]byte, sha256.Size)
+	if _, err := io.ReadFull(f, stored); err != nil {
 		return "", size, fmt.Errorf("read %s: %w", path, err)
 	}
-	_, _ = whole.Write(said) // cannot fail
-	if !bytes.Equal(said, content.Sum(nil)) {
+	_, _ = whole.Write(stored) // cannot fail
+	if !bytes.Equal(stored, content.Sum(nil)) {
 		return "", size, fmt.Errorf("%w: the hash at the end of %s is of another content", ErrDamaged, path)
 	}
 	return hex.EncodeToString(whole.Sum(nil)), size, nil

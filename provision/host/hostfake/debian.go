@@ -30,7 +30,7 @@ type Offer struct {
 func (d *Debian) run(h *Host, name string, args []string) ([]byte, error) {
 	switch name {
 	case "dpkg-query":
-		if _, there := d.Installed[args[len(args)-1]]; there {
+		if _, ok := d.Installed[args[len(args)-1]]; ok {
 			return []byte("install ok installed"), nil
 		}
 		return nil, errors.New("no packages found matching " + args[len(args)-1])

@@ -30,11 +30,11 @@ type Host struct {
 	Machine      host.Facts
 	Store        *Etcd            // shared by the machines of one cluster
 	StartErrors  map[string]error // by unit: the error of starting it
-	AnswerErrors map[string]error // by URL: the error of asking a daemon
-	// the error of asking another machine's daemon, for URLs that AnswerErrors does not contain
+	AnswerErrors map[string]error // by URL: the error of a request to a daemon
+	// AnswerError returns the error of a request to another machine's daemon, for URLs that are not in AnswerErrors.
 	AnswerError func(url string) error
 	OnStart     func(unit string) // called before a unit starts
-	OnRequest   func(url string)  // called when a daemon of this machine is asked
+	OnRequest   func(url string)  // called before a request to a daemon of this machine
 	// RunProgram simulates a program that a unit starts. It returns an error if the program does not start. It calls
 	// ended if the program dies later.
 	RunProgram func(ctx context.Context, unit, program string, ended func()) error
@@ -366,9 +366,9 @@ func (h *Host) unitOfPort(port string) (unit, active bool) {
 	if port == "10254" {
 		name = "kube-address"
 	}
-	u, there := h.units[name+".service"]
+	u, ok := h.units[name+".service"]
 	_, file := h.files[unitDir+name+".service"]
-	return there && file, u.Active == "active"
+	return ok && file, u.Active == "active"
 }
 
 // answerError returns the error of asking the daemon at a URL.

@@ -30,7 +30,7 @@ func (h *Host) Containers(ctx context.Context) (int, error) {
 }
 
 // listTasks returns the tasks, and reports whether the runtime answers.
-func listTasks(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktypes.Process, there bool, err error) {
+func listTasks(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktypes.Process, exists bool, err error) {
 	list, err := client.List(ctx, &tasksapi.ListTasksRequest{})
 	if status.Code(err) == codes.Unavailable {
 		return nil, false, nil
@@ -59,7 +59,7 @@ func (h *Host) StopContainers(ctx context.Context) error {
 	defer tick.Stop()
 	last := time.Now() // when the last task was seen
 	for {
-		tasks, there, err := listTasks(ctx, client)
+		tasks, exists, err := listTasks(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (h *Host) StopContainers(ctx context.Context) error {
 		if err != nil || len(tasks) == 0 && len(shims) == 0 {
 			return err
 		}
-		if len(tasks) == 0 && (!there || time.Since(last) > shimExitTimeout) {
+		if len(tasks) == 0 && (!exists || time.Since(last) > shimExitTimeout) {
 			if err := killProcesses(append(below, shims...)); err != nil {
 				return err
 			}

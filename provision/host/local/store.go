@@ -23,13 +23,13 @@ func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, e
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the proxy of the machine: %w", err)
 	}
-	var said bytes.Buffer
-	c.Stderr = &said
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
 	out, err := c.Output()
 	var failed *exec.ExitError
 	switch {
-	case errors.As(err, &failed) && said.Len() > 0:
-		return nil, errors.New(strings.TrimSpace(tail(said.String(), 5)))
+	case errors.As(err, &failed) && complaint.Len() > 0:
+		return nil, errors.New(strings.TrimSpace(tail(complaint.String(), 5)))
 	case err != nil:
 		return nil, fmt.Errorf("run %s: %w", program, err)
 	}

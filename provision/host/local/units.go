@@ -212,11 +212,11 @@ func restartCount(ctx context.Context, conn *dbus.Conn, name string) uint32 {
 func unitError(conn *dbus.Conn, name string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	said := lastOutput(ctx, conn, name)
-	if said == "" {
+	output := lastOutput(ctx, conn, name)
+	if output == "" {
 		return fmt.Errorf("%w: %w", host.ErrUnit, cause)
 	}
-	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, said)
+	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, output)
 }
 
 // JournalTail returns the output of a unit's last run.
@@ -228,17 +228,17 @@ func (h *Host) JournalTail(ctx context.Context, name string) string {
 	return lastOutput(ctx, conn, name)
 }
 
-func lastOutput(ctx context.Context, conn *dbus.Conn, name string) (said string) {
+func lastOutput(ctx context.Context, conn *dbus.Conn, name string) (output string) {
 	if p, err := conn.GetUnitPropertyContext(ctx, name, "InvocationID"); err == nil {
 		if id, ok := p.Value.Value().([]byte); ok && len(id) > 0 {
-			said = journalTail(ctx, "_SYSTEMD_INVOCATION_ID="+hex.EncodeToString(id))
+			output = journalTail(ctx, "_SYSTEMD_INVOCATION_ID="+hex.EncodeToString(id))
 		}
 	}
-	if said == "" { // it has just been restarted
-		said = journalTail(ctx, "_SYSTEMD_UNIT="+name)
+	if output == "" { // it has just been restarted
+		output = journalTail(ctx, "_SYSTEMD_UNIT="+name)
 	}
-	if said == "" { // it could not be executed at all
-		said = journalTail(ctx, "-u", name)
+	if output == "" { // it could not be executed at all
+		output = journalTail(ctx, "-u", name)
 	}
-	return said
+	return output
 }

@@ -12,25 +12,25 @@ type algorithms struct {
 	value, position string
 }
 
-// selectFrom returns the algorithms that the list selects. usual are the defaults; there are all supported algorithms.
-func (a algorithms) selectFrom(usual, there []string) ([]string, error) {
+// selectFrom returns the algorithms that the list selects. supported are all algorithms.
+func (a algorithms) selectFrom(defaults, supported []string) ([]string, error) {
 	if a.value == "" {
-		return usual, nil
+		return defaults, nil
 	}
 	sign, names := a.value[0], strings.Split(strings.TrimLeft(a.value, "+-^"), ",")
 	var named []string
 	for _, n := range names {
-		for _, t := range there {
+		for _, t := range supported {
 			if matchesWildcard(n, t) && !slices.Contains(named, t) {
 				named = append(named, t)
 			}
 		}
 	}
-	rest := slices.DeleteFunc(slices.Clone(usual), func(u string) bool { return slices.Contains(named, u) })
+	rest := slices.DeleteFunc(slices.Clone(defaults), func(u string) bool { return slices.Contains(named, u) })
 	list := named
 	switch sign {
 	case '+':
-		list = slices.Clone(usual)
+		list = slices.Clone(defaults)
 		for _, n := range named {
 			if !slices.Contains(list, n) {
 				list = append(list, n)
@@ -43,7 +43,7 @@ func (a algorithms) selectFrom(usual, there []string) ([]string, error) {
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s: clusterctl supports none of the algorithms %q. It supports %s", a.position, a.value,
-			strings.Join(usual, ", "))
+			strings.Join(defaults, ", "))
 	}
 	return list, nil
 }

@@ -117,9 +117,9 @@ func (c *Client) closeAgents() {
 // keepAlive closes a connection that does not answer for 30 seconds, or for the time that ServerAliveInterval and
 // ServerAliveCountMax set. Closing it unblocks all pending operations.
 func (c *Client) keepAlive() {
-	interval, patience := 10*time.Second, 30*time.Second
+	interval, timeout := 10*time.Second, 30*time.Second
 	if c.Target.AliveInterval > 0 {
-		interval, patience = c.Target.AliveInterval, c.Target.AliveInterval*time.Duration(max(c.Target.AliveCount, 1))
+		interval, timeout = c.Target.AliveInterval, c.Target.AliveInterval*time.Duration(max(c.Target.AliveCount, 1))
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -141,7 +141,7 @@ func (c *Client) keepAlive() {
 			if err != nil {
 				return
 			}
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			_ = c.Client.Close()
 			return
 		}
@@ -287,14 +287,14 @@ func (c *Client) handshake(
 	secure, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	for _, list := range []struct {
 		to           *[]string
-		said         algorithms
+		wanted       algorithms
 		usual, risky []string
 	}{
 		{&settings.Ciphers, t.Ciphers, secure.Ciphers, insecure.Ciphers},
 		{&settings.MACs, t.MACs, secure.MACs, insecure.MACs},
 		{&settings.KeyExchanges, t.KeyExchanges, secure.KeyExchanges, insecure.KeyExchanges},
 	} {
-		if *list.to, err = list.said.selectFrom(list.usual, slices.Concat(list.usual, list.risky)); err != nil {
+		if *list.to, err = list.wanted.selectFrom(list.usual, slices.Concat(list.usual, list.risky)); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrLogin, err)
 		}
 	}

@@ -221,12 +221,13 @@ func (k hostKeyChecker) addHost(hostname string, key ssh.PublicKey) error {
 // hostKeyAlgorithms returns the host key algorithms to offer. Those of the known keys come first, so that a host with
 // several keys presents a known one.
 func (k hostKeyChecker) hostKeyAlgorithms() ([]string, error) {
-	there := ssh.SupportedAlgorithms().HostKeys
-	usual, err := k.target.HostKeys.selectFrom(there, append(slices.Clone(there), ssh.InsecureAlgorithms().HostKeys...))
+	supported := ssh.SupportedAlgorithms().HostKeys
+	defaults, err := k.target.HostKeys.selectFrom(supported,
+		append(slices.Clone(supported), ssh.InsecureAlgorithms().HostKeys...))
 	if err != nil ||
 		k.target.HostKeys.value != "" && !strings.HasPrefix(k.target.HostKeys.value, "-") &&
 			!strings.HasPrefix(k.target.HostKeys.value, "+") {
-		return usual, err
+		return defaults, err
 	}
 	check, err := k.hostKeyCallback()
 	if err != nil {
@@ -239,7 +240,7 @@ func (k hostKeyChecker) hostKeyAlgorithms() ([]string, error) {
 	first := map[string]bool{}
 	for _, w := range wanted {
 		if isAuthority(w) {
-			for _, a := range there {
+			for _, a := range supported {
 				first[a] = first[a] || strings.Contains(a, "-cert-")
 			}
 		} else if w.Key.Type() == ssh.KeyAlgoRSA {
@@ -248,6 +249,6 @@ func (k hostKeyChecker) hostKeyAlgorithms() ([]string, error) {
 			first[w.Key.Type()] = true
 		}
 	}
-	ordered := slices.DeleteFunc(slices.Clone(usual), func(a string) bool { return !first[a] })
-	return append(ordered, slices.DeleteFunc(slices.Clone(usual), func(a string) bool { return first[a] })...), nil
+	ordered := slices.DeleteFunc(slices.Clone(defaults), func(a string) bool { return !first[a] })
+	return append(ordered, slices.DeleteFunc(slices.Clone(defaults), func(a string) bool { return first[a] })...), nil
 }

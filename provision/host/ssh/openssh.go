@@ -50,11 +50,11 @@ const maxIncludes = 16
 // matchTimeout limits a command of Match exec.
 const matchTimeout = 15 * time.Second
 
-func newConfigReader(name string, who identity) *configReader {
-	return &configReader{name: name, user: who, values: map[string]setting{}, run: func(command string) bool {
+func newConfigReader(name string, of identity) *configReader {
+	return &configReader{name: name, user: of, values: map[string]setting{}, run: func(command string) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), matchTimeout)
 		defer cancel()
-		return exec.CommandContext(ctx, who.shell(), "-c", command).Run() == nil
+		return exec.CommandContext(ctx, of.shell(), "-c", command).Run() == nil
 	}}
 }
 
@@ -200,14 +200,14 @@ func (r *configReader) storeSetting(key, rest string, words []string, at string,
 				"IgnoreUnknown %s above it has it left out", at, key, key)
 		}
 	}
-	_, there := r.values[key]
+	_, exists := r.values[key]
 	switch {
 	case !applies || ignoredOptions[key]:
 	case key == "identityfile":
 		r.identities = appendSetting(r.identities, s)
 	case key == "certificatefile":
 		r.certificates = appendSetting(r.certificates, s)
-	case there:
+	case exists:
 	case key == "proxycommand" && len(r.values["proxyjump"].words) > 0,
 		key == "proxyjump" && len(r.values["proxycommand"].words) > 0:
 	default:

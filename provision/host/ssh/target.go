@@ -73,7 +73,7 @@ func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, err
 	if err != nil {
 		return Target{}, err
 	}
-	who, err := currentUser(f.Home, getenv)
+	user, err := currentUser(f.Home, getenv)
 	if err != nil {
 		return Target{}, err
 	}
@@ -81,7 +81,7 @@ func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, err
 	if name == "" {
 		name = m.IP.String()
 	}
-	r := newConfigReader(name, who)
+	r := newConfigReader(name, user)
 	// Values of the block take precedence, like command-line arguments of ssh.
 	block := func(key, value string) {
 		if value != "" {

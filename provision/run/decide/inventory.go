@@ -29,7 +29,7 @@ func (p *Situation) Inventory() inventory.Inventory {
 	}
 	list := inventory.Inventory{}
 	add := func(m config.Machine) {
-		if _, there := list[m.Name]; there {
+		if _, ok := list[m.Name]; ok {
 			return
 		}
 		is := inventory.Machine{

@@ -14,13 +14,13 @@ import (
 // the plan deletes, declared those that the configuration declares.
 func (p *Situation) CheckProtected(going, declared []state.Object) error {
 	var errs []error
-	said := map[state.Object]bool{} // as the blocks declare it, which may not have been applied yet
+	isProtected := map[state.Object]bool{} // as the blocks declare it, which may not have been applied yet
 	for _, d := range declared {
-		said[d.Identity()] = d.IsProtected
+		isProtected[d.Identity()] = d.IsProtected
 	}
 	within := map[string][]state.Object{} // protected objects, by namespace
 	for _, o := range p.State.Objects {
-		if o.IsProtected || said[o.Identity()] {
+		if o.IsProtected || isProtected[o.Identity()] {
 			within[o.Namespace] = append(within[o.Namespace], o)
 		}
 	}
@@ -29,7 +29,7 @@ func (p *Situation) CheckProtected(going, declared []state.Object) error {
 		case o.IsProtected:
 			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and was applied with prevent_destroy. "+
 				"Apply its block once without", o.Address, o.Kind, o.FullName()))
-		case said[o.Identity()]:
+		case isProtected[o.Identity()]:
 			errs = append(errs, fmt.Errorf("%s: %s %s would be deleted, and its block says prevent_destroy", o.Address,
 				o.Kind, o.FullName()))
 		case o.APIVersion == "v1" && o.Kind == "Namespace":

@@ -26,18 +26,18 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 		list = append(list, s)
 	}
 	if p.Options.IsDestroy {
-		add("Machines are cleaned", 0, p.Machines)
+		add("Clean the machines", 0, p.Machines)
 		return list
 	}
 	active, removed := p.WithAction(plan.Create, plan.Change), p.WithAction(plan.Remove)
-	add("Programs and images are sent, which changes nothing that runs", 0,
+	add("Send programs and images to the machines; nothing restarts", 0,
 		session.Filter(active, func(m *session.Machine) bool {
 			return slices.ContainsFunc(m.Changes, func(c step.Change) bool { return c.Needs != "" })
 		}))
-	add("Members of machines that are lost leave the store", 1, session.Filter(removed,
+	add("Remove the etcd members of machines that do not answer", 1, session.Filter(removed,
 		func(m *session.Machine) bool { return m.UnreachedReason != nil && m.HasRole(config.RoleControlPlane) }))
 	control := p.ControlPlaneOf(active)
-	add("The control plane, machines that are down first, each when the others are well", 1, control)
+	add("Change the control plane, broken machines first, each while the others are healthy", 1, control)
 	objects := objectStage(of)
 	bring := func() {
 		if objects.Objects > 0 {
@@ -48,22 +48,21 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 	together, ahead, rolled := p.SplitNodes(session.Filter(active,
 		func(m *session.Machine) bool { return !slices.Contains(control, m) && !slices.Contains(demoted, m) }))
 	if p.IsNewCluster {
-		add("All machines", 0, together)
+		add("Set up all machines", 0, together)
 		bring()
 	} else {
 		bring()
-		add("Machines that are new, and those of which no daemon restarts", 0, together)
+		add("Set up new machines, and change machines on which no daemon restarts", 0, together)
 	}
-	first := "The first node of those whose daemons restart, with the new release"
+	first := "Change one node to the new release"
 	if !slices.ContainsFunc(ahead, p.ChangesRelease) {
-		first = "The first node of those whose daemons restart, with repaired programs"
+		first = "Repair the programs of one node"
 	}
 	add(first, 1, ahead)
-	add("Nodes whose daemons restart", p.DrainBudget(), rolled)
-	add("Machines that are replaced: drained, cleaned and created again", 1, p.WithAction(plan.Replace))
-	add("Machines that leave the control plane and stay: the member leaves the store, then its files are removed", 1,
-		demoted)
-	add("Machines that are removed: drained and cleaned, once all that is declared is there", 1, removed)
+	add("Change nodes on which daemons restart", p.DrainBudget(), rolled)
+	add("Replace machines: drain, clean and set up again", 1, p.WithAction(plan.Replace))
+	add("Remove machines from the control plane: first the etcd member, then its files", 1, demoted)
+	add("Remove machines: drain and clean", 1, removed)
 	var names []string
 	for _, r := range of.Rotations {
 		if r.Action != plan.None {
@@ -71,7 +70,7 @@ func (p *Situation) Stages(of *plan.Plan) (list []plan.Stage) {
 		}
 	}
 	if len(names) > 0 {
-		list = append(list, plan.Stage{Title: "Authorities and keys are replaced: " + strings.Join(names, ", ")})
+		list = append(list, plan.Stage{Title: "Replace authorities and keys: " + strings.Join(names, ", ")})
 	}
 	return list
 }
@@ -112,7 +111,7 @@ func countRole(c *config.Cluster, role string) (n int) {
 // objectStage returns the stage that applies the objects of a plan.
 func objectStage(of *plan.Plan) plan.Stage {
 	stage := plan.Stage{
-		Title:      "Objects, as soon as an API server answers, whatever machines are still at work",
+		Title:      "Apply objects as soon as an API server answers",
 		Objects:    of.AwaitedObjects,
 		InParallel: true,
 	}

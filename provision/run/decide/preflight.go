@@ -17,19 +17,19 @@ func (p *Situation) Preflight() (warnings []string, err error) {
 		known = append(known, plan.MachineFacts{Address: m.Address, IP: m.IP.String(), Facts: m.Facts})
 	}
 	alsoErrs, alsoWarnings := plan.CompareMachines(known)
-	said := map[string][]string{}
+	machines := map[string][]string{}
 	var tables []error
 	for _, m := range p.remainingMachines() {
 		errs, warnings := plan.Preflight(p.Config, m.Machine, m.Facts, p.State, m.FactsReadAt)
 		errs, warnings = append(errs, alsoErrs[m.Address]...), append(warnings, alsoWarnings[m.Address]...)
 		for _, w := range warnings {
-			said[w] = append(said[w], m.Address)
+			machines[w] = append(machines[w], m.Address)
 		}
 		if len(errs) > 0 {
 			tables = append(tables, m.Wrap(joinFindings(errs, warnings)))
 		}
 	}
-	return plan.JoinWarnings(said), errors.Join(tables...)
+	return plan.JoinWarnings(machines), errors.Join(tables...)
 }
 
 // remainingMachines returns the machines that were reached and stay in the cluster.
@@ -68,8 +68,8 @@ func (p *Situation) CheckSpace() error {
 				bytes += c.Bytes
 			}
 		}
-		if why := plan.SpaceProblem(m.Facts, bytes); why != "" {
-			errs = append(errs, m.Wrap(errors.New(why)))
+		if reason := plan.SpaceProblem(m.Facts, bytes); reason != "" {
+			errs = append(errs, m.Wrap(errors.New(reason)))
 		}
 	}
 	return errors.Join(errs...)

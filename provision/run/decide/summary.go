@@ -103,8 +103,8 @@ func (p describer) describeRestarts(m *session.Machine, changes []step.Change) s
 	if slices.Equal(units, []string{plan.WholeMachine}) {
 		text = p.rebootLine(changes)
 	}
-	if why := plan.DrainReason(changes); why != "" && m.HasRole(config.RoleNode) {
-		text = "drain, since " + why + "; " + text
+	if reason := plan.DrainReason(changes); reason != "" && m.HasRole(config.RoleNode) {
+		text = "drain, since " + reason + "; " + text
 	}
 	if known := p.State.Machines[m.Address]; m.HasNoCluster() && known.HasJoined &&
 		known.Identity != m.Facts.Identity &&

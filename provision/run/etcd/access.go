@@ -114,11 +114,11 @@ func (a *Access) callStore(ctx context.Context, m *session.Machine, timeout time
 
 // program sends the program etcd to a machine if it is missing there.
 func (a *Access) program(ctx context.Context, m *session.Machine) (bundle.File, error) {
-	f, there, err := role.StoreProgram(a.Session.Files)
+	f, exists, err := role.StoreProgram(a.Session.Files)
 	if err != nil {
 		return f, err
 	}
-	changes, err := m.Agent.Check(ctx, []step.Step{there})
+	changes, err := m.Agent.Check(ctx, []step.Step{exists})
 	if err != nil {
 		return f, err
 	}

@@ -122,7 +122,7 @@ func spareError(name string, list []store.Member) error {
 			voters++
 		}
 	}
-	// A store of one or two members, all of them well, is unavailable meanwhile in any case.
+	// A store of one or two members, all of them healthy, is unavailable meanwhile in any case.
 	if others <= voters/2 && (others+1 < voters || voters > 2) {
 		return fmt.Errorf("%s is not defragmented: the others that answer would be %d of %d, which is not a majority "+
 			"(%s). Bring them back first", name, others, voters, failureReasons(list))

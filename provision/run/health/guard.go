@@ -92,7 +92,7 @@ func (g *Guard) Judge(ctx context.Context, from *session.Machine, judge func([]p
 	defer wait.Stop()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for said := false; ; {
+	for isReported := false; ; {
 		list, err := g.Health(ctx, from)
 		if err != nil {
 			return err
@@ -102,8 +102,8 @@ func (g *Guard) Judge(ctx context.Context, from *session.Machine, judge func([]p
 		if refused == nil || back == "" {
 			return refused
 		}
-		if !said {
-			said = true
+		if !isReported {
+			isReported = true
 			g.Session.Report(
 				report.Event{
 					Kind:    report.Note,
@@ -134,7 +134,8 @@ func (g *Guard) findReturning(list []plan.Health) string {
 
 const recoverTimeout = time.Minute
 
-// AwaitRecovery waits until a machine of the control plane is well after its change. Only then may the next one change.
+// AwaitRecovery waits until a machine of the control plane is healthy after its change. The next machine may change
+// then.
 func (g *Guard) AwaitRecovery(ctx context.Context, m *session.Machine) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()

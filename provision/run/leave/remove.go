@@ -107,11 +107,11 @@ func (l *Leaver) Remove(ctx context.Context, m *session.Machine) (err error) {
 	if err := l.Session.API.DeleteNode(ctx, m.Name); err != nil {
 		return fmt.Errorf("forget the machine: %w", err)
 	}
-	said := report.Event{Kind: report.Done, Machine: m.Address, Message: "removed"}
+	event := report.Event{Kind: report.Done, Machine: m.Address, Message: "removed"}
 	if m.CreatesNode { // the machine is being replaced
-		said.Kind, said.Message = report.Note, "cleaned, to be created again"
+		event.Kind, event.Message = report.Note, "cleaned, to be created again"
 	}
-	l.Session.Report(said)
+	l.Session.Report(event)
 	return l.forgetMachine(m)
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // ChangeControl changes machines of the control plane one after another. It changes each only when the others are
-// well, and continues only when it is well again.
+// healthy, and continues only when it is healthy again.
 func (r *Roller) ChangeControl(ctx context.Context, control []*session.Machine) error {
 	if !r.Guard.IsNeeded() {
 		for _, m := range control {
@@ -46,7 +46,8 @@ func (r *Roller) ChangeControl(ctx context.Context, control []*session.Machine) 
 	return nil
 }
 
-// ChangeGuarded changes one machine of the control plane: only when the others are well, and until it is well itself.
+// ChangeGuarded changes one machine of the control plane when the others are healthy, and waits until the machine
+// itself is healthy.
 func (r *Roller) ChangeGuarded(ctx context.Context, m *session.Machine) error {
 	units := plan.RestartedDaemons(m.Changes)
 	if m.Action == plan.Change && len(units) > 0 {

@@ -13,13 +13,13 @@ import (
 )
 
 // drainIfPossible drains a node if there is another ready node for its pods.
-func (r *Roller) drainIfPossible(ctx context.Context, m *session.Machine, why string) error {
+func (r *Roller) drainIfPossible(ctx context.Context, m *session.Machine, reason string) error {
 	ready, err := r.Session.API.Nodes(ctx)
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	switch is, there := ready[m.Name]; {
-	case !there:
+	switch is, ok := ready[m.Name]; {
+	case !ok:
 		return nil
 	case is == "Unknown": // no kubelet can end its pods, and they are unsupervised until the machine is repaired
 		r.Session.Report(
@@ -40,7 +40,7 @@ func (r *Roller) drainIfPossible(ctx context.Context, m *session.Machine, why st
 	}
 	if err := plan.CheckDrain(plan.Budget(r.Situation.Config.Roll.MaxUnavailable, len(ready)), ready,
 		r.changingNames()); err != nil {
-		return fmt.Errorf("not drained (%s): %w", why, err)
+		return fmt.Errorf("not drained (%s): %w", reason, err)
 	}
 	return r.Drain(ctx, m)
 }

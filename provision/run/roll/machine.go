@@ -20,8 +20,8 @@ func (r *Roller) Change(ctx context.Context, m *session.Machine) (err error) {
 		return err
 	}
 	node := m.HasRole(config.RoleNode) && !r.Situation.IsNewCluster
-	if why := plan.DrainReason(m.Changes); node && why != "" && m.Action == plan.Change {
-		if err := r.drainIfPossible(ctx, m, why); err != nil {
+	if reason := plan.DrainReason(m.Changes); node && reason != "" && m.Action == plan.Change {
+		if err := r.drainIfPossible(ctx, m, reason); err != nil {
 			return err
 		}
 	}

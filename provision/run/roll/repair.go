@@ -15,7 +15,7 @@ import (
 )
 
 // RepairAll repairs what does not work, on all machines at once and before anything else: expired or untrusted
-// certificates and dead units. Machines that change one after another, each waiting for the others to be well, could
+// certificates and dead units. Machines that change one after another, each waiting for the others to be healthy, could
 // never recover from certificates that have expired everywhere. What cannot be repaired is reported, and is met again
 // when the machine changes. Whether the run may continue then depends on the health of the control plane.
 func (r *Roller) RepairAll(ctx context.Context) error {
@@ -62,15 +62,15 @@ func (r *Roller) repairMachine(ctx context.Context, m *session.Machine) error {
 
 // AddUnrepaired adds to err what could not be mended on machines of the control plane.
 func (r *Roller) AddUnrepaired(err error) error {
-	var why []string
+	var reason []string
 	for _, m := range r.Session.Machines {
 		if m.RepairError != nil && m.HasRole(config.RoleControlPlane) {
-			why = append(why, fmt.Sprintf("%s: %v", m.Address, m.RepairError))
+			reason = append(reason, fmt.Sprintf("%s: %v", m.Address, m.RepairError))
 		}
 	}
-	if err == nil || len(why) == 0 {
+	if err == nil || len(reason) == 0 {
 		return err
 	}
-	slices.Sort(why)
-	return fmt.Errorf("%w\nWhat could not be mended before:\n%s", err, strings.Join(why, "\n"))
+	slices.Sort(reason)
+	return fmt.Errorf("%w\nWhat could not be mended before:\n%s", err, strings.Join(reason, "\n"))
 }

@@ -33,8 +33,8 @@ func (e *RolledBackError) Error() string {
 func (e *RolledBackError) Unwrap() error { return e.Reason }
 
 // updateMachineRelease applies a machine's steps up to the step that deletes the former release, and checks from
-// outside that the machine is well. Then it applies the rest. If that fails, the machine returns to the former release
-// by itself.
+// outside that the machine is healthy. Then it applies the rest. If that fails, the machine returns to the former
+// release by itself.
 func (r *Roller) updateMachineRelease(ctx context.Context, m *session.Machine, apply func([]step.Step) error) error {
 	end := slices.IndexFunc(m.Steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
 	if !decide.HasUpdate(m) || end < 0 {
@@ -53,8 +53,7 @@ func (r *Roller) updateMachineRelease(ctx context.Context, m *session.Machine, a
 	return r.rollBack(ctx, m, err)
 }
 
-// awaitHealthyMachine waits until a machine is well as seen by others: its member of the store, its API server and its
-// node.
+// awaitHealthyMachine waits until a machine's etcd member, API server and node are healthy, as seen from outside.
 func (r *Roller) awaitHealthyMachine(ctx context.Context, m *session.Machine) error {
 	if m.HasRole(config.RoleControlPlane) && r.Ledger.Machine(m.Address).HasJoined {
 		if err := r.Guard.AwaitRecovery(ctx, m); err != nil {
@@ -95,19 +94,19 @@ func (r *Roller) awaitHealthyMachine(ctx context.Context, m *session.Machine) er
 const rollBackTimeout = 6 * time.Minute
 
 // rollBack returns a machine to the former release, and records why.
-func (r *Roller) rollBack(ctx context.Context, m *session.Machine, why error) error {
+func (r *Roller) rollBack(ctx context.Context, m *session.Machine, cause error) error {
 	to := r.Situation.Release
 	var from host.Release
 	if m.Facts.Release != nil {
 		from = *m.Facts.Release
 	}
-	e := &RolledBackError{Reason: why}
+	e := &RolledBackError{Reason: cause}
 	e.From, e.To = plan.ReleaseNames(from, to)
 	r.Session.Report(
 		report.Event{
 			Kind:    report.Note,
 			Machine: m.Address,
-			Message: fmt.Sprintf("%s does not work here, going back to %s: %v", e.To, e.From, why),
+			Message: fmt.Sprintf("%s does not work here, going back to %s: %v", e.To, e.From, cause),
 		},
 	)
 	ctx, cancel := context.WithTimeout(ctx, rollBackTimeout)
@@ -116,13 +115,13 @@ func (r *Roller) rollBack(ctx context.Context, m *session.Machine, why error) er
 	if err == nil && m.HasRole(config.RoleControlPlane) && r.Ledger.Machine(m.Address).HasJoined {
 		err = r.Guard.AwaitRecovery(ctx, m)
 	}
-	failed := &state.FailedUpdate{To: to, At: r.Session.Now(), Reason: config.Mask(why.Error(), r.Secrets)}
+	failed := &state.FailedUpdate{To: to, At: r.Session.Now(), Reason: config.Mask(cause.Error(), r.Secrets)}
 	if writeErr := r.Ledger.ChangeMachine(m.Address, func(s *state.Machine) { s.Failed = failed }); writeErr != nil {
 		return errors.Join(e, writeErr)
 	}
 	if err != nil {
 		return fmt.Errorf("%s does not work here: %w\nand going back to %s failed as well, so that the machine needs "+
-			"you (docs/operations/update-does-not-start.md): %w", e.To, why, e.From, err)
+			"you (docs/operations/update-does-not-start.md): %w", e.To, cause, e.From, err)
 	}
 	return e
 }

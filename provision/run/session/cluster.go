@@ -18,9 +18,10 @@ type Cluster interface {
 		before []state.Object,
 	) (entries []plan.Object, ended []state.Object, err error)
 	// Apply applies the declared objects and prunes. It returns the objects that are now applied.
-	Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error)
+	Apply(ctx context.Context, c *config.Cluster, before []state.Object,
+		report func(plan.Object)) ([]state.Object, error)
 	// Wait waits until the applied objects are healthy.
-	Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error
+	Wait(ctx context.Context, c *config.Cluster, report func(plan.Object)) error
 	// Nodes returns for every node whether it is ready: True, False or Unknown.
 	Nodes(ctx context.Context) (map[string]string, error)
 	// Node returns whether a node is ready and the Kubernetes version of its kubelet, which is empty if the node does
@@ -30,8 +31,8 @@ type Cluster interface {
 	IsCordoned(ctx context.Context, node string) (bool, error)
 	Cordon(ctx context.Context, node string) error
 	Uncordon(ctx context.Context, node string) error
-	// Drain cordons a node and evicts its pods. It calls say with its progress.
-	Drain(ctx context.Context, node string, say func(string)) error
+	// Drain cordons a node and evicts its pods. It calls report with its progress.
+	Drain(ctx context.Context, node string, report func(string)) error
 	// References returns the objects that Apply would apply.
 	References(c *config.Cluster) ([]state.Object, error)
 	// Missing returns the objects of list that do not exist. Delete deletes objects and waits until they are gone.

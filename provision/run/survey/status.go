@@ -94,9 +94,9 @@ func WithoutAPI(
 	var mu sync.Mutex
 	found := map[string]string{}
 	_ = s.ForEach(ctx, machines, func(ctx context.Context, m *session.Machine) error {
-		if why := apiProblem(ctx, m, control); why != "" {
+		if reason := apiProblem(ctx, m, control); reason != "" {
 			mu.Lock()
-			found[m.Address] = why
+			found[m.Address] = reason
 			mu.Unlock()
 		}
 		return nil

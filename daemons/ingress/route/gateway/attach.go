@@ -103,9 +103,9 @@ func (b *Builder) attach(r *httpRoute, ref gatewayv1.ParentReference) {
 
 func (b *Builder) attachTo(r *httpRoute, g *gateway, ref gatewayv1.ParentReference, v verdict) verdict {
 	rank := 0 // how many checks the closest listener has passed
-	fail := func(near int, reason gatewayv1.RouteConditionReason, why string) {
+	fail := func(near int, reason gatewayv1.RouteConditionReason, cause string) {
 		if near > rank {
-			rank, v = near, failVerdict(string(reason), "%s", why)
+			rank, v = near, failVerdict(string(reason), "%s", cause)
 		}
 	}
 	for _, l := range g.listeners {

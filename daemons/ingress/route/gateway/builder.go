@@ -151,13 +151,13 @@ func (b *Builder) SetGrant(key route.Key, grant *gatewayv1.ReferenceGrant) {
 
 // SetNamespace sets a namespace's labels. labels is nil if it was deleted.
 func (b *Builder) SetNamespace(name string, labels map[string]string) {
-	before, there := b.namespaces[name]
+	before, ok := b.namespaces[name]
 	if labels == nil {
 		delete(b.namespaces, name)
 	} else {
 		b.namespaces[name] = labels
 	}
-	if there && labels != nil && maps.Equal(before, labels) {
+	if ok && labels != nil && maps.Equal(before, labels) {
 		return
 	}
 	for key := range b.routes {
@@ -288,15 +288,15 @@ func (b *Builder) isPermitted(r reference) bool {
 	return false
 }
 
-func addTo(in map[route.Key]map[route.Key]bool, key, who route.Key) {
+func addTo(in map[route.Key]map[route.Key]bool, key, member route.Key) {
 	if in[key] == nil {
 		in[key] = map[route.Key]bool{}
 	}
-	in[key][who] = true
+	in[key][member] = true
 }
 
-func removeFrom(in map[route.Key]map[route.Key]bool, key, who route.Key) {
-	delete(in[key], who)
+func removeFrom(in map[route.Key]map[route.Key]bool, key, member route.Key) {
+	delete(in[key], member)
 	if len(in[key]) == 0 {
 		delete(in, key)
 	}

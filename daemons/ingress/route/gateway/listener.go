@@ -138,7 +138,7 @@ func (b *Builder) newListener(g *gateway, spec *gatewayv1.Listener) *listener {
 		return l
 	}
 	if b.options.Shared != nil {
-		if secure, there := b.options.Shared[int(spec.Port)]; !there || secure != l.secure {
+		if secure, ok := b.options.Shared[int(spec.Port)]; !ok || secure != l.secure {
 			l.accepted = failVerdict(string(gatewayv1.ListenerReasonPortUnavailable),
 				"port %d is not the machines' for %s", spec.Port, spec.Protocol)
 		}

@@ -49,8 +49,8 @@ func unsupportedSetting(spec *gatewayv1.HTTPRouteRule) *verdict {
 		case gatewayv1.HTTPRouteFilterRequestHeaderModifier, gatewayv1.HTTPRouteFilterResponseHeaderModifier,
 			gatewayv1.HTTPRouteFilterRequestRedirect, gatewayv1.HTTPRouteFilterURLRewrite:
 			of[f.Type] = true
-			if why := invalidPart(&f); why != "" {
-				return refuse("filter %s: %s", f.Type, why)
+			if reason := invalidPart(&f); reason != "" {
+				return refuse("filter %s: %s", f.Type, reason)
 			}
 		default:
 			return refuse("filter %s is not carried out", f.Type)
@@ -66,8 +66,8 @@ func unsupportedSetting(spec *gatewayv1.HTTPRouteRule) *verdict {
 				f.Type != gatewayv1.HTTPRouteFilterResponseHeaderModifier {
 				return refuse("filter %s of a backend is not carried out", f.Type)
 			}
-			if why := invalidPart(&f); why != "" {
-				return refuse("filter %s of a backend: %s", f.Type, why)
+			if reason := invalidPart(&f); reason != "" {
+				return refuse("filter %s of a backend: %s", f.Type, reason)
 			}
 		}
 	}

@@ -194,21 +194,21 @@ func (c *conn) pingIfSilent(now time.Time) {
 }
 
 // fail ends the connection and all its calls.
-func (c *conn) fail(why error) {
+func (c *conn) fail(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failLocked(why)
+	c.failLocked(cause)
 }
 
-func (c *conn) failLocked(why error) {
+func (c *conn) failLocked(cause error) {
 	if c.failed != nil {
 		return
 	}
-	c.failed = why
+	c.failed = cause
 	c.output.Close()
 	close(c.closed)
 	_ = c.netConn.Close() // nothing more is sent
-	ended := status.Errorf(codes.Unavailable, "the connection to %s has ended: %v", c.authority, why)
+	ended := status.Errorf(codes.Unavailable, "the connection to %s has ended: %v", c.authority, cause)
 	for _, k := range c.calls {
 		c.endCall(k, ended)
 	}

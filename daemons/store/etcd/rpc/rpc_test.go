@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -375,20 +376,40 @@ func TestAddressesWithoutASchemeAreRefused(t *testing.T) {
 	}
 }
 
+// BenchmarkCall makes calls by this package and by gRPC's client.
 func BenchmarkCall(b *testing.B) {
 	_, at := serveRange(b, echoKey)
 	c := newClient(b, at)
 	if _, err := callUntilConnected(b, c, "a"); err != nil {
 		b.Fatal(err)
 	}
-	b.ReportAllocs()
-	b.SetParallelism(8)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := callRange(b.Context(), c, []byte("key")); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
+	conn, err := grpc.NewClient(at.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	library := pb.NewKVClient(conn)
+	for name, call := range map[string]func(context.Context) error{
+		"own": func(ctx context.Context) error {
+			_, err := callRange(ctx, c, []byte("key"))
+			return err
+		},
+		"library": func(ctx context.Context) error {
+			_, err := library.Range(ctx, &pb.RangeRequest{Key: []byte("key")})
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := call(b.Context()); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
 }

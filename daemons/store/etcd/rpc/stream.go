@@ -108,7 +108,8 @@ func (s *Stream) Receive(ctx context.Context, take func(message []byte, more boo
 	}
 }
 
-// next returns the complete messages that have arrived. There may be none yet, or no more.
+// next returns the complete messages that have arrived. data is empty if there are none. over reports that the stream
+// has ended, with err.
 func (s *Stream) next() (data []byte, over bool, err error) {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
@@ -166,10 +167,10 @@ func (c *conn) sendWindowUpdate(s *Stream) {
 	}
 }
 
-// endStream ends a stream after its data. why is nil if the server sent everything. The caller holds c.mu.
-func (c *conn) endStream(s *Stream, why error) {
+// endStream ends a stream after its data. cause is nil if the server sent everything. The caller holds c.mu.
+func (c *conn) endStream(s *Stream, cause error) {
 	delete(c.streams, s.id)
-	s.isDone, s.ended = true, why
+	s.isDone, s.ended = true, cause
 	s.wake()
 	c.close()
 }

@@ -1,0 +1,6 @@
+//go:build !libraries
+
+package libraries
+
+// Selected reports whether the program uses the libraries.
+const Selected = false
