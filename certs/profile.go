@@ -108,6 +108,14 @@ func MetricsServer(hosts []string) Request {
 	return DaemonServer("metrics-server", append([]string{service, service + ".svc"}, hosts...))
 }
 
+// GitOpsReceiver returns the request for the serving certificate of the GitOps controller's port for webhooks, with the
+// names of its service.
+func GitOpsReceiver(hosts []string) Request {
+	const service = "gitops-receiver.kube-system"
+	return Request{CommonName: "gitops-receiver", Hosts: append([]string{service, service + ".svc"}, hosts...),
+		Usages: serverUsage}
+}
+
 // Admin returns the request for an administrator's certificate. Its rights come from a binding, which can be deleted.
 func Admin() Request {
 	return Request{CommonName: "kubernetes-admin", Organizations: []string{"kubeadm:cluster-admins"},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	_ "time/tzdata" // CronJobs name time zones, and a machine may know none
 
@@ -98,7 +99,7 @@ var daemons = []daemonCommand{
 		return &cfg, func(ctx context.Context, env run.Env) error { return metrics.Run(ctx, cfg, env) }
 	}},
 	{
-		"dashboard",
+		"kube-dashboard",
 		"serve the cluster's web pages to visitors with a token",
 		func() (any, func(context.Context, run.Env) error) {
 			cfg := config.DefaultDashboard()
@@ -131,9 +132,8 @@ func (d daemonCommand) newCommand(use string) *cobra.Command {
 	cfg, start := d.newConfig()
 	var verbosity int
 	cmd := &cobra.Command{
-		Use: use, Short: d.summary, Args: cobra.NoArgs, Version: version.Kubernetes + " (clusterctl " +
-			version.Version +
-			")",
+		Use: use, Aliases: []string{strings.TrimPrefix(d.name, "kube-")}, Short: d.summary, Args: cobra.NoArgs,
+		Version:      version.Kubernetes + " (clusterctl " + version.Version + ")",
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Check(cfg); err != nil {

@@ -31,7 +31,7 @@ import (
 func newGitOps() *cobra.Command {
 	c := &cobra.Command{Use: "gitops", Short: "Show and control the Git repositories that the cluster follows"}
 	c.AddCommand(newGitOpsStatus(), newGitOpsTree(), newGitOpsDiff(), newGitOpsSync(), newGitOpsSuspend(true),
-		newGitOpsSuspend(false))
+		newGitOpsSuspend(false), newGitOpsLogs())
 	return c
 }
 
@@ -332,12 +332,14 @@ func shortRevision(revision string) string {
 	return label + "@" + digits[:min(len(digits), 12)]
 }
 
-// printPreview prints the changes that a reconciliation would make.
+// printPreview prints the changes that a reconciliation would make, with the signs and the last line of a plan.
 func printPreview(out io.Writer, p gitops.Preview) error {
-	signs := map[string]string{"create": "+", "change": "~", "recreate": "±", "delete": "-", "keep": "=",
+	signs := map[string]string{"create": "+", "change": "~", "recreate": "-/+", "delete": "-", "keep": "=",
 		"refused": "!"}
+	count := map[string]int{}
 	fmt.Fprintf(out, "%s at %s: %d objects\n", p.Source, p.Revision, p.Objects)
 	for _, change := range p.Changes {
+		count[change.Action]++
 		text := fmt.Sprintf("  %s %s", cmp.Or(signs[change.Action], "?"), change.Object)
 		if change.Reason != "" {
 			text += " (" + change.Action + ": " + change.Reason + ")"
@@ -351,10 +353,19 @@ func printPreview(out io.Writer, p gitops.Preview) error {
 		}
 	}
 	if len(p.Changes) == 0 {
-		_, err := fmt.Fprintln(out, "  no changes")
+		_, err := fmt.Fprintln(out, "No changes. The objects are as declared.")
 		return err
 	}
-	return nil
+	text := fmt.Sprintf("Plan: %d to create, %d to change, %d to remove", count["create"], count["change"],
+		count["delete"])
+	for _, of := range []struct{ action, text string }{{"recreate", "to replace"}, {"keep", "kept as they are"},
+		{"refused", "refused by the API"}} {
+		if n := count[of.action]; n > 0 {
+			text += fmt.Sprintf(", %d %s", n, of.text)
+		}
+	}
+	_, err := fmt.Fprintln(out, text+".")
+	return err
 }
 
 // decodePreview decodes the output of `gitops-controller diff`.

@@ -131,13 +131,18 @@ func printTrees(out io.Writer, trees []sourceTree) error {
 
 func newGitOpsDiff() *cobra.Command {
 	var flags gitOpsFlags
+	var revision string
 	c := &cobra.Command{
-		Use:   "diff SOURCE",
-		Short: "Show what the next reconciliation of a source would change; exit with 2 if there are changes",
+		Use:     "diff SOURCE",
+		Aliases: []string{"plan"},
+		Short:   "Show what the next reconciliation of a source would change; exit with 2 if there are changes",
 		Long: `Fetch and render a source on this computer, and compare its objects with the cluster. Nothing is changed.
 
 The program gitops-controller, which lies beside clusterctl, does this with the caller's credentials. The caller must be
-allowed to impersonate the service account of the source. Exits with 0 if there are no changes and with 2 otherwise.`,
+allowed to impersonate the service account of the source. Exits with 0 if there are no changes and with 2 otherwise.
+
+With --revision, the commit, tag or branch is used instead of what the source selects: before a merge, it shows what the
+merge would change.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, err := os.MkdirTemp("", "clusterctl-gitops-*")
@@ -149,7 +154,7 @@ allowed to impersonate the service account of the source. Exits with 0 if there 
 			if err != nil {
 				return err
 			}
-			text, err := runDiff(c.Context(), kubeconfig, parseSource(args[0]))
+			text, err := runDiff(c.Context(), kubeconfig, parseSource(args[0]), revision)
 			if err != nil {
 				return err
 			}
@@ -167,11 +172,13 @@ allowed to impersonate the service account of the source. Exits with 0 if there 
 		},
 	}
 	flags.add(c)
+	c.Flags().StringVar(&revision, "revision", "", "`commit`, tag or branch, version of a chart, or digest of an "+
+		"artifact; what the source selects when empty")
 	return c
 }
 
 // runDiff runs gitops-controller with a kubeconfig, and returns its output.
-func runDiff(ctx context.Context, kubeconfig string, key gitops.Key) ([]byte, error) {
+func runDiff(ctx context.Context, kubeconfig string, key gitops.Key, revision string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -183,7 +190,8 @@ func runDiff(ctx context.Context, kubeconfig string, key gitops.Key) ([]byte, er
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("%s is not beside clusterctl: make build puts the whole bundle there", bundle.GitOps)
 	}
-	cmd := exec.CommandContext(ctx, program, "diff", "--kubeconfig", kubeconfig, key.String())
+	cmd := exec.CommandContext(ctx, program, "diff", "--kubeconfig", kubeconfig, "--revision="+revision,
+		key.String())
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()

@@ -65,7 +65,8 @@ func TestAPreviewIsPrintedAsChanges(t *testing.T) {
 		Changes: []gitops.Change{
 			{Object: "v1 ConfigMap default/a", Action: "change", File: "app/a.yaml", Diff: []string{"data.x: 1 → 2"}},
 			{Object: "v1 Pod default/p", Action: "refused", Reason: "it is refused"},
-			{Object: "v1 Secret default/s", Action: "delete"}}})
+			{Object: "v1 Secret default/s", Action: "delete"},
+			{Object: "batch/v1 Job default/j", Action: "recreate", Reason: "an immutable field has changed"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +83,8 @@ func TestAPreviewIsPrintedAsChanges(t *testing.T) {
       data.x: 1 → 2
   ! v1 Pod default/p (refused: it is refused)
   - v1 Secret default/s
+  -/+ batch/v1 Job default/j (recreate: an immutable field has changed)
+Plan: 0 to create, 1 to change, 1 to remove, 1 to replace, 1 refused by the API.
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)

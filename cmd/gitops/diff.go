@@ -31,6 +31,7 @@ import (
 func diff(ctx context.Context, args []string, out io.Writer) error {
 	flags := pflag.NewFlagSet("diff", pflag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "credentials towards the API server")
+	revision := flags.String("revision", "", "revision to use instead of what the source selects")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
@@ -39,7 +40,7 @@ func diff(ctx context.Context, args []string, out io.Writer) error {
 	}
 	namespace, source, ok := strings.Cut(flags.Arg(0), "/")
 	if flags.NArg() != 1 || !ok {
-		return errors.New("usage: gitops-controller diff --kubeconfig FILE NAMESPACE/NAME")
+		return errors.New("usage: gitops-controller diff --kubeconfig FILE [--revision REVISION] NAMESPACE/NAME")
 	}
 	if err := render.Isolate(); err != nil {
 		return err
@@ -84,10 +85,14 @@ func diff(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	evaluator, err := render.NewHCL(dir)
+	if err != nil {
+		return err
+	}
 	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(config), Fetcher: fetcher,
-		Decrypter: sops.Decrypter{}, Renderer: render.Renderer{KubeVersion: version.Kubernetes}, Recorder: noEvents{},
-		Log: slog.New(slog.DiscardHandler)})
-	preview, err := c.Preview(ctx, selected, all)
+		Decrypter: sops.Decrypter{}, Recorder: noEvents{},
+		Renderer: render.Renderer{KubeVersion: version.Kubernetes, HCL: evaluator}, Log: slog.New(slog.DiscardHandler)})
+	preview, err := c.Preview(ctx, selected, *revision, all)
 	if err != nil {
 		return err
 	}

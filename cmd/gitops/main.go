@@ -24,6 +24,7 @@ import (
 
 	"clusterctl/cmd/gitops/apply"
 	"clusterctl/cmd/gitops/fetch"
+	"clusterctl/cmd/gitops/notify"
 	"clusterctl/cmd/gitops/render"
 	"clusterctl/cmd/gitops/sops"
 	"clusterctl/daemons/client"
@@ -42,9 +43,12 @@ const name = "gitops-controller"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
-	if len(os.Args) > 1 && os.Args[1] == "diff" {
+	switch {
+	case render.IsHCLCommand(os.Args):
+		err = render.EvaluateHCL(os.Args, os.Stdout)
+	case len(os.Args) > 1 && os.Args[1] == "diff":
 		err = diff(ctx, os.Args[2:], os.Stdout)
-	} else {
+	default:
 		err = runController(ctx, os.Args[1:])
 	}
 	stop()
@@ -124,13 +128,17 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	if err != nil {
 		return fmt.Errorf("use --state-dir %s: %w", cfg.StateDir, err)
 	}
+	evaluator, err := render.NewHCL(os.Getenv("RUNTIME_DIRECTORY")) // in memory, for files may be decrypted
+	if err != nil {
+		return fmt.Errorf("prepare the evaluation of HCL: %w", err)
+	}
 	measures := gitops.NewMeasures(env.Metrics)
 	broadcaster := events.NewBroadcaster(ctx, typed)
 	defer broadcaster.Shutdown()
 	controller := gitops.New(gitops.Config{
 		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
-		Observe: measures, Decrypter: sops.Decrypter{},
-		Renderer: render.Renderer{KubeVersion: version.Kubernetes},
+		Observe: measures, Decrypter: sops.Decrypter{}, Sender: notify.Sender{Hosts: cfg.NotifyHosts},
+		Renderer: render.Renderer{KubeVersion: version.Kubernetes, HCL: evaluator},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),
 	})
 	var started atomic.Bool
@@ -147,6 +155,16 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 		}
 		return nil
 	})
+	receiver, err := gitops.NewReceiver(controller)
+	if err != nil {
+		return fmt.Errorf("make the receiver of webhooks: %w", err)
+	}
+	active := func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return controller.Run(ctx) })
+		g.Go(func() error { return receive(ctx, cfg, receiver, typed, env.Log) })
+		return g.Wait()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
 		ln, err := net.Listen("tcp", cfg.HealthAddress)
@@ -158,9 +176,9 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	g.Go(func() error {
 		started.Store(true)
 		if !cfg.LeaderElect {
-			return controller.Run(ctx)
+			return active(ctx)
 		}
-		return client.Lead(ctx, typed, gitsource.Lease, env.Log, controller.Run)
+		return client.Lead(ctx, typed, gitsource.Lease, env.Log, active)
 	})
 	return errors.Join(g.Wait(), fetcher.Close())
 }

@@ -27,6 +27,7 @@ var defaults = map[string]func() any{
 	"network":     func() any { return pointer(config.DefaultNetwork()) },
 	"dns":         func() any { return pointer(config.DefaultDNS()) },
 	"ingress":     func() any { return pointer(config.DefaultIngress()) },
+	"gitops":      func() any { return pointer(config.DefaultGitOps()) },
 }
 
 func TestSettingsHaveNamesOfTheLanguageAndSayWhatTheyAre(t *testing.T) {

@@ -71,9 +71,13 @@ func RunWith(ctx context.Context, cfg config.Dashboard, env run.Env, ln net.List
 
 // anonymousConfig returns how to reach the API servers without credentials.
 func anonymousConfig(cfg config.Dashboard) (*rest.Config, error) {
-	api, err := client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, UserAgent: userAgent, Anonymous: true})
-	if err != nil {
-		return nil, err
+	api := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: cfg.CertificateAuthority}}
+	if cfg.Kubeconfig != "" {
+		var err error
+		api, err = client.Config(client.Options{Kubeconfig: cfg.Kubeconfig, UserAgent: userAgent, Anonymous: true})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if len(cfg.APIServers) > 0 {
 		d := &failover{servers: cfg.APIServers}

@@ -21,7 +21,7 @@ import (
 )
 
 // startDaemon runs the daemon until the test ends, and returns a browser for it.
-func startDaemon(t *testing.T, change func(*config.Dashboard)) (*browser, run.Env) {
+func startDaemon(t *testing.T, change func(*world, *config.Dashboard)) (*browser, run.Env) {
 	t.Helper()
 	w := &world{t: t, log: &syncBuffer{}}
 	w.api, w.users = startAPI(t)
@@ -34,7 +34,7 @@ func startDaemon(t *testing.T, change func(*config.Dashboard)) (*browser, run.En
 		t.Fatal(err)
 	}
 	if change != nil {
-		change(&cfg)
+		change(w, &cfg)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -110,7 +110,7 @@ func TestTheDaemonAnswersForTheNamesOfItsCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b, _ := startDaemon(t, func(c *config.Dashboard) {
+	b, _ := startDaemon(t, func(_ *world, c *config.Dashboard) {
 		c.TLSCertFile, c.TLSPrivateKeyFile, c.Hostnames = certificate, key, []string{"board.example"}
 	})
 	for host, want := range map[string]int{"192.0.2.1": 200, "192.0.2.1:443": 200, "board.example": 200,
@@ -125,14 +125,13 @@ func TestTheDaemonAnswersForTheNamesOfItsCertificate(t *testing.T) {
 }
 
 func TestTheDaemonUsesTheAPIServersThatAnswer(t *testing.T) {
-	b, _ := startDaemon(t, func(c *config.Dashboard) {
-		text, err := os.ReadFile(c.Kubeconfig)
-		if err != nil {
+	b, _ := startDaemon(t, func(w *world, c *config.Dashboard) {
+		_, host, _ := strings.Cut(w.api.Host, "https://")
+		c.Kubeconfig, c.APIServers = "", []string{"127.0.0.1:1", host}
+		c.CertificateAuthority = filepath.Join(t.TempDir(), "ca.crt")
+		if err := os.WriteFile(c.CertificateAuthority, w.api.CAData, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, rest, _ := strings.Cut(string(text), `server: "https://`)
-		host, _, _ := strings.Cut(rest, `"`)
-		c.APIServers = []string{"127.0.0.1:1", host}
 	})
 	if got := b.sendToken(readerToken); got.StatusCode != http.StatusSeeOther {
 		t.Errorf("sign in: %s %s", got.Status, got.text)

@@ -53,23 +53,28 @@ type nodeDescription struct {
 	Address     string     `json:"address"`
 }
 
-// requestsLifetime is how long the sums of requests are cached. All pods are read for them.
-const requestsLifetime = 15 * time.Second
+// requestsLifetime is how long the sums of requests are cached at least. All pods are read for them. If that takes
+// long, they are cached for requestsShare times as long.
+const (
+	requestsLifetime = 15 * time.Second
+	requestsShare    = 10
+)
 
 // requestsCache caches the requests of each node's pods. It is safe for concurrent use; one caller reads at a time.
 type requestsCache struct {
 	mu     sync.Mutex
 	byNode map[string]resources
-	read   time.Time
+	until  time.Time
 }
 
 // get returns the requests by the names of nodes.
 func (c *requestsCache) get(ctx context.Context, v *visitor, now time.Time) (map[string]resources, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byNode != nil && now.Sub(c.read) < requestsLifetime {
+	if c.byNode != nil && now.Before(c.until) {
 		return c.byNode, nil
 	}
+	began := time.Now()
 	sums := map[string]resources{}
 	opts := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
 	err := eachPage(ctx, opts, func(ctx context.Context, opts metav1.ListOptions) (string, error) {
@@ -94,7 +99,7 @@ func (c *requestsCache) get(ctx context.Context, v *visitor, now time.Time) (map
 	if err != nil {
 		return nil, err
 	}
-	c.byNode, c.read = sums, now
+	c.byNode, c.until = sums, now.Add(max(requestsLifetime, requestsShare*time.Since(began)))
 	return sums, nil
 }
 

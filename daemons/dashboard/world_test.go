@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"clusterctl/certs"
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver"
 	"clusterctl/daemons/apiserver/review"
@@ -132,6 +134,8 @@ func startAPI(t *testing.T) (*rest.Config, *users) {
 	go func() { done <- server.Run(ctx) }()
 	web := httptest.NewUnstartedServer(server)
 	web.EnableHTTP2 = true
+	ca, pair := issueServer(t)
+	web.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	web.StartTLS()
 	t.Cleanup(func() {
 		cancel()
@@ -142,7 +146,24 @@ func startAPI(t *testing.T) (*rest.Config, *users) {
 		web.Close()
 	})
 	until(t, "the API server is ready", func() bool { return env.Health.Err(true) == nil })
-	return &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, who
+	return &rest.Config{Host: web.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, who
+}
+
+// issueServer returns a new authority and the certificate of an API server.
+func issueServer(t *testing.T) (ca []byte, pair tls.Certificate) {
+	t.Helper()
+	authority, err := certs.NewCA("kubernetes", 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, err := certs.Issue(authority, certs.DaemonServer("kubernetes", nil), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair, err = tls.X509KeyPair(issued.Cert, issued.Key); err != nil {
+		t.Fatal(err)
+	}
+	return authority.Cert, pair
 }
 
 func newWorld(t *testing.T, signIn dashboard.SignIn) *world {

@@ -44,6 +44,7 @@ type Config struct {
 	Decrypter Decrypter
 	Renderer  Renderer
 	Recorder  Recorder
+	Sender    Sender // of notifications; nil sends none
 	Log       *slog.Logger
 	Clock     clock.WithTicker // nil means the real clock
 	Workers   int              // sources that are reconciled at the same time; 0 means DefaultWorkers
@@ -64,6 +65,7 @@ type Controller struct {
 	Config
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedDelayingInterface[Key]
+	notes    *notes
 
 	// moveMu keeps a source from recording an object in its inventory while another decides whether to delete it.
 	moveMu sync.Mutex
@@ -82,9 +84,15 @@ type entry struct {
 	digest    string // digest of the objects that were applied last; "" after a restart
 	unhealthy string // digest of the objects whose health check has failed
 	message   string // message of the last event about a failure
+	attempted string // revision that was fetched last; "" if that failed
+	announced Notification
 
 	status    *gitsource.Status // last written status, which the cache may not have yet; guarded by Controller.mu
 	statusUID string            // guarded by Controller.mu
+
+	hook        *hook     // of the source's receiver; nil means none; guarded by Controller.mu
+	requested   int64     // number of requests by webhooks; guarded by Controller.mu
+	requestedAt time.Time // when the last one is carried out; guarded by Controller.mu
 }
 
 // New returns a controller. It starts nothing.
@@ -96,6 +104,7 @@ func New(cfg Config) *Controller {
 		cfg.Workers = DefaultWorkers
 	}
 	c := &Controller{Config: cfg, entries: map[Key]*entry{}, pruning: map[Key]bool{}, occupied: map[string]int{}}
+	c.notes = newNotes(cfg.Clock)
 	client := cfg.Client.Resource(sources)
 	c.informer = cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -156,8 +165,12 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		})
 	}
+	for range notifyWorkers {
+		all.Go(func() { c.sendNotes(ctx) })
+	}
 	<-ctx.Done()
 	c.queue.ShutDown()
+	c.notes.queue.ShutDown()
 	return nil
 }
 
@@ -295,14 +308,22 @@ func (c *Controller) decode(obj any) *Source {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[s.Key()]; e != nil && e.status != nil && e.statusUID == string(s.UID) {
-		s.Status = *e.status
+	if e := c.entries[s.Key()]; e != nil {
+		s.Requested = e.requested
+		if e.status != nil && e.statusUID == string(s.UID) {
+			s.Status = *e.status
+		}
 	}
 	return s
 }
 
-// event records an event about a source.
+// event records an event about a source, and logs it.
 func (c *Controller) event(s *Source, eventType, reason, message string) {
+	level := slog.LevelInfo
+	if eventType == corev1.EventTypeWarning {
+		level = slog.LevelWarn
+	}
+	c.Log.Log(context.Background(), level, shorten(message), "source", s.Key(), "reason", reason)
 	c.Recorder.Event(&corev1.ObjectReference{APIVersion: gitsource.APIVersion, Kind: gitsource.Kind,
 		Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}, eventType, reason,
 		shorten(message))

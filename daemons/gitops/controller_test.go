@@ -346,7 +346,7 @@ func TestAPreviewChangesNothing(t *testing.T) {
 	s := w.source("platform")
 	c := gitops.New(gitops.Config{Client: w.client, Cluster: w.cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
 		Recorder: w})
-	p, err := c.Preview(t.Context(), s, []*gitops.Source{s})
+	p, err := c.Preview(t.Context(), s, "", []*gitops.Source{s})
 	if err != nil {
 		t.Fatal(err)
 	}

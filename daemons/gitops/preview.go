@@ -3,6 +3,8 @@ package gitops
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"clusterctl/daemons/config/gitsource"
 )
@@ -24,15 +26,29 @@ type Preview struct {
 	Changes  []Change `json:"changes"`
 }
 
-// Preview fetches and renders a source and compares the objects with the cluster. It changes nothing. all are all
-// sources of the cluster.
-func (c *Controller) Preview(ctx context.Context, s *Source, all []*Source) (*Preview, error) {
-	if problems := s.Spec.Problems(); len(problems) > 0 {
-		return nil, problems[0]
+// Preview fetches and renders a source and compares the objects with the cluster. It changes nothing. revision, if not
+// empty, replaces what the source selects. all are all sources of the cluster.
+func (c *Controller) Preview(ctx context.Context, s *Source, revision string, all []*Source) (*Preview, error) {
+	var snapshot Snapshot
+	var objects []Object
+	var a Applier
+	var err error
+	for _, selected := range selections(s, revision) {
+		if problems := selected.Spec.Problems(); len(problems) > 0 {
+			err = problems[0]
+			continue
+		}
+		var f *failure
+		if snapshot, objects, a, f = c.load(ctx, selected); f == nil {
+			err = nil
+			break
+		}
+		if err = f; f.reason != reasonFetch {
+			break // the revision exists
+		}
 	}
-	snapshot, objects, a, f := c.load(ctx, s)
-	if f != nil {
-		return nil, f
+	if err != nil {
+		return nil, err
 	}
 	redact := snapshot.Redact
 	if redact == nil {
@@ -81,6 +97,41 @@ func (c *Controller) Preview(ctx context.Context, s *Source, all []*Source) (*Pr
 	}
 	previewPrune(ctx, s, a, p, previous.without(idsOf(objects)), all)
 	return p, nil
+}
+
+// commitPattern matches the ID of a commit.
+var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// selections returns copies of a source that select a revision, in the order in which they are tried. A text may be the
+// name of a branch and of a tag.
+func selections(s *Source, revision string) (list []*Source) {
+	if revision == "" {
+		return []*Source{s}
+	}
+	add := func(set func(spec *gitsource.Spec)) {
+		one := *s
+		one.Spec.Branch, one.Spec.Tag, one.Spec.Semver, one.Spec.Commit, one.Spec.Digest = "", "", "", "", ""
+		set(&one.Spec)
+		list = append(list, &one)
+	}
+	switch {
+	case s.Spec.IsHelmRepository():
+		add(func(spec *gitsource.Spec) {
+			helm := *spec.Helm
+			helm.Version = revision
+			spec.Helm = &helm
+		})
+	case s.Spec.IsOCI() && strings.HasPrefix(revision, "sha256:"):
+		add(func(spec *gitsource.Spec) { spec.Digest = revision })
+	case s.Spec.IsOCI():
+		add(func(spec *gitsource.Spec) { spec.Tag = revision })
+	case commitPattern.MatchString(revision):
+		add(func(spec *gitsource.Spec) { spec.Commit = revision })
+	default:
+		add(func(spec *gitsource.Spec) { spec.Tag = revision })
+		add(func(spec *gitsource.Spec) { spec.Branch = revision })
+	}
+	return list
 }
 
 // previewPrune adds the objects that are no longer rendered.

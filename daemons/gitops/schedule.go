@@ -17,6 +17,7 @@ type history struct {
 	lastRun    time.Time // zero before the first one
 	failures   int       // failures in a row
 	recheck    bool      // another source has changed, so that an object may be pruned now
+	handled    int64     // requests by webhooks that are carried out
 }
 
 // verdict is the decision what to do with a source now.
@@ -74,7 +75,7 @@ func decide(s *Source, h history, now time.Time, find func(Key) *Source) verdict
 		}
 	}
 	isNew := h.lastRun.IsZero() || h.uid != string(s.UID) || h.generation != s.Generation
-	isRequested := s.Annotations[gitsource.SyncAnnotation] != s.Status.HandledSync
+	isRequested := s.Annotations[gitsource.SyncAnnotation] != s.Status.HandledSync || s.Requested != h.handled
 	if isNew || isRequested || h.recheck {
 		return verdict{run: true}
 	}

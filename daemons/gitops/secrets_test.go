@@ -97,7 +97,7 @@ func TestDecryptedValuesAreAppliedAndNotShown(t *testing.T) {
 	hidden(s)
 	c := gitops.New(gitops.Config{Client: w.client, Cluster: w.cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
 		Decrypter: unsealer{}, Recorder: w})
-	p, err := c.Preview(t.Context(), s, []*gitops.Source{s})
+	p, err := c.Preview(t.Context(), s, "", []*gitops.Source{s})
 	if err != nil {
 		t.Fatal(err)
 	}

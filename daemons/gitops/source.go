@@ -19,6 +19,9 @@ type Source struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              gitsource.Spec   `json:"spec"`
 	Status            gitsource.Status `json:"status,omitempty"`
+
+	// Requested is the number of requests by webhooks when the controller read the source.
+	Requested int64 `json:"-"`
 }
 
 // SourceOf decodes a GitSource.

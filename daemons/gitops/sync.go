@@ -29,6 +29,7 @@ func (c *Controller) sync(ctx context.Context, key Key) time.Duration {
 		delete(c.entries, key)
 		delete(c.pruning, key)
 		c.mu.Unlock()
+		c.notes.forget(key)
 		return 0
 	}
 	h := e.history
@@ -61,6 +62,7 @@ func (c *Controller) postpone(ctx context.Context, s *Source, e *entry, v verdic
 	st := *cloneStatus(&s.Status)
 	switch {
 	case v.reason != "":
+		e.attempted = "" // the failure is not that of a revision
 		setFailed(&st, s.Generation, c.Clock.Now(), v.stalled, v.reason, v.message)
 	case s.Spec.Suspend:
 		removeCondition(&st, gitsource.ConditionReconciling)
@@ -101,8 +103,9 @@ func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time
 		clear(w.live)
 	} else {
 		c.mu.Lock()
-		e.recheck = false
+		e.recheck, e.handled = false, s.Requested
 		c.mu.Unlock()
+		c.receive(ctx, s, st)
 		e.work, f = c.begin(ctx, s, e, st)
 	}
 	var p *progress
@@ -134,7 +137,6 @@ func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time
 		st.Failed = limitList(slices.Clone(f.objects))
 		setFailed(st, s.Generation, now, f.stalled, f.reason, f.Error())
 		if e.message != f.Error() {
-			c.Log.Warn("a source cannot be reconciled", "source", s.Key(), "reason", f.reason, "err", f.err)
 			c.event(s, corev1.EventTypeWarning, f.reason, f.Error())
 		}
 		e.message = f.Error()
@@ -256,7 +258,9 @@ func (c *Controller) writeStatus(ctx context.Context, s *Source, e *entry, st *g
 		delete(c.pruning, s.Key())
 	}
 	c.mu.Unlock()
+	before := s.Status
 	s.Status = *cloneStatus(st)
+	c.announce(s, e, &before, st)
 	c.wake(s.Key()) // the watch may have reported the change before this process knew of it
 	return nil
 }

@@ -64,6 +64,7 @@ func fail(reason, attempt string, err error) *failure {
 type work struct {
 	generation int64
 	sync       string // value of SyncAnnotation
+	requested  int64  // requests by webhooks when it began
 	revision   string
 	digest     string
 	redact     func(string) string // removes decrypted values from messages; nil if there are none
@@ -85,7 +86,8 @@ type work struct {
 
 // isCurrent reports whether work that has begun still does what the source declares.
 func (w *work) isCurrent(s *Source) bool {
-	return w != nil && w.generation == s.Generation && w.sync == s.Annotations[gitsource.SyncAnnotation]
+	return w != nil && w.generation == s.Generation && w.sync == s.Annotations[gitsource.SyncAnnotation] &&
+		w.requested == s.Requested
 }
 
 // objects returns all objects of the work.
@@ -154,13 +156,13 @@ func (c *Controller) decrypt(snapshot *Snapshot, keys map[string][]byte) (err er
 // applied. It applies nothing.
 func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (w *work, f *failure) {
 	snapshot, objects, a, f := c.load(ctx, s)
-	if f != nil {
+	if e.attempted = snapshot.Revision; f != nil {
 		return nil, f
 	}
 	defer func() { f.redact(snapshot.Redact) }()
 	w = &work{redact: snapshot.Redact, generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation],
-		revision: snapshot.Revision,
-		applier:  a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
+		requested: s.Requested, revision: snapshot.Revision,
+		applier: a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
 	var err error
 	if w.stages, err = stagesOf(objects); err != nil {
 		return nil, fail(reasonRender, "order the objects", err)

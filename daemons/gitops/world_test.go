@@ -43,6 +43,9 @@ type world struct {
 	clock   *clocktesting.FakeClock
 	stop    func() // stops the controller
 
+	controller *gitops.Controller
+	sender     *recordingSender
+
 	mu     sync.Mutex
 	events []string
 }
@@ -82,7 +85,7 @@ func newWorld(t *testing.T) *world {
 		web.Close()
 	})
 	w := &world{t: t, cluster: gitopstest.NewCluster(), repo: &gitopstest.Repository{},
-		clock: clocktesting.NewFakeClock(time.Now())}
+		clock: clocktesting.NewFakeClock(time.Now()), sender: &recordingSender{}}
 	w.client = dynamic.NewForConfigOrDie(&rest.Config{Host: web.URL, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	w.until("the API server is ready", func() error { return env.Health.Err(true) })
@@ -107,7 +110,9 @@ func (w *world) start() {
 		w.stop()
 	}
 	c := gitops.New(gitops.Config{Client: w.client, Cluster: w.cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
-		Decrypter: unsealer{}, Recorder: w, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Clock: w.clock})
+		Decrypter: unsealer{}, Recorder: w, Sender: w.sender, Clock: w.clock,
+		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil))})
+	w.controller = c
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
@@ -153,9 +158,14 @@ func (w *world) until(what string, holds func() error) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("%s: %v", what, err)
 		}
-		w.clock.Step(time.Second)
-		time.Sleep(5 * time.Millisecond)
+		w.step()
 	}
+}
+
+// step advances the clock of the controller, and lets it work.
+func (w *world) step() {
+	w.clock.Step(time.Second)
+	time.Sleep(5 * time.Millisecond)
 }
 
 // declare creates or changes a source. spec is YAML.

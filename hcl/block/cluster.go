@@ -33,6 +33,8 @@ type clusterBlock struct {
 	Network      *networkBlock     `hcl:"network,block" doc:"Settings of the pod network. A change restarts its daemon; running pods keep their network."`
 	DNS          *dnsBlock         `hcl:"dns,block" doc:"The cluster's name servers. A change of a setting restarts them."`
 	Ingress      *ingressBlock     `hcl:"ingress,block" doc:"The ingress proxy, on ports of the nodes. Without the block there is no proxy. A change of a setting restarts it without losing new connections."`
+	Dashboard    *dashboardBlock   `hcl:"dashboard,block" doc:"The dashboard, on port 10264 of every control-plane machine, for visitors with a token. Without the block there is none; clusterctl dashboard needs none."`
+	GitOps       *gitOpsBlock      `hcl:"gitops,block" doc:"Settings of the GitOps controller, which runs while there are git_source blocks. A change restarts it."`
 	System       *systemBlock      `hcl:"system,block" doc:"Packages of the machines' distribution, and when machines may be rebooted."`
 }
 
@@ -104,6 +106,7 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	diags = append(diags, decodeRuntime(b, raw.Runtime, c)...)
 	diags = append(diags, decodeRoll(b, raw.Roll, c)...)
 	diags = append(diags, decodeSettings(x, b, &raw, c)...)
+	diags = append(diags, decodeDashboard(b, raw.Dashboard, c)...)
 	diags = append(diags, decodeSystem(b, raw.System, c)...)
 	value := map[string]cty.Value{
 		"name": cty.StringVal(c.Name), "version": cty.StringVal(c.Version), "domain": cty.StringVal(c.Domain),

@@ -37,12 +37,14 @@ type gitSourceBlock struct {
 	ServiceAccount  string            `hcl:"service_account,optional" doc:"Service account of the namespace that the controller acts as." default:"gitops in kube-system, which may do everything; default in other namespaces"`
 	Secret          string            `hcl:"secret,optional" doc:"Secret of the namespace with credentials: username and password, or bearerToken, or identity and known_hosts for ssh; and ca.crt. For a registry it may be of type kubernetes.io/dockerconfigjson." default:"none"`
 	Proxy           string            `hcl:"proxy,optional" doc:"URL of a proxy for the repository's server." default:"that of the system block"`
-	Renderer        string            `hcl:"renderer,optional" doc:"How files become objects: yaml, kustomize, helm, or auto, which decides by the files of the folder." default:"\"auto\""`
+	Renderer        string            `hcl:"renderer,optional" doc:"How files become objects: yaml, kustomize, helm, hcl, or auto, which decides by the files of the folder." default:"\"auto\""`
 	TargetNamespace string            `hcl:"target_namespace,optional" doc:"Namespace of objects that name none." default:"default for sources in kube-system; otherwise the namespace of the source"`
 	Labels          map[string]string `hcl:"labels,optional" doc:"Labels of the GitSource."`
 	Annotations     map[string]string `hcl:"annotations,optional" doc:"Annotations of the GitSource."`
 	Verify          *gitVerifyBlock   `hcl:"verify,block" doc:"Signature that a revision needs. Nothing of a revision without a valid one is applied."`
 	Decryption      *gitDecryptBlock  `hcl:"decryption,block" doc:"Decryption of files that SOPS has encrypted for age recipients."`
+	Receiver        *gitReceiverBlock `hcl:"receiver,block" doc:"Webhook of the repository's server that requests reconciliations, at the path /hooks/NAMESPACE/NAME. See the gitops block of the cluster."`
+	Notifications   []gitNotifyBlock  `hcl:"notification,block" doc:"Where changes of the condition Ready are sent. At most 5."`
 	Helm            *gitHelmBlock     `hcl:"helm,block" doc:"Settings of the Helm renderer."`
 	Lifecycle       *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
@@ -54,6 +56,18 @@ type gitVerifyBlock struct {
 
 type gitDecryptBlock struct {
 	Secret string `hcl:"secret" doc:"Secret of the namespace with private keys of age. Its keys end with .agekey."`
+}
+
+type gitReceiverBlock struct {
+	Type   string   `hcl:"type" doc:"Form of the requests: github, gitlab, gitea, or generic, whose header X-Signature has sha256= and the HMAC of the body."`
+	Secret string   `hcl:"secret" doc:"Secret of the namespace with the key token, which the server signs with."`
+	Events []string `hcl:"events,optional" doc:"Events that request a reconciliation, as the server names them in a header." default:"pushes"`
+}
+
+type gitNotifyBlock struct {
+	Type   string `hcl:"type" doc:"What is sent: webhook, a request with JSON whose header X-Signature has sha256= and the HMAC of the body; or github, gitlab or gitea, the status of the commit."`
+	URL    string `hcl:"url,optional" doc:"URL of the webhook, or of the API of the server." default:"the key url of the Secret; or the API of the server of the source"`
+	Secret string `hcl:"secret" doc:"Secret of the namespace with the key token, and optionally ca.crt, and url for a webhook."`
 }
 
 type gitHelmBlock struct {
@@ -75,7 +89,9 @@ type gitValuesFromBlock struct {
 // gitSourceFields maps fields of a GitSource to the attributes and blocks that set them.
 var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serviceAccount": "service_account",
 	"targetNamespace": "target_namespace", "helm.release": "helm", "helm.chart": "helm", "helm.version": "helm",
-	"helm.valuesFrom": "helm", "verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption"}
+	"helm.valuesFrom": "helm", "verify.mode": "verify", "verify.secret": "verify", "decryption.secret": "decryption",
+	"receiver.type": "receiver", "receiver.secret": "receiver", "receiver.events": "receiver",
+	"notifications": "notification"}
 
 // decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -121,6 +137,13 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	}
 	if d := raw.Decryption; d != nil {
 		spec.Decryption = &gitsource.Decryption{Secret: d.Secret}
+	}
+	if r := raw.Receiver; r != nil {
+		spec.Receiver = &gitsource.Receiver{Type: r.Type, Secret: r.Secret, Events: r.Events}
+	}
+	for _, n := range raw.Notifications {
+		spec.Notifications = append(spec.Notifications,
+			gitsource.Notification{Type: n.Type, URL: n.URL, Secret: n.Secret})
 	}
 	more := raw.Helm.decode(x, b, &spec)
 	diags = append(diags, more...)

@@ -54,6 +54,9 @@ type (
 		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on." default:"all nodes"`
 		Body         hcl.Body          `hcl:",remain"`
 	}
+	gitOpsBlock struct {
+		Body hcl.Body `hcl:",remain"`
+	}
 )
 
 func pointerTo[T any](v T) any { return &v }
@@ -65,6 +68,7 @@ func (kubeProxyBlock) settings() any   { return pointerTo(daemons.DefaultProxy()
 func (networkBlock) settings() any     { return pointerTo(daemons.DefaultNetwork()) }
 func (dnsBlock) settings() any         { return pointerTo(daemons.DefaultDNS()) }
 func (ingressBlock) settings() any     { return pointerTo(daemons.DefaultIngress()) }
+func (gitOpsBlock) settings() any      { return pointerTo(daemons.DefaultGitOps()) }
 
 // decodeSettings decodes the daemons' settings of the cluster block.
 func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Cluster) (diags hcl.Diagnostics) {
@@ -100,6 +104,9 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 				},
 			)
 		}
+	}
+	if r := raw.GitOps; r != nil {
+		add(decodeChosen(x, b, "gitops", r.Body, daemons.DefaultGitOps(), &c.GitOps))
 	}
 	if r := raw.Ingress; r != nil {
 		in := &config.Ingress{

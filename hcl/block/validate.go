@@ -44,6 +44,30 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	return append(diags, checkInstances(c, at)...)
 }
 
+// ValidateObjects checks how the objects and workloads of a configuration without a cluster fit together.
+func ValidateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
+	diags = append(diags, checkDuplicates(c, at)...)
+	diags = append(diags, checkDefaultClass(c, at)...)
+	diags = append(diags, orderGitSources(c, at)...)
+	for _, o := range c.Objects {
+		if o.Ignored.All || len(o.Ignored.Fields) > 0 {
+			diags = append(diags, ignoredError(at(o.Source), o.Address))
+		}
+	}
+	for _, w := range c.Workloads {
+		if w.Ignored.All || len(w.Ignored.Fields) > 0 {
+			diags = append(diags, ignoredError(at(w.Source), w.Address))
+		}
+	}
+	return diags
+}
+
+// ignoredError is the error of a block in a Git repository that ignores changes of fields.
+func ignoredError(at *hcl.Range, address string) *hcl.Diagnostic {
+	return newError(at, "Fields that cannot be ignored", "ignore_changes of %s has no effect on objects of a Git "+
+		"repository. Leave the field out, or set the annotation gitops.clusterctl.local/drift of the object.", address)
+}
+
 // checkOverlaps rejects networks of the cluster that overlap.
 func checkOverlaps(c *config.Cluster, networks []declaredNetwork, at func(config.Source) *hcl.Range) (
 	diags hcl.Diagnostics) {

@@ -45,7 +45,9 @@ type Cluster struct {
 	Proxy       daemons.Chosen[daemons.Proxy]
 	Network     daemons.Chosen[daemons.Network]
 	DNS         DNS
-	Ingress     *Ingress // nil means none
+	Ingress     *Ingress   // nil means none
+	Dashboard   *Dashboard // nil means none
+	GitOps      daemons.Chosen[daemons.GitOps]
 
 	Machines  []Machine
 	Inventory inventory.Inventory // of all machines, computed when a plan is made; nil before that
@@ -207,6 +209,11 @@ type Proxy struct {
 type DNS struct {
 	Replicas int // minimum number of machines; zero means DNSReplicas
 	Settings daemons.Chosen[daemons.DNS]
+}
+
+// Dashboard configures the dashboard on the control plane.
+type Dashboard struct {
+	Hostnames []string // names and addresses besides those of the machines
 }
 
 // Ingress configures the ingress proxy.

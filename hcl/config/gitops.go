@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	daemons "clusterctl/daemons/config"
 	"clusterctl/daemons/config/gitsource"
 )
 
@@ -17,3 +18,11 @@ func (c *Cluster) HasGitSources() bool { return slices.ContainsFunc(c.Objects, O
 // NeedsGitOps reports whether the GitOps controller is needed: for declared GitSources, or to delete the objects of
 // those that were declared before.
 func (c *Cluster) NeedsGitOps() bool { return c.HadGitSources || c.HasGitSources() }
+
+// ReceiverPort returns the port of the control-plane machines at which the GitOps controller receives webhooks over
+// TLS, or 0.
+func (c *Cluster) ReceiverPort() int {
+	cfg := daemons.DefaultGitOps()
+	c.GitOps.Over(&cfg)
+	return cfg.ReceiverPort
+}

@@ -16,6 +16,7 @@ func (c *Cluster) FixedSettings() map[string]string {
 	maps.Copy(list, fixedValues("proxy", daemons.DefaultProxy(), c.Proxy))
 	maps.Copy(list, fixedValues("network", daemons.DefaultNetwork(), c.Network))
 	maps.Copy(list, fixedValues("dns", daemons.DefaultDNS(), c.DNS.Settings))
+	maps.Copy(list, fixedValues("gitops", daemons.DefaultGitOps(), c.GitOps))
 	if c.Ingress != nil {
 		maps.Copy(list, fixedValues("ingress", daemons.DefaultIngress(), c.Ingress.Settings))
 	}

@@ -47,13 +47,17 @@ func (e *evaluator) dataValue(n *node) (cty.Value, hcl.Diagnostics) {
 }
 
 func (e *evaluator) read(kind string, raw any) (cty.Value, error) {
+	if _, isFile := raw.(block.DataFile); !isFile && e.configuration.root != "" {
+		return cty.DynamicVal, fmt.Errorf("objects of a Git repository depend on its files only, so that data %q is "+
+			"not available", kind)
+	}
 	switch raw := raw.(type) {
 	case block.DataExternal:
 		return e.external(raw)
 	case block.DataObject:
 		return e.liveObject(raw)
 	case block.DataFile:
-		text, err := data.ReadFile(pathIn(e.dir)(raw.Path))
+		text, err := data.ReadFile(e.place.path(raw.Path))
 		if err != nil {
 			return cty.DynamicVal, err
 		}

@@ -20,6 +20,7 @@ import (
 type evaluator struct {
 	configuration *Configuration
 	dir           string
+	place         place
 	fetched       *fetchedModules
 	parent        *evaluator // evaluator of the calling module; nil at the root
 	call          *node
@@ -55,17 +56,22 @@ func newEvaluator(c *Configuration, dir, root string) *evaluator {
 	for _, r := range append([]string{"output"}, referenceRoots...) {
 		e.kinds[r] = &declarationKind{values: map[string]cty.Value{}}
 	}
-	e.paths = pathValues(dir, root)
-	e.functions = Functions(dir, c.now)
-	e.blockContext = &block.Context{Digest: fileDigest, Path: pathIn(dir), Glob: globIn(dir, root), YAML: readYAML}
+	e.place = place{dir: dir, root: c.root}
+	e.paths = pathValues(e.place, root)
+	e.functions = functionsIn(e.place, c.now)
+	e.blockContext = &block.Context{Digest: fileDigest, Path: e.place.path, Glob: globIn(e.place, root), YAML: readYAML}
 	return e
 }
 
 // pathValues returns the values of path.module, path.root and path.cwd. They are absolute, because functions resolve
 // relative paths against their module.
-func pathValues(dir, root string) cty.Value {
+func pathValues(in place, root string) cty.Value {
 	values := map[string]cty.Value{}
-	for name, path := range map[string]string{"module": dir, "root": root, "cwd": "."} {
+	for name, path := range map[string]string{"module": in.dir, "root": root, "cwd": "."} {
+		if in.root != "" {
+			values[name] = cty.StringVal(in.shown(path))
+			continue
+		}
 		if absolute, err := filepath.Abs(path); err == nil {
 			path = absolute
 		}
@@ -91,6 +97,12 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 		}
 	}
 	for _, b := range blocks {
+		if e.configuration.root != "" && !slices.Contains(workloadBlocks, b.Type) {
+			diags = append(diags, newError(b.DefRange.Ptr(), "Block of a cluster",
+				"A folder of a Git repository that the cluster follows declares objects only. Write %s blocks into "+
+					"the cluster's own configuration, which clusterctl apply reads.", b.Type))
+			continue
+		}
 		for i, l := range b.Labels {
 			if (b.Type != "object") && !hclsyntax.ValidIdentifier(l) {
 				diags = append(

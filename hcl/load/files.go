@@ -20,6 +20,51 @@ import (
 	"clusterctl/hcl/data"
 )
 
+// place resolves the paths in expressions of a directory.
+type place struct {
+	dir string
+	// root, if not empty, is the directory that no path leaves: an absolute path begins there.
+	root string
+}
+
+// path returns the path of a file.
+func (p place) path(text string) string {
+	if p.root == "" {
+		return pathIn(p.dir)(text)
+	}
+	if !filepath.IsAbs(text) {
+		text = filepath.Join(p.shown(p.dir), text)
+	}
+	return filepath.Join(p.root, filepath.Join(string(filepath.Separator), text))
+}
+
+// shown returns how a path below root is written in expressions.
+func (p place) shown(path string) string {
+	rel, err := filepath.Rel(p.root, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return string(filepath.Separator)
+	}
+	return filepath.Join(string(filepath.Separator), rel)
+}
+
+// match returns the files and folders below base that match a pattern.
+func (p place) match(base, pattern string) ([]string, error) {
+	if p.root == "" {
+		return data.MatchPattern(base, pattern)
+	}
+	leaves := fmt.Errorf("the pattern %q leads out of the repository", pattern)
+	if strings.Contains(pattern, "..") {
+		return nil, leaves
+	}
+	list, err := data.MatchPattern(base, pattern)
+	for _, path := range list { // braces can make other patterns
+		if rel, err := filepath.Rel(p.root, path); err != nil || !filepath.IsLocal(rel) {
+			return nil, leaves
+		}
+	}
+	return list, err
+}
+
 func pathIn(dir string) func(string) string {
 	return func(path string) string {
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
@@ -50,13 +95,18 @@ func fileDigest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// globIn returns a function that finds the files that match a pattern, which is relative to dir. A directory stands for
-// the YAML and JSON files in it. Paths that expressions can put before a pattern (path.module, path.root, path.cwd and
-// the home directory) are taken literally.
-func globIn(dir, root string) func(string) ([]string, error) {
+// globIn returns a function that finds the files that match a pattern, which is relative to the place. A directory
+// stands for the YAML and JSON files in it. Paths that expressions can put before a pattern (path.module, path.root,
+// path.cwd and the home directory) are taken literally.
+func globIn(in place, root string) func(string) ([]string, error) {
 	return func(pattern string) ([]string, error) {
-		base, rest := splitPatternPath(pathIn(dir)(pattern), pattern, dir, root)
-		matches, err := data.MatchPattern(base, rest)
+		var base, rest string
+		if in.root != "" {
+			base, rest = in.root, strings.TrimPrefix(in.shown(in.path(pattern)), string(filepath.Separator))
+		} else {
+			base, rest = splitPatternPath(in.path(pattern), pattern, in.dir, root)
+		}
+		matches, err := in.match(base, rest)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,11 @@ import (
 // Functions returns the functions of the language, which have Terraform's names. They read files relative to dir; now
 // is the time of the run.
 func Functions(dir string, now time.Time) map[string]function.Function {
+	return functionsIn(place{dir: dir}, now)
+}
+
+// functionsIn returns the functions of the language for expressions of a place.
+func functionsIn(in place, now time.Time) map[string]function.Function {
 	f := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
 		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc,
@@ -73,7 +78,12 @@ func Functions(dir string, now time.Time) map[string]function.Function {
 		"abspath": absPathFunc, "basename": baseNameFunc, "dirname": dirNameFunc, "pathexpand": pathExpandFunc,
 	}
 	addRunFunctions(f, now)
-	addFileFunctions(f, dir)
+	addFileFunctions(f, in)
+	if in.root != "" {
+		for name, why := range refusedFunctions {
+			f[name] = refusedFunc(name, why)
+		}
+	}
 	return f
 }
 

@@ -32,9 +32,9 @@ var (
 // maxDigested is the maximum size in bytes of a file to be digested.
 const maxDigested = 1 << 30
 
-// addFileFunctions adds the functions that read files relative to dir.
-func addFileFunctions(f map[string]function.Function, dir string) {
-	read := func(path string) ([]byte, error) { return data.ReadFile(pathIn(dir)(path)) }
+// addFileFunctions adds the functions that read files of a place.
+func addFileFunctions(f map[string]function.Function, in place) {
+	read := func(path string) ([]byte, error) { return data.ReadFile(in.path(path)) }
 	f["file"] = textFunc(1, func(a []string) (string, error) {
 		content, err := read(a[0])
 		if err == nil && !utf8.Valid(content) {
@@ -48,12 +48,12 @@ func addFileFunctions(f map[string]function.Function, dir string) {
 	})
 	for _, name := range []string{"sha256", "sha512", "sha1", "md5"} {
 		f["file"+name] = textFunc(1, func(a []string) (string, error) {
-			content, err := data.ReadLimited(pathIn(dir)(a[0]), maxDigested)
+			content, err := data.ReadLimited(in.path(a[0]), maxDigested)
 			return digestText(name, false, content), err
 		})
 		if name == "sha256" || name == "sha512" {
 			f["filebase64"+name] = textFunc(1, func(a []string) (string, error) {
-				content, err := data.ReadLimited(pathIn(dir)(a[0]), maxDigested)
+				content, err := data.ReadLimited(in.path(a[0]), maxDigested)
 				return digestText(name, true, content), err
 			})
 		}
@@ -62,7 +62,7 @@ func addFileFunctions(f map[string]function.Function, dir string) {
 		Params: []function.Parameter{{Name: "path", Type: cty.String}},
 		Type:   function.StaticReturnType(cty.Bool),
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
-			info, err := os.Stat(pathIn(dir)(a[0].AsString()))
+			info, err := os.Stat(in.path(a[0].AsString()))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return cty.NilVal, err // it is unknown whether the file exists
 			}
@@ -80,13 +80,13 @@ func addFileFunctions(f map[string]function.Function, dir string) {
 		Params: []function.Parameter{{Name: "dir", Type: cty.String}, {Name: "pattern", Type: cty.String}},
 		Type:   function.StaticReturnType(cty.Set(cty.String)),
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
-			base := pathIn(dir)(a[0].AsString())
+			base := in.path(a[0].AsString())
 			// A missing or unmounted directory must not count as empty, because what its files declare would be
 			// removed.
 			if _, err := os.ReadDir(base); err != nil {
 				return cty.NilVal, function.NewArgError(0, err)
 			}
-			matches, err := data.MatchPattern(base, a[1].AsString())
+			matches, err := in.match(base, a[1].AsString())
 			if err != nil {
 				return cty.NilVal, function.NewArgError(1, err)
 			}

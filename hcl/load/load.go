@@ -36,7 +36,10 @@ type Options struct {
 	Texts        map[string]string // contents of files by absolute path, which replace those on disk
 	// IsModule means that the directory may be a module. It needs no cluster block, and variables without a value are
 	// unknown.
-	IsModule  bool
+	IsModule bool
+	// Root, if not empty, is a directory above Path that no path in the configuration leaves, and the configuration has
+	// objects only: blocks of a cluster, and functions and data whose results are not determined by files, are errors.
+	Root      string
 	Values    map[string]cty.Value // values of variables, which take precedence over all others
 	Overrides map[string]cty.Value // values of data blocks by address, which replace reading them
 	// objects that were read from the cluster; nil for objects that do not exist
@@ -60,6 +63,7 @@ type Configuration struct {
 	headers       map[config.Source]*hcl.Range // headers of the blocks
 	texts         map[string]string
 	isModule      bool
+	root          string // Options.Root
 	runsPrograms  bool
 	overrides     map[string]cty.Value
 	liveObjects   map[LiveObject]map[string]any
@@ -85,6 +89,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 		headers:      map[config.Source]*hcl.Range{},
 		texts:        o.Texts,
 		isModule:     o.IsModule,
+		root:         o.Root,
 		runsPrograms: o.RunsPrograms,
 		overrides:    o.Overrides,
 		liveObjects:  o.LiveObjects,
@@ -101,7 +106,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 		return c, diags
 	}
 	e := newEvaluator(c, dir, dir)
-	e.fetched = &fetchedModules{root: dir}
+	e.fetched = &fetchedModules{root: dir, limit: o.Root}
 	diags = append(diags, e.declare(blocks)...)
 	if diags.HasErrors() {
 		return c, diags
@@ -114,19 +119,20 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return c, diags
 	}
+	at := func(s config.Source) *hcl.Range { return c.headers[s] }
+	if o.Root != "" {
+		diags = append(diags, block.ValidateObjects(c.Cluster, at)...)
+		if o.WorkloadObjects != nil && !diags.HasErrors() {
+			diags = append(diags, c.checkWorkloads(o.WorkloadObjects)...)
+		}
+		return c, diags
+	}
 	clusters := 0
 	for _, b := range blocks {
 		if b.Type == "cluster" {
 			if clusters++; clusters > 1 {
-				diags = append(
-					diags,
-					&hcl.Diagnostic{
-						Severity: hcl.DiagError,
-						Summary:  "Second cluster block",
-						Detail:   "The files of a folder are one configuration, of one cluster.",
-						Subject:  b.DefRange.Ptr(),
-					},
-				)
+				diags = append(diags, newError(b.DefRange.Ptr(), "Second cluster block",
+					"The files of a folder are one configuration, of one cluster."))
 			}
 		}
 	}
@@ -143,7 +149,7 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 			},
 		)
 	}
-	diags = append(diags, block.Validate(c.Cluster, func(s config.Source) *hcl.Range { return c.headers[s] })...)
+	diags = append(diags, block.Validate(c.Cluster, at)...)
 	if o.WorkloadObjects != nil && !diags.HasErrors() {
 		diags = append(diags, c.checkWorkloads(o.WorkloadObjects)...)
 	}

@@ -80,6 +80,7 @@ func (r *repository) folderName() string {
 // fetchedModules gives access to the modules that clusterctl get has fetched.
 type fetchedModules struct {
 	root     string // directory of the configuration
+	limit    string // directory that no local source leaves; empty means none
 	locks    map[string]moduleLock
 	compared map[string]error // results of comparing repositories with the lock file
 }
@@ -90,6 +91,17 @@ func (f *fetchedModules) folder(from, source string) (string, error) {
 	local, r, err := parseSource(source)
 	if err != nil {
 		return "", err
+	}
+	if f.limit != "" {
+		if r != nil {
+			return "", fmt.Errorf("%q: nothing is fetched for objects of a Git repository; copy the module into the "+
+				"repository", source)
+		}
+		dir := place{dir: from, root: f.limit}.path(local)
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return "", fmt.Errorf("the repository has no folder %s", place{root: f.limit}.shown(dir))
+		}
+		return dir, nil
 	}
 	if r == nil {
 		dir := local

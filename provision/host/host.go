@@ -232,6 +232,7 @@ var DaemonPorts = map[int]string{
 	6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
 	10255: "kube-network", 10256: "kube-proxy", 10257: "kube-controller-manager", 10259: "kube-scheduler",
 	10261: "metrics-server", 10262: "kube-ingress", 10263: "gitops-controller",
+	10264: "kube-dashboard", 10265: "kube-dashboard", 10266: "gitops-controller",
 }
 
 // SurveyedPaths are the paths whose free space is determined.

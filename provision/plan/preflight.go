@@ -231,6 +231,8 @@ func needsPort(c *config.Cluster, m config.Machine, port int) bool {
 		return m.HasRole(config.RoleNode)
 	case "kube-ingress":
 		return c.HasIngress(m) && slices.Contains(c.Ingress.Ports(), port)
+	case "kube-dashboard":
+		return m.HasRole(config.RoleControlPlane) && c.Dashboard != nil
 	case "gitops-controller":
 		return m.HasRole(config.RoleControlPlane) && c.NeedsGitOps()
 	case "kube-dns":

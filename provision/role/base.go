@@ -22,6 +22,7 @@ var Daemons = []string{
 	"kube-ingress",
 	"kube-address",
 	"metrics-server",
+	dashboardUnit,
 }
 
 // addBase adds what every machine has: the program and the kernel settings. Settings that cannot be written on this

@@ -30,8 +30,10 @@ var restrictedFileLists = []restrictedFiles{
 	{Input.hasVirtualAddress, kubeconfigPaths("address")},
 	{Input.hasKubelet, append(keyPairPaths("kubelet"), nodeCredential, kubeletConfig, providersFile)},
 	{Input.isNode, kubeconfigPaths("proxy")},
+	{Input.hasDashboard, keyPairPaths("dashboard")},
 	{Input.hasDNS, kubeconfigPaths("dns")},
 	{Input.hasIngress, kubeconfigPaths("ingress")},
+	{Input.hasReceiver, keyPairPaths(receiver)},
 	{Input.hasGitOps, append(kubeconfigPaths("gitops"), binPath(bundle.GitOps), gitOpsCacheLink, gitOpsCache)},
 }
 

@@ -17,6 +17,17 @@ const (
 	gitOpsCacheLink = "/var/cache/" + bundle.GitOps
 )
 
+// receiver is the name of the certificate of the port for webhooks. receiverCert and receiverKey are the names of the
+// unit's credentials with it and its key.
+const (
+	receiver     = gitsource.ReceiverService
+	receiverCert = "receiver.crt"
+	receiverKey  = "receiver.key"
+)
+
+// hasReceiver reports whether the machine receives webhooks over TLS.
+func (in Input) hasReceiver() bool { return in.hasGitOps() && in.Cluster.ReceiverPort() != 0 }
+
 // hasGitOps reports whether the machine runs the GitOps controller: while GitSources are declared, and until the
 // objects of those that were declared before are deleted.
 func (in Input) hasGitOps() bool {
@@ -34,16 +45,26 @@ func IsGitSource(o state.Object) bool {
 func addGitOps(b *builder) {
 	def := config.DefaultGitOps()
 	cfg := def
+	b.Cluster.GitOps.Over(&cfg)
 	const name = bundle.GitOps
 	file := b.kubeconfig("gitops", certs.Replica(name, b.Machine.Name))
 	cfg.Kubeconfig, cfg.APIServers = credentialPath(name), b.apiServers()
 	proxy, files := b.proxyOptions(proxyFile, b.Cluster.System.Proxy)
 	options := append(dynamicUserOptions(file, ""), proxy...)
+	if cfg.ReceiverPort != 0 {
+		cert, key := b.certificate(receiver, certs.ClusterCA,
+			certs.GitOpsReceiver(append(b.Machine.IPs(), b.Machine.Name)))
+		options = append(options, "LoadCredential="+receiverCert+":"+cert, "LoadCredential="+receiverKey+":"+key)
+		files = append(files, cert)
+		cfg.ReceiverCertFile, cfg.ReceiverKeyFile = credentialOf(name, receiverCert), credentialOf(name, receiverKey)
+		cfg.NodeName, cfg.NodeIP = b.Machine.Name, b.Machine.IPs()
+	}
 	b.addUnit(service{
 		name: name, description: "GitOps controller", startAfter: "kube-apiserver.service", hasWatchdog: true,
 		canStartInParallel: true, health: readyURL(cfg.HealthAddress), needsProxy: true,
-		exec:    append([]string{b.addProgram(name, binPath(name))}, config.Args(&cfg, &def)...),
-		reads:   append(files, file),
-		options: append(options, "CacheDirectory="+name, "CacheDirectoryMode=0700", "MemoryMax=1G"),
+		exec:  append([]string{b.addProgram(name, binPath(name))}, config.Args(&cfg, &def)...),
+		reads: append(files, file),
+		options: append(options, "CacheDirectory="+name, "CacheDirectoryMode=0700", "RuntimeDirectory="+name,
+			"RuntimeDirectoryMode=0700", "MemoryMax=1G"),
 	})
 }

@@ -48,3 +48,29 @@ func TestOnlyControlPlanesWithGitSourcesRunTheirController(t *testing.T) {
 		}
 	}
 }
+
+// The port for webhooks has a certificate of its own, which is removed with the setting.
+func TestThePortForWebhooksHasACertificate(t *testing.T) {
+	control := machine("control", "10.0.0.1", config.RoleControlPlane)
+	for _, port := range []int{0, 10267} {
+		c, s := cluster(control), newState("control")
+		c.Objects = []config.Object{{Content: map[string]any{"apiVersion": gitsource.APIVersion,
+			"kind": gitsource.Kind}}}
+		if port != 0 {
+			c.GitOps.Choose("receiver_port", port)
+		}
+		steps, err := role.Steps(role.Input{Cluster: c, Machine: control, State: s, Files: files{},
+			Facts: host.Facts{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := render(t, steps)
+		for part, want := range map[string]bool{"--receiver-port=10267": port != 0,
+			"LoadCredential=receiver.key:/etc/kubernetes/pki/gitops-receiver.key": port != 0,
+			"no /etc/kubernetes/pki/gitops-receiver.key":                          port == 0} {
+			if got := strings.Contains(text, part); got != want {
+				t.Errorf("with port %d, the steps contain %q: %v", port, part, got)
+			}
+		}
+	}
+}

@@ -73,6 +73,7 @@ var parts = []part{
 	{"dns", Input.hasDNS, addDNS, []string{"kube-dns"}},
 	{"ingress", Input.hasIngress, addIngress, []string{"kube-ingress"}},
 	{"gitops", Input.hasGitOps, addGitOps, []string{bundle.GitOps}},
+	{"dashboard", Input.hasDashboard, addDashboard, []string{dashboardUnit}},
 	{"address", Input.hasVirtualAddress, addVirtualAddress, []string{"kube-address"}},
 }
 

@@ -11,6 +11,7 @@ import (
 
 	daemons "clusterctl/daemons/config"
 	"clusterctl/daemons/config/configtest"
+	"clusterctl/daemons/config/gitsource"
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host"
 	"clusterctl/provision/role"
@@ -58,6 +59,8 @@ func checkReaches[T any](t *testing.T, unit string, def T, into func(*config.Clu
 			c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane, config.RoleNode),
 				machine("node", "10.0.0.2", config.RoleNode))
 			c.ControlPlaneForm, c.Ingress = form, &config.Ingress{}
+			c.Objects = []config.Object{{Content: map[string]any{"apiVersion": gitsource.APIVersion,
+				"kind": gitsource.Kind}}}
 			return c
 		}
 		plain := make()
@@ -104,6 +107,8 @@ func TestEverySettingReachesItsDaemonAndRestartsNoOther(t *testing.T) {
 		func(c *config.Cluster) *daemons.Chosen[daemons.Network] { return &c.Network })
 	checkReaches(t, "kube-ingress.service", daemons.DefaultIngress(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.Ingress] { return &c.Ingress.Settings })
+	checkReaches(t, "gitops-controller.service", daemons.DefaultGitOps(),
+		func(c *config.Cluster) *daemons.Chosen[daemons.GitOps] { return &c.GitOps })
 	checkReaches(t, "kube-dns.service", daemons.DefaultDNS(),
 		func(c *config.Cluster) *daemons.Chosen[daemons.DNS] { return &c.DNS.Settings })
 }

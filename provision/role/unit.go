@@ -66,8 +66,11 @@ func dynamicUserOptions(kubeconfig, capability string) []string {
 const credentialName = "kubeconfig"
 
 // credentialPath returns the path of the kubeconfig of a unit with the options of dynamicUserOptions.
-func credentialPath(unit string) string {
-	return "/run/credentials/" + unit + ".service/" + credentialName
+func credentialPath(unit string) string { return credentialOf(unit, credentialName) }
+
+// credentialOf returns the path of a credential of a unit.
+func credentialOf(unit, credential string) string {
+	return "/run/credentials/" + unit + ".service/" + credential
 }
 
 // fileHeader is the first line of files that clusterctl writes.

@@ -31,7 +31,7 @@ const (
 var journalUnits = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
 	"kube-proxy", "kube-network", "kube-dns", "kube-ingress", "kube-address", "metrics-server",
-	"gitops-controller",
+	"gitops-controller", "kube-dashboard",
 }
 
 // collectedCommands are run on every machine. They change nothing, and print no environment variables, which may hold

@@ -57,6 +57,17 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 	if err != nil {
 		return nil, err
 	}
+	return withDeclared(list, c, Manager)
+}
+
+// DeclaredObjects returns the objects that a configuration declares, without those of the cluster itself, in the order
+// in which they are applied. manager is the value of ManagedByLabel.
+func DeclaredObjects(c *config.Cluster, manager string) ([]Desired, error) {
+	return withDeclared(nil, c, manager)
+}
+
+// withDeclared adds the declared objects and the namespaces that they need to a list.
+func withDeclared(list []Desired, c *config.Cluster, manager string) ([]Desired, error) {
 	namespaces := map[string]bool{}
 	var declared []Desired
 	for _, o := range c.Objects {
@@ -101,7 +112,7 @@ func Objects(c *config.Cluster) ([]Desired, error) {
 			labels = map[string]string{}
 		}
 		if d.Object.GetKind() != "Node" && labels[ManagedByLabel] == "" {
-			labels[ManagedByLabel] = Manager
+			labels[ManagedByLabel] = manager
 			d.Object.SetLabels(labels)
 		}
 	}

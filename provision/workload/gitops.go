@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/config/gitsource"
@@ -56,7 +58,37 @@ func gitOpsObjects(c *config.Cluster) ([]any, error) {
 			ObjectMeta: metav1.ObjectMeta{Name: gitsource.User, Namespace: metav1.NamespaceSystem}, Subjects: group,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: gitsource.User}},
 	}
+	if c.ReceiverPort() != 0 {
+		list = append(list, gitOpsReceiver(c, typed)...)
+	}
 	return append(list, gitOpsAccount(typed)...), nil
+}
+
+// gitOpsReceiver returns a Service without a selector, and the right of the active controller to add itself as its
+// endpoint.
+func gitOpsReceiver(c *config.Cluster, typed func(kind string) metav1.TypeMeta) []any {
+	const name = gitsource.ReceiverService
+	slices := []string{"endpointslices"}
+	groups := []string{discoveryv1.GroupName}
+	return []any{
+		&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP,
+				Ports: []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP,
+					TargetPort: intstr.FromInt(c.ReceiverPort())}}}},
+		&rbacv1.Role{TypeMeta: typed("Role"),
+			ObjectMeta: metav1.ObjectMeta{Name: gitsource.User + ":receiver", Namespace: metav1.NamespaceSystem},
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: groups, Resources: slices, Verbs: []string{"create"}},
+				{APIGroups: groups, Resources: slices, ResourceNames: []string{name, name + "-ipv6"},
+					Verbs: []string{"patch", "delete"}},
+			}},
+		&rbacv1.RoleBinding{TypeMeta: typed("RoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: gitsource.User + ":receiver", Namespace: metav1.NamespaceSystem},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: gitOpsGroup}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
+				Name: gitsource.User + ":receiver"}},
+	}
 }
 
 // gitOpsAccount returns the service account of sources in kube-system that name none. It may do everything, because

@@ -44,6 +44,28 @@ func TestGitSourcesBringTheirDefinitionAndRights(t *testing.T) {
 	}
 }
 
+// The service for webhooks and the right to be its endpoint exist only with the port.
+func TestThePortForWebhooksBringsItsService(t *testing.T) {
+	for _, port := range []int{0, 10267} {
+		c := config.Cluster{Name: "home", HadGitSources: true}
+		if port != 0 {
+			c.GitOps.Choose("receiver_port", port)
+		}
+		list, err := Objects(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"Service gitops-receiver", "Role system:gitops-controller:receiver",
+			"RoleBinding system:gitops-controller:receiver"} {
+			got := slices.ContainsFunc(list,
+				func(d Desired) bool { return d.Object.GetKind()+" "+d.Object.GetName() == name })
+			if got != (port != 0) {
+				t.Errorf("with port %d, %s exists: %v", port, name, got)
+			}
+		}
+	}
+}
+
 // A deleted source stays in the state while the controller deletes its objects.
 func TestADeletedSourceStaysInTheStateUntilItIsGone(t *testing.T) {
 	there := newItem(gitsource.APIVersion, gitsource.Kind, "kube-system", "there", nil)

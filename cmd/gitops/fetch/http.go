@@ -66,15 +66,9 @@ func newHTTP(direct dialer, at *url.URL, proxy string, credentials map[string][]
 // newClient returns a client. It follows redirects of GET requests that allow accepts, and none from https to http.
 func newClient(direct dialer, proxy string, credentials map[string][]byte,
 	allow func(r *http.Request, first *url.URL) error) (*http.Client, error) {
-	config, err := tlsConfig(credentials)
+	transport, err := newTransport(direct, credentials)
 	if err != nil {
 		return nil, err
-	}
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: direct.DialContext, TLSClientConfig: config,
-		ForceAttemptHTTP2:   true,
-		TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: headerTimeout,
-		MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 1,
 	}
 	if proxy != "" {
 		u, err := url.Parse(proxy)
@@ -95,6 +89,26 @@ func newClient(direct dialer, proxy string, credentials map[string][]byte,
 			return allow(r, first)
 		}
 	}}, nil
+}
+
+// NewTransport returns a transport for requests that a source of a namespace causes. It reaches the same addresses as
+// fetching does.
+func NewTransport(namespace string, credentials map[string][]byte) (*http.Transport, error) {
+	return newTransport(dialerOf(namespace), credentials)
+}
+
+// newTransport returns a transport with the proxy of the system block.
+func newTransport(direct dialer, credentials map[string][]byte) (*http.Transport, error) {
+	config, err := tlsConfig(credentials)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: direct.DialContext, TLSClientConfig: config,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: headerTimeout,
+		MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: 1,
+	}, nil
 }
 
 // tlsConfig returns the settings of TLS. A CA of the Secret is trusted besides those of the machine.

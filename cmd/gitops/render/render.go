@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
@@ -21,6 +22,8 @@ import (
 type Renderer struct {
 	// KubeVersion is the cluster's version, such as v1.37.0, for charts.
 	KubeVersion string
+	// HCL renders the configuration language. It is required for sources that have it.
+	HCL *HCL
 }
 
 // kustomizations are the names of kustomize's files.
@@ -38,6 +41,8 @@ func (r Renderer) Render(ctx context.Context, s *gitops.Source, from gitops.Snap
 		return renderKustomize(ctx, s, from)
 	case gitsource.RendererHelm:
 		return r.renderHelm(ctx, s, from, read)
+	case gitsource.RendererHCL:
+		return r.HCL.render(ctx, s, from)
 	}
 	return gitops.Manifests{}.Render(ctx, s, from, read)
 }
@@ -80,7 +85,31 @@ func detect(s *gitops.Source, files fs.FS) (string, error) {
 	case s.Spec.Helm != nil:
 		return "", fmt.Errorf("spec.helm is set, and the folder %q has no Chart.yaml", root)
 	}
-	return gitsource.RendererYAML, nil
+	isHCL, err := hasOnlyHCL(files, root)
+	if err == nil && isHCL {
+		return gitsource.RendererHCL, nil
+	}
+	return gitsource.RendererYAML, err
+}
+
+// hasOnlyHCL reports whether a folder has files of the configuration language and no manifests.
+func hasOnlyHCL(files fs.FS, root string) (bool, error) {
+	entries, err := fs.ReadDir(files, root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // reported by the renderer
+	}
+	found := false
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case e.IsDir() || strings.HasPrefix(name, "."):
+		case slices.Contains([]string{".yaml", ".yml"}, path.Ext(name)):
+			return false, nil
+		case strings.HasSuffix(name, ".hcl"):
+			found = true
+		}
+	}
+	return found, err
 }
 
 // Isolate keeps the libraries of this process from reaching the network and from running programs, as a second defence

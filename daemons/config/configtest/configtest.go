@@ -27,7 +27,7 @@ var candidates = []any{
 		"nodefs.available": "7%",
 	}, map[string]string{"cpu": "100m", "memory": "200Mi"},
 	"load_balancer", "21000-21099", config.VerifyAll, config.ReserveTiered,
-	[]string{"registry.example/team/*", "registry.example:5000/web"},
+	[]string{"registry.example/team/*", "registry.example:5000/web"}, []string{"hooks.example", "*.git.example"},
 	map[string]string{"db.corp.example": "10.0.0.53 fd00::53", "x.example": "10.0.0.54"},
 }
 

@@ -34,6 +34,8 @@ const (
 	maxKey        = 253
 	maxValuesFrom = 20
 	maxChart      = 253
+	maxEvents     = 20
+	maxEvent      = 63
 )
 
 // Problem is a mistake in a spec. Field is its JSON name.
@@ -120,6 +122,8 @@ func (s *Spec) Problems() (list []Problem) {
 	}
 	list = append(list, s.nameProblems()...)
 	list = append(list, s.kindProblems()...)
+	list = append(list, s.receiverProblems()...)
+	list = append(list, s.notificationProblems()...)
 	return append(list, s.secretProblems()...)
 }
 
@@ -200,6 +204,69 @@ func (s *Spec) secretProblems() (list []Problem) {
 	}
 	if d := s.Decryption; d != nil && !isName(d.Secret) {
 		add("decryption.secret", "%q is not the name of an object", d.Secret)
+	}
+	return list
+}
+
+// receiverProblems returns the mistakes in the settings of the receiver.
+func (s *Spec) receiverProblems() (list []Problem) {
+	r := s.Receiver
+	if r == nil {
+		return nil
+	}
+	add := func(field, format string, args ...any) {
+		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	if !slices.Contains(ReceiverTypes, r.Type) {
+		add("receiver.type", "%q is not one of %s", r.Type, strings.Join(ReceiverTypes, ", "))
+	}
+	if len(validation.IsDNS1123Subdomain(r.Secret)) > 0 {
+		add("receiver.secret", "%q is not the name of an object", r.Secret)
+	}
+	if len(r.Events) > maxEvents {
+		add("receiver.events", "it has more than %d entries", maxEvents)
+	}
+	if len(r.Events) > 0 && r.Type == ReceiverGeneric {
+		add("receiver.events", "requests of the type %q name no event", ReceiverGeneric)
+	}
+	for _, e := range r.Events {
+		if e == "" || utf8.RuneCountInString(e) > maxEvent {
+			add("receiver.events", "an event has 1 to %d characters", maxEvent)
+		}
+	}
+	return list
+}
+
+// notificationProblems returns the mistakes in the settings of notifications.
+func (s *Spec) notificationProblems() (list []Problem) {
+	add := func(format string, args ...any) {
+		list = append(list, Problem{"notifications", fmt.Sprintf(format, args...)})
+	}
+	if len(s.Notifications) > MaxNotifications {
+		add("it has more than %d entries", MaxNotifications)
+	}
+	for i, n := range s.Notifications {
+		if !slices.Contains(NotifyTypes, n.Type) {
+			add("entry %d: the type %q is not one of %s", i, n.Type, strings.Join(NotifyTypes, ", "))
+		}
+		if len(validation.IsDNS1123Subdomain(n.Secret)) > 0 {
+			add("entry %d: %q is not the name of an object", i, n.Secret)
+		}
+		if utf8.RuneCountInString(n.URL) > maxURL {
+			add("entry %d: the URL has more than %d characters", i, maxURL)
+		}
+		if n.Type != NotifyWebhook && (s.IsFolder() || s.IsOCI() || s.IsHelmRepository()) {
+			add("entry %d: only Git repositories have commits; use the type %q", i, NotifyWebhook)
+		}
+		if n.URL == "" {
+			continue
+		}
+		switch u, err := url.Parse(n.URL); {
+		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+			add("entry %d: it is not a URL such as https://hooks.example/gitops", i)
+		case u.User != nil:
+			add("entry %d: the URL contains credentials, which everybody can read who can read the source", i)
+		}
 	}
 	return list
 }

@@ -31,6 +31,8 @@ const (
 	Lease = "gitops-controller"
 	// Manager is the field manager of the objects that the controller applies.
 	Manager = "clusterctl-gitops"
+	// ReceiverService is the name of the service in kube-system that leads to the controller's port for webhooks.
+	ReceiverService = "gitops-receiver"
 	// Finalizer keeps a deleted source until its objects are deleted.
 	Finalizer = Group + "/prune"
 )
@@ -74,15 +76,16 @@ const (
 
 // Renderers.
 const (
-	RendererAuto      = "auto" // by the files in the folder: kustomize, Helm or plain YAML
+	RendererAuto      = "auto" // by the files in the folder
 	RendererYAML      = "yaml"
 	RendererKustomize = "kustomize"
 	RendererHelm      = "helm"
+	RendererHCL       = "hcl" // the configuration language, without blocks of a cluster
 )
 
 // Renderers and drift policies of a source, in the order of the documentation.
 var (
-	Renderers = []string{RendererAuto, RendererYAML, RendererKustomize, RendererHelm}
+	Renderers = []string{RendererAuto, RendererYAML, RendererKustomize, RendererHelm, RendererHCL}
 	Drifts    = []string{DriftRevert, DriftReport}
 )
 
@@ -119,6 +122,67 @@ type Spec struct {
 	Renderer        string `json:"renderer,omitempty"`        // default RendererAuto
 	TargetNamespace string `json:"targetNamespace,omitempty"` // namespace of objects that name none
 	Helm            *Helm  `json:"helm,omitempty"`
+
+	Receiver      *Receiver      `json:"receiver,omitempty"`
+	Notifications []Notification `json:"notifications,omitempty"`
+}
+
+// Notification is where changes of the Ready condition are sent.
+type Notification struct {
+	Type string `json:"type"`
+	// URL is that of a webhook, or of a server's API; default: the key url of the Secret, or the API of the source's
+	// server.
+	URL string `json:"url,omitempty"`
+	// Secret is the name of a Secret in the source's namespace with the key token.
+	Secret string `json:"secret"`
+}
+
+// Types of notifications.
+const (
+	NotifyWebhook = "webhook" // a request with JSON, and its HMAC in the header X-Signature
+	NotifyGitHub  = "github"  // the status of the commit; also of the types below
+	NotifyGitLab  = "gitlab"
+	NotifyGitea   = "gitea"
+)
+
+// NotifyTypes are the types of notifications, in the order of the documentation.
+var NotifyTypes = []string{NotifyWebhook, NotifyGitHub, NotifyGitLab, NotifyGitea}
+
+// MaxNotifications is the maximum number of notifications of a source.
+const MaxNotifications = 5
+
+// Receiver lets a webhook of the repository's server request reconciliations.
+type Receiver struct {
+	Type string `json:"type"`
+	// Secret is the name of a Secret in the source's namespace with the key token, which the server signs with.
+	Secret string `json:"secret"`
+	// Events are the events that request a reconciliation, as the server names them; default: pushes.
+	Events []string `json:"events,omitempty"`
+}
+
+// Types of receivers.
+const (
+	ReceiverGitHub  = "github"
+	ReceiverGitLab  = "gitlab"
+	ReceiverGitea   = "gitea"
+	ReceiverGeneric = "generic" // an HMAC of the body in the header X-Signature
+)
+
+// ReceiverTypes are the types of receivers, in the order of the documentation.
+var ReceiverTypes = []string{ReceiverGitHub, ReceiverGitLab, ReceiverGitea, ReceiverGeneric}
+
+// EventsOrDefault returns the events that request a reconciliation. A generic receiver has none: it reacts to each
+// request.
+func (r *Receiver) EventsOrDefault() []string {
+	switch {
+	case len(r.Events) > 0:
+		return r.Events
+	case r.Type == ReceiverGitLab:
+		return []string{"Push Hook", "Tag Push Hook"}
+	case r.Type == ReceiverGeneric:
+		return nil
+	}
+	return []string{"push"}
 }
 
 // Verify requires a signature. Nothing of a revision without a valid one is applied.
@@ -198,4 +262,6 @@ const (
 	ConditionReady       = "Ready"
 	ConditionReconciling = "Reconciling"
 	ConditionStalled     = "Stalled"
+	// ConditionReceiving exists while the source has a receiver. It is True if webhooks are accepted.
+	ConditionReceiving = "Receiving"
 )

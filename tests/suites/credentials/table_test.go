@@ -154,7 +154,9 @@ of load balancers. The credentials of a worker cannot change objects of other ma
 A control-plane machine has the private keys of the CAs. Access to its files is access to the whole cluster.
 
 While a configuration declares GitSources, control-plane machines also have ` + "`gitops.conf`" + `. Its user reads and
-writes GitSources, and impersonates service accounts. It cannot read Secrets or write other objects itself.
+writes GitSources, and impersonates service accounts. It cannot read Secrets or write other objects itself. With
+` + "`receiver_port`" + `, they have the serving certificate ` + "`gitops-receiver.crt`" + ` too, and that user writes the
+endpoints of the service ` + "`gitops-receiver`" + `.
 
 | machine | file | identity | right | objects |
 |---|---|---|---|---|

@@ -54,6 +54,11 @@ func waitDeployment(t *testing.T, name string, isDone func(d *appsv1.Deployment)
 	})
 }
 
+// changeImage returns a JSON patch of the first container's image.
+func changeImage(image string) []byte {
+	return fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image)
+}
+
 func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	name := "actions"
 	createDeployment(t, name)
@@ -62,6 +67,7 @@ func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	p.click("button", "Scale")
 	p.replace("dialog input", "2")
 	p.picture("scale-light")
+	p.checkContrast("the dialog")
 	p.keys("\r")
 	p.waitText("is scaled to 2")
 	waitDeployment(t, name, func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 2 })
@@ -78,9 +84,8 @@ func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	p.click("button", "Resume")
 	waitDeployment(t, name, func(d *appsv1.Deployment) bool { return !d.Spec.Paused })
 
-	change := []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"registry.example/bad:2"}]`)
-	_, err := client.AppsV1().Deployments(shop).Patch(t.Context(), name, types.JSONPatchType, change,
-		metav1.PatchOptions{})
+	_, err := client.AppsV1().Deployments(shop).Patch(t.Context(), name, types.JSONPatchType,
+		changeImage("registry.example/bad:2"), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +104,44 @@ func TestADeploymentIsScaledRestartedPausedAndRolledBack(t *testing.T) {
 	})
 }
 
+func TestAStatefulSetIsRolledBack(t *testing.T) {
+	sets := client.AppsV1().StatefulSets(shop)
+	labels := map[string]string{"app": "rolled"}
+	_, err := sets.Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "rolled"},
+		Spec: appsv1.StatefulSetSpec{ServiceName: "rolled", Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template("rolled", "registry.example/rolled:1")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sets.Delete(context.WithoutCancel(t.Context()), "rolled", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	updated := func(image string) {
+		t.Helper()
+		see(t, "the StatefulSet with "+image, func() error {
+			set, err := sets.Get(t.Context(), "rolled", metav1.GetOptions{})
+			if err == nil && (set.Spec.Template.Spec.Containers[0].Image != image ||
+				set.Status.ObservedGeneration != set.Generation || set.Status.AvailableReplicas != 1) {
+				err = fmt.Errorf("it is %+v, with the status %+v", set.Spec, set.Status)
+			}
+			return err
+		})
+	}
+	updated("registry.example/rolled:1")
+	if _, err := sets.Patch(t.Context(), "rolled", types.JSONPatchType, changeImage("registry.example/rolled:2"),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	updated("registry.example/rolled:2")
+	p := openTab(t, board, "/p/object/apps/v1/statefulsets/shop/rolled")
+	p.click("button", "Roll back")
+	p.click("dialog button", "Roll back")
+	p.waitText("rolls back to revision 1")
+	updated("registry.example/rolled:1")
+}
+
 func TestAnObjectIsDeletedOnlyAfterItsNameIsTyped(t *testing.T) {
 	createDeployment(t, "doomed")
 	p := openTab(t, board, "/p/object/apps/v1/deployments/shop/doomed")
@@ -110,6 +153,7 @@ func TestAnObjectIsDeletedOnlyAfterItsNameIsTyped(t *testing.T) {
 	}
 	p.keys("d")
 	p.picture("delete-light")
+	p.checkContrast("the dialog")
 	p.click("dialog button", "Delete")
 	p.waitText("is being deleted")
 	see(t, "the Deployment to be deleted", func() error {
@@ -189,6 +233,7 @@ func TestAGitSourceShowsItsTreeAndIsSyncedAndSuspended(t *testing.T) {
 		/\s+/g, ' ')).join('; ') === 'ConfigMap shop/gone Missing; ConfigMap shop/settings Exists Drifted; ' +
 		'Deployment shop/web 3/3'`)
 	p.picture("gitops-open-light")
+	p.checkContrast("an open source")
 	get := func() (annotation string, isSuspended bool) {
 		t.Helper()
 		source, err := dynamicClient.Resource(sources).Namespace(shop).Get(t.Context(), "platform", metav1.GetOptions{})
@@ -266,7 +311,7 @@ func TestAConfigMapIsEditedAsYAMLAfterADryRunAndADiff(t *testing.T) {
 	p.picture("diff-light")
 	p.scheme("dark")
 	p.picture("diff-dark")
-	p.scheme("light")
+	p.checkContrast("the changes")
 	if m, err := maps.Get(t.Context(), "edited", metav1.GetOptions{}); err != nil || m.Data["color"] != "red" {
 		t.Fatalf("the dry run has changed the object: %v, %v", m, err)
 	}

@@ -258,6 +258,18 @@ func (p *tab) scheme(name string) {
 	})
 }
 
+// checkContrast fails the test if a text of the page has a low contrast in light or dark colours. It leaves the light
+// ones.
+func (p *tab) checkContrast(what string) {
+	p.t.Helper()
+	for _, scheme := range []string{"dark", "light"} {
+		p.scheme(scheme)
+		if low := evaluate[[]string](p, lowContrast); len(low) > 0 {
+			p.t.Errorf("%s, %s: the contrast is below AA:\n%s", what, scheme, strings.Join(low, "\n"))
+		}
+	}
+}
+
 // picture writes a picture of the page, if pictures are wanted.
 func (p *tab) picture(name string) {
 	p.t.Helper()

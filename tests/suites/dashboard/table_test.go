@@ -55,6 +55,8 @@ func TestALargeTableScrollsAndFilters(t *testing.T) {
 	p := openTab(t, board, "/p/pods?ns=many")
 	p.wait("all pods", fmt.Sprintf(`document.querySelector('.count').textContent.replace(',', '') === '%d'`, *rows))
 	p.waitText("pod-00000")
+	t.Logf("the first paint is %.0f ms after the request", evaluate[float64](p,
+		`performance.getEntriesByName('first-contentful-paint')[0].startTime`))
 	if n := evaluate[int](p, `document.querySelectorAll('.tbody .tr').length`); n > 500 {
 		t.Errorf("%d rows are in the document", n)
 	}

@@ -50,6 +50,7 @@ func TestATerminalRunsCommandsInAContainer(t *testing.T) {
 		t.Error("the colours are wrong")
 	}
 	p.picture("terminal-light")
+	p.checkContrast("the terminal")
 	p.keys("editor\r")
 	p.waitScreen("EDITOR")
 	if !evaluate[bool](p, `document.querySelectorAll('.vt-row').length > 5 &&
@@ -113,6 +114,7 @@ func TestALogIsFollowedSearchedAndReadFromTheFormerContainer(t *testing.T) {
 	p.replace(".filter", "LINE 7")
 	p.waitText("1 of 1 found")
 	p.picture("logs-light")
+	p.checkContrast("the log")
 	p.click("button", "Only matches")
 	p.wait("only the match", `[...document.querySelectorAll('.log .line')].filter((e) => !e.hidden).length === 1`)
 	p.click("button", "Only matches")

@@ -9,7 +9,8 @@ import {send} from './api.js';
 const maxLines = 10_000; // kept in the page; older ones are removed
 const tailLines = 2000; // requested at first
 const escapes = /\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])/g;
-const retryPause = 2000;
+const retryPause = 2000; // milliseconds before a broken stream is read again
+const hiddenTime = 60_000; // milliseconds after which a hidden page stops following
 
 /** Returns the names of a pod's containers, the main ones first. */
 export function containerNames(pod) {
@@ -60,6 +61,18 @@ class LogView {
       this.#toggle('Wrap', 'wrap', () => this.output.classList.toggle('wrap', this.#options.wrap)), this.download,
       this.state), this.output);
     signal.addEventListener('abort', () => this.#controller?.abort());
+    this.#stopWhenHidden();
+  }
+
+  /** Stops following some time after the page is hidden, since browsers allow few connections. */
+  #stopWhenHidden() {
+    let timer = 0;
+    document.addEventListener('visibilitychange', () => {
+      clearTimeout(timer);
+      if (document.hidden) timer = setTimeout(() => this.#controller?.abort(), hiddenTime);
+      else if (this.#controller?.signal.aborted) this.start();
+    }, {signal: this.#signal});
+    this.#signal.addEventListener('abort', () => clearTimeout(timer));
   }
 
   #toggle(label, option, onChange) {

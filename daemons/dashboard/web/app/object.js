@@ -73,8 +73,8 @@ export async function showObject(place, {params, query, signal}) {
     view.note(object.metadata.deletionTimestamp ? 'This object is being deleted.' : '');
     for (const listener of listeners) listener(object);
   };
-  const mayWatch = kind.verbs.includes('watch') && await allowed({verb: 'watch', group: kind.group, resource, name,
-    namespace: page.ref.namespace});
+  const mayWatch = (await Promise.all(['list', 'watch'].map((verb) => kind.verbs.includes(verb) && allowed({verb, name,
+    group: kind.group, resource, namespace: page.ref.namespace})))).every(Boolean);
   watchObject(collectionPath(kind, page.ref.namespace), name, report, (err) => view.note(err.message), signal,
     mayWatch);
   await view.choose(query.get('tab') ?? 'summary');

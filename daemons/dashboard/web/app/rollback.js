@@ -46,10 +46,16 @@ async function controllerRevisions(page, object) {
     apply: () => patch(objectPath(page.ref), revision.data, 'strategic-merge')}));
 }
 
+/** Returns a value with sorted keys and without null, so that equal templates have equal texts. */
+function canonical(value) {
+  if (Array.isArray(value)) return value.map(canonical);
+  if (value === null || typeof value !== 'object') return value;
+  const entries = Object.entries(value).filter(([key, item]) => item !== null && key !== '$patch');
+  return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, item]) => [key, canonical(item)]));
+}
+
 function text(template) {
-  const copy = structuredClone(template);
-  delete copy.$patch;
-  return toYAML(copy);
+  return toYAML(canonical(template));
 }
 
 /** Asks for a revision, shows what it would change, and rolls back to it. */

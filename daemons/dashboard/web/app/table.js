@@ -112,7 +112,7 @@ export class LiveTable {
       this.#columns.push({name: column.name, at, isAge: column.name === 'Age', isName: at === 0});
     });
     if (columns.length === 1 && this.#options.showNamespace) this.#columns.push({name: 'Namespace', at: -1});
-    this.#widths = this.#columns.map((column) => column.name.length + 5);
+    this.#widths = this.#columns.map((column) => column.name.length + 6);
     this.#rows.clear();
     this.body.replaceChildren();
     this.#drawHead();

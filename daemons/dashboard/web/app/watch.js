@@ -50,14 +50,16 @@ function query(params) {
   return `?${new URLSearchParams(params)}`;
 }
 
-/** Reads a collection page by page. */
+/** Reads a collection page by page. The watch begins at its revision, since those of its objects may be too old. */
 async function listAll(path, params, signal) {
   const items = new Map();
   let next = '';
   let resourceVersion = '';
   do {
     const list = await json(path + query({...params, limit: pageSize, ...(next && {continue: next})}), {signal});
-    for (const item of list.items ?? []) items.set(item.metadata.uid, item);
+    // Items of a list have no kind of their own.
+    const type = {kind: list.kind.replace(/List$/, ''), apiVersion: list.apiVersion};
+    for (const item of list.items ?? []) items.set(item.metadata.uid, {...type, ...item});
     next = list.metadata.continue ?? '';
     resourceVersion = list.metadata.resourceVersion;
   } while (next && items.size < maxItems);
@@ -136,27 +138,23 @@ async function readEvents(path, params, resourceVersion, items, onItems, signal)
  * @param {(object: object|null) => void} onObject is called with null when the object does not exist
  * @param {(err: Error) => void} onError
  * @param {AbortSignal} signal
- * @param {boolean} mayWatch whether the visitor has the right to watch, and the kind can be watched
+ * @param {boolean} mayWatch whether the visitor may list and watch the object, and the kind can be watched
  */
 export async function watchObject(collection, name, onObject, onError, signal, mayWatch) {
-  const path = `${collection}/${encodeURIComponent(name)}`;
-  const params = {fieldSelector: `metadata.name=${name}`};
-  let wait = firstPause;
+  if (mayWatch) {
+    const report = (items) => onObject(items.at(-1) ?? null);
+    await watchList(collection, {fieldSelector: `metadata.name=${name}`}, report, onError, signal);
+    return;
+  }
   while (!signal.aborted) {
     try {
-      const object = await json(path, {signal});
-      onObject(object);
-      wait = mayWatch ? firstPause : pollInterval;
-      const items = new Map([[object.metadata.uid, object]]);
-      const report = (all) => onObject(all.at(-1) ?? null);
-      if (mayWatch) await follow(collection, params, object.metadata.resourceVersion, items, report, signal);
+      onObject(await json(`${collection}/${encodeURIComponent(name)}`, {signal}));
     } catch (err) {
       if (signal.aborted) return;
       if (err.code === 404) onObject(null);
-      else if (err instanceof ApiError && err.code !== 410) onError(err); // a broken watch is started again
+      else onError(err);
     }
-    await pause(wait, signal);
+    await pause(pollInterval, signal);
     await visible(signal);
-    wait = Math.min(wait * 2, longestPause);
   }
 }
