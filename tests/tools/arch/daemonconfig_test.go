@@ -10,21 +10,22 @@ import (
 // configReaders are the directories in which the fields of a daemon's configuration must be read. Without an entry, any
 // daemon may read them.
 var configReaders = map[string][]string{
-	"Etcd": {
-		"../../../cmd/etcd",
-	}, "APIServer": {"../../../daemons/apiserver"}, "Scheduler": {"../../../daemons/scheduler"},
-	"ControllerManager": {"../../../daemons/controllers"},
-	"DNS": {
-		"../../../daemons/dns",
-	}, "Kubelet": {"../../../daemons/kubelet", "../../../cmd/clusterctl"}, "KubeletFile": {"../../../daemons/kubelet"},
-	"KubeletAuthentication": {
-		"../../../daemons/kubelet",
-	}, "KubeletAuthorization": {"../../../daemons/kubelet"}, "Proxy": {"../../../daemons/proxy"},
-	"Network": {
-		"../../../daemons/network",
-	}, "Address": {"../../../daemons/address"}, "MetricsServer": {"../../../daemons/metrics"},
-	"Ingress": {"../../../daemons/ingress"}, "Dashboard": {"../../../daemons/dashboard"},
-	"GitOps": {"../../../cmd/gitops"},
+	"Etcd":                  {"../../../cmd/etcd"},
+	"APIServer":             {"../../../daemons/apiserver"},
+	"Scheduler":             {"../../../daemons/scheduler"},
+	"ControllerManager":     {"../../../daemons/controllers"},
+	"DNS":                   {"../../../daemons/dns"},
+	"Kubelet":               {"../../../daemons/kubelet", "../../../cmd/clusterctl"},
+	"KubeletFile":           {"../../../daemons/kubelet"},
+	"KubeletAuthentication": {"../../../daemons/kubelet"},
+	"KubeletAuthorization":  {"../../../daemons/kubelet"},
+	"Proxy":                 {"../../../daemons/proxy"},
+	"Network":               {"../../../daemons/network"},
+	"Address":               {"../../../daemons/address"},
+	"MetricsServer":         {"../../../daemons/metrics"},
+	"Ingress":               {"../../../daemons/ingress"},
+	"Dashboard":             {"../../../daemons/dashboard"},
+	"GitOps":                {"../../../cmd/gitops"},
 }
 
 // blockConfigurations are the configurations whose settings are in a block of the language.
@@ -38,7 +39,6 @@ var blockConfigurations = []string{
 	"Network",
 	"DNS",
 	"Ingress",
-	"GitOps",
 }
 
 // configNames are the names of variables and fields that hold a configuration, so that fields with the same name in
