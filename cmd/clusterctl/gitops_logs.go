@@ -2,14 +2,11 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,8 +55,8 @@ func newGitOpsLogs() *cobra.Command {
 		Short: "Show what the controller has logged about a source",
 		Long: `Show what the GitOps controller has logged about a source.
 
-The journals of all control-plane machines are read, since each of them may have been active. The system's ssh logs in
-as the configuration says, without asking for passwords. Its user must be allowed to read the journal, or to use sudo.`,
+The journals of all control-plane machines are read over ssh, since each of them may have been active. The user that
+logs in must be allowed to read the journal, or to use sudo without a password.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if output != "" && output != outputJSON {
@@ -70,7 +67,7 @@ as the configuration says, without asking for passwords. Its user must be allowe
 				return err
 			}
 			reader := logReader{source: parseSource(args[0]).String(), since: time.Now().Add(-since), follow: follow,
-				run: runSSH}
+				run: flags.runOn}
 			show := func(l sourceLog) error { return l.print(c.OutOrStdout(), output == outputJSON) }
 			return reader.read(c.Context(), configuration.Cluster.ControlPlane(), c.ErrOrStderr(), show)
 		},
@@ -82,21 +79,14 @@ as the configuration says, without asking for passwords. Its user must be allowe
 	return c
 }
 
-// runSSH runs a command on a machine with the system's ssh.
-func runSSH(ctx context.Context, m config.Machine, command string, out io.Writer) error {
-	program, err := exec.LookPath("ssh")
+// runOn logs in to a machine and runs a command.
+func (f *runFlags) runOn(ctx context.Context, m config.Machine, command string, out io.Writer) error {
+	client, err := ssh.Dial(ctx, m, f.sshOptions())
 	if err != nil {
-		return errors.New("there is no ssh on this machine: install openssh-client")
+		return err
 	}
-	args := append([]string{"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"}, ssh.Args(m)...)
-	cmd := exec.CommandContext(ctx, program, append(args, command)...)
-	var problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = out, &problems
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		return errors.New(cmp.Or(strings.TrimSpace(problems.String()), err.Error()))
-	}
-	return nil
+	defer func() { _ = client.Close() }()
+	return client.Run(ctx, command, out)
 }
 
 // command returns the command that prints the entries of the journal.

@@ -203,29 +203,43 @@ func (t *watchedReader) Read(b []byte) (int, error) {
 
 // output runs a command and returns its standard output.
 func (c *Client) output(ctx context.Context, command string, input io.Reader) ([]byte, error) {
+	var stdout limitedBuffer // limited, because the machine is not trusted and may write without end
+	if err := c.run(ctx, command, input, &stdout); err != nil {
+		return nil, err
+	}
+	return []byte(stdout.String()), nil
+}
+
+// Run runs a command with the rights of the login, and writes its standard output to out, which may be without end. It
+// ends when ctx ends.
+func (c *Client) Run(ctx context.Context, command string, out io.Writer) error {
+	return c.run(ctx, command, nil, out)
+}
+
+func (c *Client) run(ctx context.Context, command string, input io.Reader, out io.Writer) error {
 	session, err := c.session(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = session.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
 	defer stop()
-	var stdout, stderr limitedBuffer // limited, because the machine is not trusted and may write without end
-	session.Stdin, session.Stdout, session.Stderr = input, &stdout, &stderr
+	var stderr limitedBuffer
+	session.Stdin, session.Stdout, session.Stderr = input, out, &stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		if text := failureLine(stderr.String()); text != "" {
-			return nil, errors.New(text)
+			return errors.New(text)
 		}
 		if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
-			return nil, errors.New("the connection ended while the machine ran a command: the network on the way to " +
+			return errors.New("the connection ended while the machine ran a command: the network on the way to " +
 				"it was cut, or sshd there was stopped")
 		}
-		return nil, err
+		return err
 	}
-	return []byte(stdout.String()), nil
+	return nil
 }
 
 // sessionTimeout is how long a server may take to notice that the previous session has ended.

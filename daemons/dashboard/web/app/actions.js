@@ -77,7 +77,7 @@ export async function actionsFor(page, object) {
 const named = (page) => `${page.kind.kind} ${page.ref.name}`;
 
 /** Applies a merge patch that needs no confirmation, since the opposite action is one click away. */
-export async function change(page, body, done) {
+async function change(page, body, done) {
   try {
     await patch(objectPath(page.ref), body);
     announce(`${named(page)} ${done}.`);

@@ -19,7 +19,7 @@ export function setToken(token) {
 }
 
 /** Goes to the sign-in page. The pages call it when the session has ended. */
-export function signInAgain() {
+function signInAgain() {
   location.assign('/signin?error=expired');
 }
 

@@ -27,7 +27,7 @@ function setProps(element, props) {
  * @param {Node} parent
  * @param {Array} children
  */
-export function append(parent, ...children) {
+function append(parent, ...children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     parent.appendChild(child instanceof Node ? child : document.createTextNode(String(child)));

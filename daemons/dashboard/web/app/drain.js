@@ -11,7 +11,7 @@ const parallel = 4;
 const pageSize = 500;
 
 /** Returns why a pod stays on a drained node, or ''. */
-export function staysBecause(pod) {
+function staysBecause(pod) {
   if (pod.metadata.annotations?.['kubernetes.io/config.mirror']) return 'static pod';
   const owner = (pod.metadata.ownerReferences ?? []).find((o) => o.controller);
   if (owner?.kind === 'DaemonSet') return 'DaemonSet';

@@ -1,7 +1,7 @@
 // The YAML of an object: shown, edited, tried by a dry run of the server, compared, and applied.
 
 import {button, fill, h} from './dom.js';
-import {diffLines, hunks} from './diff.js';
+import {drawChanges} from './changes.js';
 import {json} from './api.js';
 import {allowed} from './access.js';
 import {announce} from './dialog.js';
@@ -22,21 +22,12 @@ function shown(object, withManaged, hideValues) {
 }
 
 /** Returns lines of YAML with keys and comments marked. */
-export function highlight(text) {
+function highlight(text) {
   return text.split('\n').map((line) => {
     const match = /^(\s*(?:- )*)((?:[A-Za-z0-9_./~-]+|"[^"]*"|'[^']*'):)( .*)?$/.exec(line);
     return h('div', {class: 'line'}, match ? [match[1], h('span', {class: 'key'}, match[2]), match[3] ?? ''] :
       line || '\n');
   });
-}
-
-function drawDiff(before, after) {
-  const lines = hunks(diffLines(before, after));
-  const marks = {same: ' ', removed: '-', added: '+', skip: '⋯'};
-  const names = {removed: 'removed', added: 'added'};
-  return h('div', {class: 'diff', role: 'region', tabindex: '0', 'aria-label': 'Changes'}, lines.map((line) =>
-    h('div', {class: `line ${line.kind}`}, h('span', {class: 'mark'}, marks[line.kind],
-      names[line.kind] && h('span', {class: 'hidden'}, names[line.kind])), line.text || ' ')));
 }
 
 /** Shows the YAML of the page's object. */
@@ -145,7 +136,7 @@ class Editor {
     const isSame = before === after;
     fill(this.#panel, h('div', {class: 'toolbar'}, !isSame && apply, button('Edit more', () => this.#edit(text, base)),
       button('Cancel', () => this.#cancel()), h('span', {class: 'muted'}, isSame ? 'The object would not change.' :
-        'The server accepts these changes:')), problem, !isSame && drawDiff(before, after));
+        'The server accepts these changes:')), problem, !isSame && drawChanges(before, after));
     this.#panel.querySelector('button').focus();
   }
 

@@ -1,7 +1,7 @@
 // Formats times and amounts.
 
 /** Returns a duration in seconds as kubectl prints ages, such as 5d3h. */
-export function duration(seconds) {
+function duration(seconds) {
   const s = Math.max(0, Math.floor(seconds));
   const minutes = Math.floor(s / 60);
   const hours = Math.floor(s / 3600);

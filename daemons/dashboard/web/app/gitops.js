@@ -13,7 +13,7 @@ const pageSize = 100; // objects of a source that are shown at a time
 const parallel = 6; // requests for the health of objects
 
 /** Parses an entry of an inventory, such as "apps/v1 Deployment shop/web". */
-export function parseEntry(text) {
+function parseEntry(text) {
   const [apiVersion, kind, ...rest] = text.split(' ');
   const full = rest.join(' ');
   const at = full.indexOf('/');

@@ -64,7 +64,7 @@ export function conditions(list) {
 }
 
 /** Returns how a condition is shown: some are good when they are False. */
-export function conditionTone(condition) {
+function conditionTone(condition) {
   const isProblem = /(Pressure|Failure|Failed|Unavailable|Stalled|Dangling|Disrupt|Conflict|Terminating)/
     .test(condition.type);
   if (condition.status === 'Unknown') return 'warn';

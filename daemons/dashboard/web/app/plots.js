@@ -45,7 +45,7 @@ function segments(points, interval) {
  * @param {{name: string, unit: string, points: Array<[number, number]>}} series
  * @param {number} interval seconds between points
  */
-export function plot(series, interval) {
+function plot(series, interval) {
   const format = formats[series.unit] ?? String;
   const points = series.points;
   const title = titles[series.name] ?? series.name;

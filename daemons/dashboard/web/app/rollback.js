@@ -3,7 +3,7 @@
 import {age} from './format.js';
 import {announce, ask} from './dialog.js';
 import {collectionPath, objectPath} from './kinds.js';
-import {diffLines, hunks} from './diff.js';
+import {drawChanges} from './changes.js';
 import {fill, h, uniqueID} from './dom.js';
 import {json, patch} from './api.js';
 import {toYAML} from './yaml.js';
@@ -74,12 +74,8 @@ export async function rollBack(page, object) {
     return;
   }
   const id = uniqueID('revision');
-  const changes = h('div', {class: 'diff', tabindex: '0', role: 'region', 'aria-label': 'Changes'});
-  const draw = () => {
-    const lines = hunks(diffLines(present, text(earlier[select.selectedIndex].template)));
-    fill(changes, lines.map((line) => h('div', {class: `line ${line.kind}`}, h('span', {class: 'mark'},
-      {same: ' ', removed: '-', added: '+', skip: '⋯'}[line.kind]), line.text || ' ')));
-  };
+  const changes = h('div');
+  const draw = () => fill(changes, drawChanges(present, text(earlier[select.selectedIndex].template)));
   const select = h('select', {id, on: {change: draw}}, earlier.map((revision) => h('option', null,
     `Revision ${revision.number}, created ${age(revision.created)} ago`)));
   draw();

@@ -246,7 +246,7 @@ export class LiveTable {
 }
 
 /** Draws a cell: a status has a mark beside its text, and parts of a whole have a bar. */
-export function drawCell(cell, text, column) {
+function drawCell(cell, text, column) {
   const name = column.toLowerCase();
   const parts = /^(\d+)\/(\d+)$/.exec(text);
   if (['status', 'phase', 'state', 'reason', 'type', 'health'].includes(name) && tone(text)) {

@@ -3,7 +3,7 @@
 import {button, fill, h} from './dom.js';
 import {get} from './api.js';
 import {announce} from './dialog.js';
-import {objectURL, resourceURL} from './kinds.js';
+import {resourceURL} from './kinds.js';
 
 function refLink(ref) {
   const text = `${ref.kind} ${ref.namespace ? `${ref.namespace}/` : ''}${ref.name}`;
@@ -52,9 +52,4 @@ export function showWhy(panel, page, signal) {
   };
   fill(panel, h('div', {class: 'toolbar'}, button('Look again', load)), result);
   load();
-}
-
-/** Returns the address of the explanation of an object. */
-export function whyURL(ref) {
-  return `${objectURL(ref)}?tab=why`;
 }
