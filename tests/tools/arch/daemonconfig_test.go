@@ -39,6 +39,7 @@ var blockConfigurations = []string{
 	"Network",
 	"DNS",
 	"Ingress",
+	"GitOps",
 }
 
 // configNames are the names of variables and fields that hold a configuration, so that fields with the same name in
