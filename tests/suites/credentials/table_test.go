@@ -158,6 +158,9 @@ writes GitSources, and impersonates service accounts. It cannot read Secrets or 
 ` + "`receiver_port`" + `, they have the serving certificate ` + "`gitops-receiver.crt`" + ` too, and that user writes the
 endpoints of the service ` + "`gitops-receiver`" + `.
 
+With a ` + "`dashboard`" + ` block, control-plane machines also have ` + "`pki/dashboard.crt`" + ` and its key. It is a serving certificate
+only: the dashboard has no identity of its own.
+
 | machine | file | identity | right | objects |
 |---|---|---|---|---|
 `

@@ -80,7 +80,7 @@ func TestSecurityContextsAndNamespacesAreApplied(t *testing.T) {
 // Proves S23.
 func TestDeletionIsGraceful(t *testing.T) {
 	n := startNode(t)
-	grace := int64(10)
+	grace := int64(60) // much longer than stopping takes on a busy machine
 	n.createPod(
 		n.newShellPod(
 			"polite",
@@ -107,7 +107,7 @@ func TestDeletionIsGraceful(t *testing.T) {
 		}
 		return n.getPod("polite") == nil
 	})
-	if took > 5*time.Second {
+	if took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	for _, want := range []string{"up\n", "after start\n", "before\n"} {
