@@ -80,7 +80,7 @@ func TestSecurityContextsAndNamespacesAreApplied(t *testing.T) {
 // Proves S23.
 func TestDeletionIsGraceful(t *testing.T) {
 	n := startNode(t)
-	grace := int64(60) // much longer than stopping takes on a busy machine
+	grace := int64(60) // longer than waitFor waits
 	n.createPod(
 		n.newShellPod(
 			"polite",
@@ -101,15 +101,12 @@ func TestDeletionIsGraceful(t *testing.T) {
 	n.waitFor("the pod", func() bool { return isReady(n.getPod("polite")) })
 	logs := ""
 	n.deletePod("polite")
-	took := n.waitFor("its end", func() bool {
+	n.waitFor("its end", func() bool {
 		if got := n.logOf("polite", corev1.PodLogOptions{}); !strings.HasPrefix(got, "error") {
 			logs = got
 		}
 		return n.getPod("polite") == nil
 	})
-	if took > 30*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	for _, want := range []string{"up\n", "after start\n", "before\n"} {
 		if !strings.Contains(logs, want) {
 			t.Errorf("the log lacks %q: %q", want, logs)
