@@ -181,14 +181,15 @@ func newWorld(t *testing.T, signIn dashboard.SignIn) *world {
 // serve starts a dashboard on a loopback port.
 func (w *world) serve(config *rest.Config, signIn dashboard.SignIn) {
 	var host string
-	w.board = dashboard.New(dashboard.Config{API: config, SignIn: signIn, Cluster: "test", CookieSuffix: "-1",
+	board := dashboard.New(dashboard.Config{API: config, SignIn: signIn, Cluster: "test", CookieSuffix: "-1",
 		AllowHost: func(h string) bool { return h == host }, Now: w.clock,
 		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	web := httptest.NewServer(w.board)
+	web := httptest.NewServer(board)
+	w.board = board
 	host, w.url = strings.TrimPrefix(web.URL, "http://"), web.URL
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); w.board.Run(ctx) }()
+	go func() { defer close(done); board.Run(ctx) }()
 	w.t.Cleanup(func() {
 		cancel()
 		<-done
