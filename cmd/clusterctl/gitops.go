@@ -26,6 +26,7 @@ import (
 	"clusterctl/certs"
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
+	"clusterctl/hcl/config"
 )
 
 func newGitOps() *cobra.Command {
@@ -189,7 +190,8 @@ func parseSource(text string) gitops.Key {
 	return gitops.Key{Namespace: gitsource.Namespace, Name: text}
 }
 
-// write prints a value as JSON or YAML, or calls table.
+// write prints a value as JSON or YAML, or the text of table. Messages in a text come from workloads and tenants, and
+// must not control the terminal.
 func (f *gitOpsFlags) write(c *cobra.Command, value any, table func(io.Writer) error) error {
 	switch f.output {
 	case outputJSON:
@@ -202,7 +204,12 @@ func (f *gitOpsFlags) write(c *cobra.Command, value any, table func(io.Writer) e
 		_, err = c.OutOrStdout().Write(text)
 		return err
 	}
-	return table(c.OutOrStdout())
+	var text strings.Builder
+	if err := table(&text); err != nil {
+		return err
+	}
+	_, err := io.WriteString(c.OutOrStdout(), config.EscapeControls(text.String()))
+	return err
 }
 
 // sourceStatus is what `gitops status` prints about a source.
@@ -298,7 +305,7 @@ func printSources(out io.Writer, states []sourceStatus) error {
 			message = "the controller has not seen the present version yet"
 		}
 		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%s\t%s\n", s.Namespace, s.Name, ready, s.Objects, shortRevision(s.Revision),
-			message)
+			config.EscapeLine(message))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -313,7 +320,7 @@ func printSources(out io.Writer, states []sourceStatus) error {
 			}
 			fmt.Fprintf(out, "\n%s/%s: these objects %s:\n", s.Namespace, s.Name, group.title)
 			for _, line := range group.list {
-				if _, err := fmt.Fprintf(out, "  %s\n", line); err != nil {
+				if _, err := fmt.Fprintf(out, "  %s\n", config.EscapeLine(line)); err != nil {
 					return err
 				}
 			}
@@ -342,14 +349,14 @@ func printPreview(out io.Writer, p gitops.Preview) error {
 		count[change.Action]++
 		text := fmt.Sprintf("  %s %s", cmp.Or(signs[change.Action], "?"), change.Object)
 		if change.Reason != "" {
-			text += " (" + change.Action + ": " + change.Reason + ")"
+			text += " (" + change.Action + ": " + config.EscapeLine(change.Reason) + ")"
 		}
 		if change.File != "" {
 			text += "  " + change.File
 		}
 		fmt.Fprintln(out, text)
 		for _, line := range change.Diff {
-			fmt.Fprintf(out, "      %s\n", line)
+			fmt.Fprintf(out, "      %s\n", config.EscapeLine(line))
 		}
 	}
 	if len(p.Changes) == 0 {

@@ -17,6 +17,7 @@ import (
 
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
+	"clusterctl/hcl/config"
 	"clusterctl/provision/bundle"
 	"clusterctl/provision/state"
 	"clusterctl/provision/workload"
@@ -116,7 +117,7 @@ func printTrees(out io.Writer, trees []sourceTree) error {
 			}
 			text := fmt.Sprintf("%s %s  %s", branch, n.Object, n.Health)
 			if n.Reason != "" {
-				text += ": " + n.Reason
+				text += ": " + config.EscapeLine(n.Reason)
 			}
 			if n.Pruned {
 				text += " (to be deleted)"

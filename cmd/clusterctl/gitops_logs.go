@@ -233,16 +233,7 @@ func (l sourceLog) print(out io.Writer, isJSON bool) error {
 	if l.Error != "" {
 		text += ": " + l.Error
 	}
-	_, err := fmt.Fprintf(out, "%s %s %-5s %s\n", l.Time.Format(time.RFC3339), l.Machine, l.Level, oneLine(text))
+	_, err := fmt.Fprintf(out, "%s %s %-5s %s\n", l.Time.Format(time.RFC3339), l.Machine, l.Level,
+		config.EscapeLine(text))
 	return err
-}
-
-// oneLine replaces characters that a terminal would not show as text.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
 }

@@ -45,7 +45,7 @@ func TestTheLogOfASourceHasItsLinesOfAllMachines(t *testing.T) {
 		want string
 	}{
 		"text": {false, `1970-01-01T00:00:01Z one INFO  Applied: v1 ConfigMap default/a
-1970-01-01T00:00:03Z two INFO  a [31m
+1970-01-01T00:00:03Z two INFO  a\x1b[31m
 1970-01-01T00:00:04Z one WARN  a=b source=kube-system/other "x": it fails
 `}, "json": {true, `{"time":"1970-01-01T00:00:01Z","machine":"one","level":"INFO","message":"v1 ConfigMap default/a","reason":"Applied"}
 {"time":"1970-01-01T00:00:03Z","machine":"two","level":"INFO","message":"a\u001b[31m"}

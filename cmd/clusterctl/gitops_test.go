@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/daemons/config/gitsource"
@@ -57,6 +59,26 @@ kube-system/bad: these objects failed:
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+// Messages of the API and of repositories come from tenants.
+func TestMessagesDoNotControlTheTerminal(t *testing.T) {
+	s := statusOfSource(newTestSource("bad", "False"))
+	s.Message = "no\x1b[2Jsuch \u009bfile\nkube-system/fake   True"
+	s.Failed = []string{"v1 Pod default/p: \u202eydaer"}
+	var out strings.Builder
+	c := &cobra.Command{}
+	c.SetOut(&out)
+	var flags gitOpsFlags
+	err := flags.write(c, s, func(w io.Writer) error { return printSources(w, []sourceStatus{s}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`no\x1b[2Jsuch \x9bfile\nkube-system/fake   True`, `default/p: \u202eydaer`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the text lacks %q:\n%q", want, out.String())
+		}
 	}
 }
 

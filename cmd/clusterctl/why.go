@@ -55,7 +55,7 @@ such as an object that does not exist.`,
 				return err
 			}
 			if err := flags.write(c, report, func(w io.Writer) error {
-				return why.Print(w, report, terminalWidth(w))
+				return why.Print(w, report, terminalWidth(c.OutOrStdout()))
 			}); err != nil {
 				return err
 			}

@@ -19,9 +19,10 @@ import (
 // servePods starts an API server that has two pods and refuses everything else. It returns a kubeconfig.
 func servePods(t *testing.T) string {
 	t.Helper()
-	pods := map[string]*corev1.Pod{"done": {}, "gated": {}}
+	pods := map[string]*corev1.Pod{"done": {}, "gated": {}, "hostile": {}}
 	pods["done"].Status.Phase = corev1.PodSucceeded
 	pods["gated"].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
+	pods["hostile"].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/\x1b[2J"}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		name, isPod := strings.CutPrefix(q.URL.Path, "/api/v1/namespaces/shop/pods/")
@@ -59,11 +60,12 @@ func TestWhyExitsWithTheStateOfTheObject(t *testing.T) {
 		code      int
 		out, errs string
 	}{
-		"pod/done":  {0, "Pod shop/done is as it should be: it has finished successfully.", ""},
-		"pod/gated": {2, "Pod shop/gated is not scheduled because its scheduling gates have not been removed", ""},
-		"pod/none":  {1, "", "Error: Pod shop/none does not exist"},
-		"svc/none":  {2, "The state of Service shop/none is unknown because you may not read it.", ""},
-		"widget/x":  {1, "", "widget cannot be explained"},
+		"pod/done":    {0, "Pod shop/done is as it should be: it has finished successfully.", ""},
+		"pod/gated":   {2, "Pod shop/gated is not scheduled because its scheduling gates have not been removed", ""},
+		"pod/none":    {1, "", "Error: Pod shop/none does not exist"},
+		"pod/hostile": {2, `example.com/\x1b[2J`, ""},
+		"svc/none":    {2, "The state of Service shop/none is unknown because you may not read it.", ""},
+		"widget/x":    {1, "", "widget cannot be explained"},
 	} {
 		root := newRoot()
 		var out, errs strings.Builder
