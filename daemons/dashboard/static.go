@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"time"
@@ -52,7 +51,7 @@ func contentType(name string) string {
 	case ".svg":
 		return "image/svg+xml"
 	}
-	return mime.FormatMediaType("application/octet-stream", nil)
+	return "application/octet-stream"
 }
 
 // ServeHTTP implements http.Handler.

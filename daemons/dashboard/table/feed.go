@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -258,7 +259,7 @@ func (f *Feed) listPage(ctx context.Context, number int, next string) (page, err
 func (f *Feed) add(columns []Column, rows []*row, number int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(columns) > 0 && !equalColumns(columns, f.columns) {
+	if len(columns) > 0 && !slices.Equal(columns, f.columns) {
 		f.columns = columns
 		for v := range f.views { // filters and orders have indexes of columns
 			v.isStale, v.pending = true, nil
@@ -272,18 +273,6 @@ func (f *Feed) add(columns []Column, rows []*row, number int) error {
 		return errTooMany
 	}
 	return nil
-}
-
-func equalColumns(a, b []Column) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // put adds or replaces a row. The mutex is held.

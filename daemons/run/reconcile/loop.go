@@ -43,7 +43,7 @@ func (l *Loop) Run(ctx context.Context) {
 	check := time.NewTicker(l.CheckInterval)
 	defer check.Stop()
 	retry := minRetry
-	again := make(<-chan time.Time)
+	var again <-chan time.Time
 	var compared time.Time
 	l.Changes.Wake()
 	for {

@@ -49,12 +49,20 @@ func startOldMember(t *testing.T) (*oldMember, *etcd.Store) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = to.Close() })
+	member := &oldMember{real: pb.NewKVClient(to)}
+	s := serveMember(t, func(server *grpc.Server) { pb.RegisterKVServer(server, member) })
+	return member, s
+}
+
+// serveMember starts a member with some services, and opens a store over it.
+func serveMember(t *testing.T, register func(*grpc.Server)) *etcd.Store {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	member, server, done := &oldMember{real: pb.NewKVClient(to)}, grpc.NewServer(), make(chan error, 1)
-	pb.RegisterKVServer(server, member)
+	server, done := grpc.NewServer(), make(chan error, 1)
+	register(server)
 	go func() { done <- server.Serve(ln) }()
 	t.Cleanup(func() {
 		server.Stop()
@@ -67,7 +75,7 @@ func startOldMember(t *testing.T) (*oldMember, *etcd.Store) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return member, s
+	return s
 }
 
 // A leader that hands over, as one that stops does, drops writes for a moment. These are repeated, and the client does

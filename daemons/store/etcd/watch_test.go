@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 
 	"clusterctl/daemons/store"
-	"clusterctl/daemons/store/etcd"
 )
 
 // scriptedMember answers reads with an empty response, and each request of a watch with the next message.
@@ -40,43 +38,22 @@ func (m *scriptedMember) Watch(stream pb.Watch_WatchServer) error {
 	return nil
 }
 
-// startScriptedMember starts the member, and opens a store over it.
-func startScriptedMember(t *testing.T, messages ...*pb.WatchResponse) *etcd.Store {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	member, server, done := &scriptedMember{messages: messages}, grpc.NewServer(), make(chan error, 1)
-	pb.RegisterKVServer(server, member)
-	pb.RegisterWatchServer(server, member)
-	go func() { done <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			t.Error(err)
-		}
-	})
-	s, err := etcd.Open(etcd.Config{Endpoints: []string{ln.Addr().String()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
 // etcd holds the events of a new watch back until it has sent the created message, but not the progress that was
 // requested meanwhile. Such progress includes events that are still to come.
 // Proves S12.
 func TestProgressBeforeTheCreatedMessageIsIgnored(t *testing.T) {
 	header := func(revision int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: revision} }
 	event := &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("/a"), Value: []byte("v"), ModRevision: 5}}
-	s := startScriptedMember(t,
-		&pb.WatchResponse{Header: header(5), WatchId: -1},
-		&pb.WatchResponse{Header: header(5), Created: true},
-		&pb.WatchResponse{Header: header(5), Events: []*mvccpb.Event{event}},
-		&pb.WatchResponse{Header: header(7), WatchId: -1},
-	)
+	member := &scriptedMember{messages: []*pb.WatchResponse{
+		{Header: header(5), WatchId: -1},
+		{Header: header(5), Created: true},
+		{Header: header(5), Events: []*mvccpb.Event{event}},
+		{Header: header(7), WatchId: -1},
+	}}
+	s := serveMember(t, func(server *grpc.Server) {
+		pb.RegisterKVServer(server, member)
+		pb.RegisterWatchServer(server, member)
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var requesting sync.WaitGroup
 	defer requesting.Wait()
