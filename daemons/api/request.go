@@ -103,3 +103,12 @@ type Objects interface {
 	// objects are valid while it stays the same.
 	Revision(resource schema.GroupResource) int64
 }
+
+// CurrentObjects are Objects whose absence can be established.
+type CurrentObjects interface {
+	Objects
+	// GetCurrent is like Get, but finds every object that was stored when it was called. It returns an error if it
+	// cannot establish that an object is missing.
+	GetCurrent(ctx context.Context, resource schema.GroupResource, namespace, name string) (
+		obj runtime.Object, ok bool, err error)
+}

@@ -190,7 +190,7 @@ func (s *Server) wire(services *alloc.Services) error {
 
 // Objects returns a view of the stored objects, for authorizers and admission plugins. It is empty until Run has filled
 // the cache.
-func (s *Server) Objects() api.Objects { return s.cache.Objects() }
+func (s *Server) Objects() api.CurrentObjects { return s.cache.Objects() }
 
 // Run keeps the cache current and runs the server's own tasks, until ctx ends.
 func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }

@@ -35,4 +35,4 @@ func OpenStorage(s store.Store, prefix string, builtIn []*kinds.Kind, log *slog.
 
 // Objects returns a view of the stored objects, for authorizers and admission plugins. It is empty until a server has
 // filled the cache.
-func (s *Storage) Objects() api.Objects { return s.cache.Objects() }
+func (s *Storage) Objects() api.CurrentObjects { return s.cache.Objects() }

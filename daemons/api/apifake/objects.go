@@ -3,6 +3,7 @@
 package apifake
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -86,6 +87,16 @@ func (o *Objects) Get(resource schema.GroupResource, namespace, name string) (ru
 	defer o.mu.Unlock()
 	obj, ok := o.stored[resource][namespace+"/"+name]
 	return obj, ok
+}
+
+// GetCurrent is Get, because the objects are always current.
+func (o *Objects) GetCurrent(
+	_ context.Context,
+	resource schema.GroupResource,
+	namespace, name string,
+) (runtime.Object, bool, error) {
+	obj, ok := o.Get(resource, namespace, name)
+	return obj, ok, nil
 }
 
 // List returns the objects of a namespace, sorted by name. An empty namespace means all.

@@ -4,10 +4,10 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +23,7 @@ import (
 // authorizes the extra rights that some plugins require. Metrics are registered with counts.
 func All(
 	cfg config.APIServer,
-	objects api.Objects,
+	objects api.CurrentObjects,
 	may api.Authorizer,
 	counts prometheus.Registerer,
 ) ([]api.Mutator, []api.Validator, error) {
@@ -106,34 +106,20 @@ func isOperation(a *api.Admission, operation string, r resourceName) bool {
 	return a.Operation == operation && a.Subresource == "" && a.Resource.GroupResource() == r
 }
 
-// pollInterval is how often the cache is checked for a missing object. An object that was just created, perhaps through
-// another API server, may not have reached this server's cache. So plugins wait a little before they treat it as
-// missing.
-const pollInterval = 5 * time.Millisecond
-
-func waitForObject(
+// currentObject returns an object, or nil if it does not exist. The object may have been created through another API
+// server a moment ago, so it is only missing if the store has none either.
+func currentObject(
 	ctx context.Context,
-	objects api.Objects,
+	objects api.CurrentObjects,
 	r resourceName,
 	namespace, name string,
-	maxWait time.Duration,
-) (runtime.Object, bool) {
-	obj, ok := objects.Get(r, namespace, name)
-	if ok {
-		return obj, true
+) (runtime.Object, error) {
+	obj, ok, err := objects.GetCurrent(ctx, r, namespace, name)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("%s %q could not be read in time", r, name), 1)
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxWait)
-	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return objects.Get(r, namespace, name)
-		case <-tick.C:
-			if obj, ok := objects.Get(r, namespace, name); ok {
-				return obj, true
-			}
-		}
+	if err != nil || !ok {
+		return nil, err
 	}
+	return obj, nil
 }

@@ -158,7 +158,7 @@ func storedObjects() *apifake.Objects {
 }
 
 // runPlugins passes a write through all plugins, as the API server does.
-func runPlugins(t *testing.T, o api.Objects, a *api.Admission) error {
+func runPlugins(t *testing.T, o api.CurrentObjects, a *api.Admission) error {
 	t.Helper()
 	may, err := authz.New(nil, o)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // deviceAdmin allows administrative access to devices only in namespaces that are labelled for it. Such access includes
 // devices that other claims use.
-type deviceAdmin struct{ objects api.Objects }
+type deviceAdmin struct{ objects api.CurrentObjects }
 
 // Validate checks the requests of claims and templates, and the allocations of claims.
 func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
@@ -40,10 +40,12 @@ func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
 	if at == nil {
 		return nil
 	}
-	if obj, ok := waitForObject(ctx, p.objects, namespacesGR, "", a.Namespace, namespaceWait); ok {
-		if ns, ok := obj.(*corev1.Namespace); ok && ns.Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
-			return nil
-		}
+	obj, err := currentObject(ctx, p.objects, namespacesGR, "", a.Namespace)
+	if err != nil {
+		return err
+	}
+	if ns, ok := obj.(*corev1.Namespace); ok && ns.Labels[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
+		return nil
 	}
 	return apierrors.NewInvalid(a.Kind.GroupKind(), a.Name, field.ErrorList{
 		field.Forbidden(at, fmt.Sprintf(

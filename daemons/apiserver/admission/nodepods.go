@@ -57,8 +57,11 @@ func (p *nodeRestriction) checkOwner(ctx context.Context, node string, pod *core
 	case o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion:
 		return fmt.Errorf("node %q must not set blockOwnerDeletion on an owner reference", node)
 	default:
-		obj, ok := waitForObject(ctx, p.objects, nodesGR, "", node, namespaceWait)
-		if !ok {
+		obj, err := currentObject(ctx, p.objects, nodesGR, "", node)
+		if err != nil {
+			return err
+		}
+		if obj == nil {
 			return fmt.Errorf("error looking up node %s to verify uid: node %q not found", node, node)
 		}
 		if is := obj.(*corev1.Node).UID; o.UID != is {

@@ -19,7 +19,7 @@ import (
 
 // nodeRestriction restricts a kubelet to its own node, its own pods and its own lease.
 type nodeRestriction struct {
-	objects api.Objects
+	objects api.CurrentObjects
 	may     api.Authorizer
 }
 

@@ -15,7 +15,7 @@ import (
 
 // serviceAccount sets the service account of every pod, and mounts the account's token, the cluster's CA and the
 // namespace as files.
-type serviceAccount struct{ objects api.Objects }
+type serviceAccount struct{ objects api.CurrentObjects }
 
 const (
 	defaultAccount       = "default"
@@ -26,7 +26,8 @@ const (
 
 	// accountPatience is how long to wait for the default account of a new namespace. A controller creates it, and the
 	// first pod must not fail because it is faster.
-	accountPatience = time.Second
+	accountPatience     = time.Second
+	accountPollInterval = 5 * time.Millisecond
 )
 
 // Admit sets the account and mounts its files.
@@ -42,12 +43,14 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 		pod.Spec.ServiceAccountName = defaultAccount
 	}
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
-	maxWait := namespaceWait
 	if pod.Spec.ServiceAccountName == defaultAccount {
-		maxWait = accountPatience
+		p.waitForDefaultAccount(ctx, a.Namespace)
 	}
-	obj, ok := waitForObject(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName, maxWait)
-	if !ok {
+	obj, err := currentObject(ctx, p.objects, serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	if obj == nil {
 		return forbidden(a, fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found",
 			a.Namespace, pod.Spec.ServiceAccountName, pod.Spec.ServiceAccountName))
 	}
@@ -59,6 +62,24 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 		pod.Spec.ImagePullSecrets = append([]corev1.LocalObjectReference(nil), account.ImagePullSecrets...)
 	}
 	return nil
+}
+
+// waitForDefaultAccount returns when the cache has the default account of a namespace, or after accountPatience.
+func (p *serviceAccount) waitForDefaultAccount(ctx context.Context, namespace string) {
+	ctx, cancel := context.WithTimeout(ctx, accountPatience)
+	defer cancel()
+	tick := time.NewTicker(accountPollInterval)
+	defer tick.Stop()
+	for {
+		if _, ok := p.objects.Get(serviceAccountsGR, namespace, defaultAccount); ok {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // Validate refuses mirror pods that use API objects, because the author of the manifest on the machine could read them.

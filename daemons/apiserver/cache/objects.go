@@ -1,6 +1,9 @@
 package cache
 
 import (
+	"context"
+	"time"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -8,7 +11,7 @@ import (
 )
 
 // Objects returns a view of the cache for authorizers and admission.
-func (c *Cache) Objects() api.Objects { return objectsView{c} }
+func (c *Cache) Objects() api.CurrentObjects { return objectsView{c} }
 
 type objectsView struct{ c *Cache }
 
@@ -26,6 +29,27 @@ func (v objectsView) Get(resource schema.GroupResource, namespace, name string) 
 	}
 	obj, err := e.Object()
 	return obj, err == nil
+}
+
+// currentTimeout limits how long GetCurrent waits for the cache.
+const currentTimeout = 5 * time.Second
+
+// GetCurrent waits for the cache only if the object is missing in it.
+func (v objectsView) GetCurrent(
+	ctx context.Context,
+	resource schema.GroupResource,
+	namespace, name string,
+) (runtime.Object, bool, error) {
+	if obj, ok := v.Get(resource, namespace, name); ok {
+		return obj, true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, currentTimeout)
+	defer cancel()
+	if _, err := v.c.WaitForCurrent(ctx); err != nil {
+		return nil, false, err
+	}
+	obj, ok := v.Get(resource, namespace, name)
+	return obj, ok, nil
 }
 
 func (v objectsView) List(resource schema.GroupResource, namespace string) []runtime.Object {

@@ -219,6 +219,7 @@ func TestSilentConnectionsDoNotDelayTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the connection is not registered", func() bool { return p.e.connections() == 1 })
+			p.stopAccepting()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			p.e.Close(ctx)

@@ -406,8 +406,7 @@ func TestNoRequestFailsWhenTheEngineDrains(t *testing.T) {
 		t.Errorf("a request that had begun: %s", got)
 	}
 	<-drained
-	p.plain.Close()
-	p.secure.Close()
+	p.stopAccepting()
 	closed := make(chan struct{})
 	go func() {
 		p.e.Close(t.Context())

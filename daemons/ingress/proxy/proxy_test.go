@@ -35,6 +35,7 @@ type testProxy struct {
 	e             *Engine
 	b             *route.Builder
 	plain, secure net.Listener
+	serving       sync.WaitGroup
 	entries       []*Entry
 	roots         *x509.CertPool
 }
@@ -84,7 +85,6 @@ func startProxy(t testing.TB, change func(*Config)) *testProxy {
 		Targets: p.e.Targets, Counter: p.e.Counter,
 	})
 	p.b.SetClass("c", &networkingv1.IngressClass{Spec: networkingv1.IngressClassSpec{Controller: route.Controller}})
-	var served sync.WaitGroup
 	for _, at := range []struct {
 		ln    *net.Listener
 		entry *Entry
@@ -95,21 +95,27 @@ func startProxy(t testing.TB, change func(*Config)) *testProxy {
 		}
 		*at.ln = ln
 		p.entries = append(p.entries, at.entry)
-		served.Go(func() {
+		p.serving.Go(func() {
 			if err := p.e.Serve(ln, at.entry); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("serve: %v", err)
 			}
 		})
 	}
 	t.Cleanup(func() {
-		p.plain.Close()
-		p.secure.Close()
-		served.Wait()
+		p.stopAccepting()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		p.e.Close(ctx)
 	})
 	return p
+}
+
+// stopAccepting closes the listeners. It returns when every accepted connection is registered, as Engine.Close
+// requires.
+func (p *testProxy) stopAccepting() {
+	p.plain.Close()
+	p.secure.Close()
+	p.serving.Wait()
 }
 
 // addRoute routes a host and a path prefix to addresses. Annotations have the form "name=value".

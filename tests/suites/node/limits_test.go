@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -98,16 +99,20 @@ func TestDeletionIsGraceful(t *testing.T) {
 		),
 	)
 	n.waitFor("the pod", func() bool { return isReady(n.getPod("polite")) })
-	logs := ""
+	stream, err := n.admin.CoreV1().Pods("default").GetLogs("polite", &corev1.PodLogOptions{Follow: true}).
+		Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
 	n.deletePod("polite")
-	n.waitFor("its end", func() bool {
-		if got := n.logOf("polite", corev1.PodLogOptions{}); !strings.HasPrefix(got, "error") {
-			logs = got
-		}
-		return n.getPod("polite") == nil
-	})
-	for _, want := range []string{"up\n", "after start\n", "before\n"} {
-		if !strings.Contains(logs, want) {
+	logs, err := io.ReadAll(stream) // until the container ends
+	if err != nil {
+		t.Error(err)
+	}
+	n.waitFor("its end", func() bool { return n.getPod("polite") == nil })
+	for _, want := range []string{"up\n", "after start\n", "before\n", "stopping\n"} {
+		if !strings.Contains(string(logs), want) {
 			t.Errorf("the log lacks %q: %q", want, logs)
 		}
 	}
