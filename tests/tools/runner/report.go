@@ -125,6 +125,7 @@ func (r *result) add(o outcome) {
 	if o.ended.After(r.ended) {
 		r.ended = o.ended
 	}
+	r.processor += o.processor
 	if o.err != nil {
 		r.errs = append(r.errs, errors.New(o.name+": "+o.err.Error()))
 	}
@@ -134,20 +135,24 @@ func (r *result) add(o outcome) {
 func formatTable(results []result, took time.Duration) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nsuite\tpassed\tfailed\tskipped\tminutes\tresult\t")
+	fmt.Fprintln(w, "\nsuite\tpassed\tfailed\tskipped\tminutes\tCPU minutes\tresult\t")
 	var sum counts
+	var processor time.Duration
 	for _, r := range results {
 		verdict := "ok"
 		if r.hasFailed() {
 			verdict = "FAIL"
 		}
 		minutes := r.ended.Sub(r.began).Minutes()
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, minutes, verdict)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, minutes,
+			r.processor.Minutes(), verdict)
+		processor += r.processor
 		sum.passed += r.passed
 		sum.failed += r.failedTests
 		sum.skipped += r.skipped
 	}
-	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%.1f\t\t\n", sum.passed, sum.failed, sum.skipped, took.Minutes())
+	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%.1f\t%.1f\t\t\n", sum.passed, sum.failed, sum.skipped, took.Minutes(),
+		processor.Minutes())
 	_ = w.Flush()
 	fmt.Fprintf(&b, "\n%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped)
 	return b.String()

@@ -57,6 +57,7 @@ type result struct {
 	suite
 	passed, failedTests, skipped int
 	began, ended                 time.Time
+	processor                    time.Duration // processor time of all processes, also of those on the suite's machines
 	errs                         []error
 }
 
@@ -271,7 +272,15 @@ type outcome struct {
 	job
 	counts
 	began, ended time.Time
+	processor    time.Duration
 	err          error
+}
+
+// addProcessor adds the processor time of a command that has ended, and of its descendants.
+func (o *outcome) addProcessor(cmd *exec.Cmd) {
+	if s := cmd.ProcessState; s != nil {
+		o.processor += s.UserTime() + s.SystemTime()
+	}
 }
 
 // runJob runs a job to its end.
@@ -286,7 +295,10 @@ func (r *runner) runJob(ctx context.Context, j job, s suite) (o outcome) {
 	defer log.Close()
 	r.report("run  %s\n", j.name)
 	if j.compile != nil {
-		if err := r.command(ctx, j.env, j.compile).Run(); err != nil {
+		compile := r.command(ctx, j.env, j.compile)
+		err := compile.Run()
+		o.addProcessor(compile)
+		if err != nil {
 			o.err = fmt.Errorf("compile the tests: %w", err)
 			r.report("FAIL %s: %v\n", j.name, o.err)
 			return o
@@ -317,6 +329,7 @@ func (r *runner) runJob(ctx context.Context, j job, s suite) (o outcome) {
 		o.err = r.execute(cmd, s)
 	}
 	o.counts = events.counts
+	o.addProcessor(cmd)
 	took := time.Since(o.began).Round(time.Second)
 	if o.err != nil {
 		r.report("%sFAIL %s after %s: %v; the whole output is in %s\n", events.failures(), j.name, took, o.err,

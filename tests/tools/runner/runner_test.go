@@ -179,8 +179,10 @@ func TestLongOutputOfFailedTestsIsCut(t *testing.T) {
 func TestTablesEndWithTheSums(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a := result{suite: suite{name: "a"}}
-	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: began, ended: began.Add(time.Minute)})
-	a.add(outcome{counts: counts{passed: 1}, began: began.Add(time.Minute), ended: began.Add(3 * time.Minute)})
+	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: began, ended: began.Add(time.Minute),
+		processor: 2 * time.Minute})
+	a.add(outcome{counts: counts{passed: 1}, began: began.Add(time.Minute), ended: began.Add(3 * time.Minute),
+		processor: 3 * time.Minute})
 	b := result{suite: suite{name: "b"}}
 	b.add(
 		outcome{
@@ -193,9 +195,9 @@ func TestTablesEndWithTheSums(t *testing.T) {
 	)
 	got := formatTable([]result{a, b}, 3*time.Minute)
 	for _, want := range []string{
-		"    a       4       0        1      3.0      ok",
-		"    b       0       2        0      1.5    FAIL",
-		"  all       4       2        1      3.0",
+		"    a       4       0        1      3.0          5.0      ok",
+		"    b       0       2        0      1.5          0.0    FAIL",
+		"  all       4       2        1      3.0          5.0",
 		"\n4 passed, 2 failed, 1 skipped\n",
 	} {
 		if !strings.Contains(got, want) {
