@@ -252,10 +252,13 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 
 // slowPackages take longest. They start first, so that none of them runs alone at the end of its suite.
 var slowPackages = []string{
-	"clusterctl/daemons/apiserver",
 	"clusterctl/provision/run",
+	"clusterctl/daemons/apiserver",
+	"clusterctl/tests/suites/sshd",
+	"clusterctl/daemons/gitops",
 	"clusterctl/daemons/proxy",
-	"clusterctl/daemons/apiserver/h2",
+	"clusterctl/daemons/ingress/proxy",
+	"clusterctl/daemons/network",
 	"clusterctl/daemons/kubelet",
 }
 
