@@ -159,6 +159,11 @@ $(BIN)/kubectl-debian:
 	@mkdir -p $(BIN)/.debian && cd $(BIN)/.debian && $(SUDO) apt-get download -qq -o APT::Sandbox::User=root kubernetes-client >/dev/null && dpkg -x kubernetes-client_*.deb . \
 		&& mv usr/bin/kubectl ../kubectl-debian && cd .. && rm -rf .debian
 
+# The container runtime of Debian 12, which clusters can use instead of the bundle's.
+$(BIN)/debian-runtime:
+	@rm -rf $(BIN)/.debian-runtime && mkdir -p $(BIN)/.debian-runtime && cd $(BIN)/.debian-runtime && $(SUDO) apt-get download -qq -o APT::Sandbox::User=root containerd runc >/dev/null \
+		&& dpkg -x containerd_*.deb . && dpkg -x runc_*.deb . && mkdir programs && mv usr/bin/containerd usr/bin/containerd-shim* usr/sbin/runc programs/ && mv programs ../debian-runtime && cd .. && rm -rf .debian-runtime
+
 $(BIN)/prometheus:
 	@mkdir -p $(BIN)/.debian-prometheus && cd $(BIN)/.debian-prometheus && $(SUDO) apt-get download -qq -o APT::Sandbox::User=root prometheus >/dev/null && dpkg -x prometheus_*.deb . \
 		&& mv usr/bin/prometheus ../prometheus && cd .. && rm -rf .debian-prometheus
@@ -230,7 +235,7 @@ test: build test-tools ## Run what CI runs: lint, all packages with the race det
 	@$(RUNNER) test
 
 .PHONY: test-all
-test-all: build test-tools ## Run everything that exists, for hours; needs root
+test-all: build test-tools $(BIN)/debian-runtime ## Run everything that exists, for hours; needs root
 	@$(RUNNER) all
 
 STORE ?= etcd

@@ -1,5 +1,5 @@
-// Package containerdtest gives tests their own containerd, from the bundle, with separate directories, network
-// namespace and images. It is only for tests, and needs root.
+// Package containerdtest gives tests their own containerd, from the bundle or from the distribution, with separate
+// directories, network namespace and images. It is only for tests, and needs root.
 package containerdtest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -29,6 +30,9 @@ import (
 )
 
 const insideEnv = "CONTAINERDTEST_INSIDE"
+
+var runtimeFolder = flag.String("runtime", "",
+	"a folder below bin with containerd 1, its shim and runc, as distributions have them; the bundle's when empty")
 
 // Main runs a package's tests in new network and mount namespaces. TestMain calls it.
 func Main(m *testing.M) {
@@ -63,9 +67,12 @@ type Containerd struct {
 	Endpoint string // unix:///…
 	Busybox  string // an image with busybox and links for its commands
 	Bin      string // directory of the bundle
+	// IsDistribution means that containerd is not the bundle's.
+	IsDistribution bool
 
-	config string
-	cmd    *exec.Cmd
+	programs string // directory of containerd, its shim and runc
+	config   string
+	cmd      *exec.Cmd
 }
 
 // Start starts a containerd that ends with the test.
@@ -76,6 +83,12 @@ func Start(t *testing.T) *Containerd {
 		t.Fatal(err)
 	}
 	c := &Containerd{Dir: dir, Endpoint: "unix://" + dir + "/containerd.sock", Bin: bundleDir(t)}
+	c.programs = c.Bin
+	configText := configV3
+	if *runtimeFolder != "" {
+		c.programs, c.IsDistribution = filepath.Join(c.Bin, *runtimeFolder), true
+		configText = configV2
+	}
 	images := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(images.Close)
 	host := strings.TrimPrefix(images.URL, "http://")
@@ -133,8 +146,8 @@ func (c *Containerd) Run(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	c.cmd = exec.Command(filepath.Join(c.Bin, "containerd"), "-c", c.config)
-	c.cmd.Env = append(os.Environ(), "PATH="+c.Bin+":"+os.Getenv("PATH"))
+	c.cmd = exec.Command(filepath.Join(c.programs, "containerd"), "-c", c.config)
+	c.cmd.Env = append(os.Environ(), "PATH="+c.programs+":"+os.Getenv("PATH"))
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {
@@ -294,7 +307,8 @@ func uploadImage(t *testing.T, ref string, image v1.Image) {
 	send(http.MethodPut, base+"/manifests/"+tag, string(kind), manifest)
 }
 
-const configText = `version = 3
+// configV3 is the configuration of containerd 2.
+const configV3 = `version = 3
 root = "%[1]s/root"
 state = "%[1]s/state"
 [grpc]
@@ -310,6 +324,25 @@ state = "%[1]s/state"
   sandbox = "%[3]s/pause:1"
 [plugins.'io.containerd.grpc.v1.cri']
   stream_server_address = "127.0.0.1"
+`
+
+// configV2 is the configuration of containerd 1.
+const configV2 = `version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+[grpc]
+  address = "%[1]s/containerd.sock"
+[ttrpc]
+  address = "%[1]s/containerd.sock.ttrpc"
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+  sandbox_image = "%[3]s/pause:1"
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "%[2]s/cni"
+    conf_dir = "%[1]s/net.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
 `
 
 const networkText = `{"cniVersion":"1.0.0","name":"test","plugins":[
