@@ -48,6 +48,9 @@ func (n *node) stream(
 // Proves S08.
 func TestStandardInputIsCompleteAfterTheOutputCloses(t *testing.T) {
 	n := startNode(t)
+	if n.containerd.IsDistribution {
+		t.Skip("containerd without the patch cmd/containerd/stdin.patch ends the input too early: its issue 13934")
+	}
 	n.createPod(n.newShellPod("web", "sleep 1000", nil))
 	n.waitFor("the pod to be ready", func() bool { return isReady(n.getPod("web")) })
 	data := make([]byte, 10<<20)
