@@ -56,7 +56,7 @@ func (k *Kubelet) periodicTasks() []housekeeping.Task {
 			Run: c.rotator.Run},
 		{Name: "image collection", Interval: time.Minute, Deadline: 10 * time.Minute,
 			Run: func(ctx context.Context) { c.images.Collect(ctx, unused) }},
-		{Name: "orphaned sandboxes", Interval: time.Minute, Deadline: 2 * time.Minute,
+		{Name: "orphaned sandboxes", Interval: 15 * time.Second, Deadline: 2 * time.Minute,
 			Run: func(ctx context.Context) { k.adoptOrphans(ctx, suspects) }},
 		{Name: "orphaned volumes", Interval: time.Minute, Deadline: time.Minute, Run: c.sweeper.Volumes},
 		{Name: "orphaned devices", Interval: time.Minute, Deadline: time.Minute, Run: c.sweeper.Devices},

@@ -271,7 +271,12 @@ var _ io.Writer = output{}
 // waitFor waits for a condition and returns how long it took.
 func (n *node) waitFor(what string, ok func() bool) time.Duration {
 	n.Helper()
-	began, deadline, tick := time.Now(), time.After(25*time.Second), time.NewTicker(3*time.Millisecond)
+	return n.waitAtMost(25*time.Second, what, ok)
+}
+
+func (n *node) waitAtMost(limit time.Duration, what string, ok func() bool) time.Duration {
+	n.Helper()
+	began, deadline, tick := time.Now(), time.After(limit), time.NewTicker(3*time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {

@@ -291,7 +291,9 @@ func TestPodsDeletedWhileStartingLeaveNothing(t *testing.T) {
 			pods, err := n.admin.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
 			return err == nil && len(pods.Items) == 0
 		})
-		n.waitFor("their sandboxes to be gone", func() bool {
+		// A sandbox that the runtime completed for a former kubelet goes when the present one has found it twice, in
+		// an interval of 15 seconds.
+		n.waitAtMost(time.Minute, "their sandboxes to be gone", func() bool {
 			boxes, err := n.cri.ListPodSandbox(context.Background(), nil)
 			return err == nil && len(boxes) == 0
 		})
