@@ -137,7 +137,7 @@ func (c *testCluster) define(ctx context.Context) error {
 	if _, err := c.dynamic.Resource(bindings).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return poll(ctx, "the API serves GitSources", func(ctx context.Context) (bool, error) {
+	return poll(ctx, 20*time.Millisecond, "the API serves GitSources", func(ctx context.Context) (bool, error) {
 		_, err := c.dynamic.Resource(gitSources).List(ctx, metav1.ListOptions{Limit: 1})
 		return err == nil, nil
 	})
@@ -155,7 +155,7 @@ func (c *testCluster) createSource(ctx context.Context, name string, spec map[st
 // awaitReady waits until n sources are ready.
 func (c *testCluster) awaitReady(ctx context.Context, n int) error {
 	ready := map[string]bool{}
-	return poll(ctx, fmt.Sprintf("%d sources are ready", n), func(ctx context.Context) (bool, error) {
+	return poll(ctx, scrapeInterval, fmt.Sprintf("%d sources are ready", n), func(ctx context.Context) (bool, error) {
 		if c.reconciled(ctx, `outcome="ready"`) < float64(n) {
 			return false, nil
 		}
@@ -247,9 +247,12 @@ func (c *testCluster) countWrites(ctx context.Context) (writes, error) {
 	return writes{count("") - sources - events, sources, events}, nil
 }
 
+// scrapeInterval is the pause between reads of the controller's metrics, whose CPU time counts as the controller's.
+const scrapeInterval = time.Second
+
 // poll waits until a condition holds, for ten minutes at most.
-func poll(ctx context.Context, what string, holds func(context.Context) (bool, error)) error {
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Minute, true, holds)
+func poll(ctx context.Context, every time.Duration, what string, holds func(context.Context) (bool, error)) error {
+	err := wait.PollUntilContextTimeout(ctx, every, 10*time.Minute, true, holds)
 	if err != nil {
 		return fmt.Errorf("wait until %s: %w", what, err)
 	}

@@ -131,7 +131,7 @@ func (b *bench) measureRound(ctx context.Context, c *testCluster) error {
 	if err != nil {
 		return err
 	}
-	if err := poll(ctx, "all sources are reconciled again", func(ctx context.Context) (bool, error) {
+	if err := poll(ctx, scrapeInterval, "all sources are reconciled again", func(ctx context.Context) (bool, error) {
 		return c.reconciled(ctx, "") >= done+float64(b.sources), nil
 	}); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (b *bench) measurePush(ctx context.Context, c *testCluster) error {
 	if err := c.sendHook(ctx, largeSource); err != nil {
 		return err
 	}
-	if err := poll(ctx, "the change is applied", func(ctx context.Context) (bool, error) {
+	if err := poll(ctx, 20*time.Millisecond, "the change is applied", func(ctx context.Context) (bool, error) {
 		o, err := c.dynamic.Resource(configMaps).Namespace(largeNamespace).Get(ctx, fmt.Sprintf("c%d", changed),
 			metav1.GetOptions{})
 		if err != nil {
@@ -231,7 +231,7 @@ func (b *bench) measurePush(ctx context.Context, c *testCluster) error {
 		return err
 	}
 	took := time.Since(began)
-	if err := poll(ctx, "the round ends", func(ctx context.Context) (bool, error) {
+	if err := poll(ctx, scrapeInterval, "the round ends", func(ctx context.Context) (bool, error) {
 		return c.reconciled(ctx, `outcome="ready"`) >= 2, nil
 	}); err != nil {
 		return err
