@@ -54,6 +54,10 @@ func (f figure) verdict() string {
 func (b *bench) report() string {
 	var out strings.Builder
 	out.WriteString(report.Heading("What GitOps costs", "bench-gitops"))
+	fmt.Fprintf(&out, `
+The amounts of this run were %d sources, %d objects in one source and %d releases. The marks are for 1,000 sources,
+10,000 objects and 1,000 releases on two cores that do nothing else.
+`, b.sources, b.objects, b.releases)
 	out.WriteString(`
 One run. CPU is user and system time of a process, which depends little on what else the machine does. Clock times
 depend on it much: a load average above the number of cores says that other programs had a part of them.
