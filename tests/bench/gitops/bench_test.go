@@ -37,8 +37,12 @@ func TestFiguresAreComparedWithTheirMarks(t *testing.T) {
 	b.addMarked("cost", "s", 2, 2, "")
 	b.addMarked("size", "MiB", 3, 2, "large")
 	b.add("amount", "writes", 4, "")
+	b.isReduced = true
+	b.addMarked("few", "s", 1, 2, "")
+	b.addMarked("slow", "s", 3, 2, "")
 	text := b.report()
 	for _, want := range []string{"| cost | s | ≤ 2 | 2 | met |  |", "| size | MiB | ≤ 2 | 3 | **missed** | large |",
+		"| few | s | ≤ 2 | 1 | not comparable |  |", "| slow | s | ≤ 2 | 3 | **missed** |  |",
 		"| amount | writes |  | 4 |  |  |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -21,9 +21,9 @@ import (
 func main() {
 	only := flag.String("only", "", "measure only these parts, and write no document: "+strings.Join(partNames(), ","))
 	b := &bench{}
-	flag.IntVar(&b.sources, "sources", 1000, "sources of the part sources, of ten objects each")
-	flag.IntVar(&b.objects, "objects", 10000, "objects of the one source of the part large")
-	flag.IntVar(&b.releases, "releases", 1000, "releases of the part helm")
+	flag.IntVar(&b.sources, "sources", fullSources, "sources of the part sources, of ten objects each")
+	flag.IntVar(&b.objects, "objects", fullObjects, "objects of the one source of the part large")
+	flag.IntVar(&b.releases, "releases", fullReleases, "releases of the part helm")
 	flag.DurationVar(&b.interval, "interval", 2*time.Minute, "interval of the sources; longer than the first apply")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -47,7 +47,16 @@ type bench struct {
 	releases int
 	interval time.Duration
 	figures  []figure
+
+	isReduced bool // the part that is measured has a smaller amount than that of its marks
 }
+
+// Amounts of the marks.
+const (
+	fullSources  = 1000
+	fullObjects  = 10000
+	fullReleases = 1000
+)
 
 var parts = []struct {
 	name string
