@@ -65,8 +65,8 @@ func (l *Live) listExisting(ctx context.Context, objects []state.Object) (*liste
 	return found, g.Wait()
 }
 
-// list lists all objects of a place, or, if these are more than a page, those with clusterctl's label. The latter is not
-// complete, because the label may have been removed. If the place has very many more than n, it lists nothing.
+// list lists all objects of a place, or, if these are more than a page, those with clusterctl's label. The latter is
+// not complete, because the label may have been removed. If the place has very many more than n, it lists nothing.
 func (l *Live) list(ctx context.Context, p listScope, n int) (items []unstructured.Unstructured, whole bool,
 	err error) {
 	client, err := l.client(schema.FromAPIVersionAndKind(p.apiVersion, p.kind), p.namespace)

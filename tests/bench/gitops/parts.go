@@ -72,8 +72,8 @@ func applicationOf(name string) string {
 		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: web}\n" +
 		"subjects: [{kind: ServiceAccount, name: web, namespace: " + name + "}]\n")
 	for i := range 5 {
-		fmt.Fprintf(&out, "---\napiVersion: v1\nkind: ConfigMap\n%sdata: {file: %q}\n", meta(fmt.Sprintf("config-%d", i)),
-			strings.Repeat("setting = value\n", 20))
+		fmt.Fprintf(&out, "---\napiVersion: v1\nkind: ConfigMap\n%sdata: {file: %q}\n",
+			meta(fmt.Sprintf("config-%d", i)), strings.Repeat("setting = value\n", 20))
 	}
 	return out.String()
 }
@@ -198,8 +198,8 @@ func manyObjects(n int, changed map[int]bool) string {
 		if changed[i] {
 			value = "two"
 		}
-		fmt.Fprintf(&out, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d, namespace: %s}\ndata: {value: %s}\n",
-			i, largeNamespace, value)
+		fmt.Fprintf(&out, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d, namespace: %s}\n"+
+			"data: {value: %s}\n", i, largeNamespace, value)
 	}
 	return out.String()
 }

@@ -71,7 +71,8 @@ depend on it much: a load average above the number of cores says that other prog
 |---|---|---|---|---|---|
 `)
 	for _, f := range b.figures {
-		fmt.Fprintf(&out, "| %s | %s | %s | %.3g | %s | %s |\n", f.work, f.unit, f.limit(), f.value, f.verdict(), f.note)
+		fmt.Fprintf(&out, "| %s | %s | %s | %.3g | %s | %s |\n", f.work, f.unit, f.limit(), f.value,
+			f.verdict(), f.note)
 	}
 	out.WriteString(methodText)
 	return out.String()
