@@ -368,6 +368,11 @@ bench-scheduler: binaries ## Measure scheduler and controllers into docs/benchma
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-scheduler ./tests/bench/scheduler
 	$(BIN)/bench-scheduler $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILES),-profiles $(PROFILES))
 
+.PHONY: bench-gitops
+bench-gitops: binaries gitops-controller ## Measure the GitOps controller into docs/benchmarks-gitops.md; ONLY=sources,large,helm chooses, and ARGS has other flags
+	$(GO) build $(MODFLAGS) -o $(BIN)/bench-gitops ./tests/bench/gitops
+	$(BIN)/bench-gitops $(if $(ONLY),-only $(ONLY)) $(ARGS)
+
 .PHONY: bench-network
 bench-network: ## Measure the network into docs/benchmarks-network.md; RUNS and ONLY=proxy,policy,pods,dns,balancer choose
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-network ./tests/bench/network

@@ -78,3 +78,7 @@ func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Resume continues a paused process.
 func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// NewProcess returns a process that is not part of a control plane. Its output goes to the file log. The caller starts
+// and stops it.
+func NewProcess(log string, command ...string) *Process { return &Process{log: log, command: command} }
