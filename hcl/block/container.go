@@ -33,9 +33,9 @@ type containerBlock struct {
 	Startup    *hcl.Attribute    `hcl:"startup,optional" doc:"A probe: until it succeeds, the other probes wait."`
 }
 
-func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string, secrets map[string]string) (config.Container, hcl.Diagnostics) {
-	var diags hcl.Diagnostics
-	c := config.Container{
+func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string, secrets map[string]string) (
+	c config.Container, diags hcl.Diagnostics) {
+	c = config.Container{
 		Name: raw.Name, Image: raw.Image, PullPolicy: raw.PullPolicy, Command: raw.Command, Args: raw.Args,
 		WorkingDir: raw.WorkingDir,
 		Env:        raw.Env, Ports: raw.Ports, Requests: raw.Requests, Limits: raw.Limits, Mounts: raw.Mounts,

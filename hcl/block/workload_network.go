@@ -68,7 +68,8 @@ func (d *formDecoder) decodeNetworkPolicy() {
 }
 
 // decodeRule decodes the rule with an index in a direction. peers is the name of the attribute with the peers.
-func (d *formDecoder) decodeRule(direction string, i int, peers string, from, ports []string) (rule config.NetworkRule) {
+func (d *formDecoder) decodeRule(direction string, i int, peers string, from, ports []string) (
+	rule config.NetworkRule) {
 	for _, text := range from {
 		peer, err := parsePeer(text)
 		if err != nil {

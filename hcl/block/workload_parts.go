@@ -102,7 +102,8 @@ func (d *formDecoder) decodeIngress() {
 	wrong := func(name, summary, format string, args ...any) {
 		d.diags = append(d.diags, newError(nestedRange(d.b, "ingress", name), summary, format, args...))
 	}
-	in := &config.WorkloadIngress{Host: raw.Host, Class: raw.Class, TLSSecret: raw.TLSSecret, Paths: maps.Clone(raw.Paths),
+	in := &config.WorkloadIngress{Host: raw.Host, Class: raw.Class, TLSSecret: raw.TLSSecret,
+		Paths:    maps.Clone(raw.Paths),
 		PathType: orDefault(raw.PathType, "Prefix"), Annotations: raw.Annotations}
 	d.w.Ingress = in
 	if d.w.Service == nil {
@@ -180,7 +181,8 @@ func (d *formDecoder) decodeBudget() {
 	if (raw.MinAvailable == "") == (raw.MaxUnavailable == "") {
 		d.wrong("budget", "Invalid budget", "A budget has either min_available or max_unavailable.")
 	}
-	for name, text := range map[string]string{"min_available": raw.MinAvailable, "max_unavailable": raw.MaxUnavailable} {
+	for name, text := range map[string]string{"min_available": raw.MinAvailable,
+		"max_unavailable": raw.MaxUnavailable} {
 		if text != "" && !isShare(text, true) {
 			d.diags = append(d.diags, newError(nestedRange(d.b, "budget", name), "Invalid budget",
 				"%q is not a number of pods, as 1, or a percentage, as \"50%%\".", text))

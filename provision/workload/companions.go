@@ -108,7 +108,8 @@ func newAutoscaler(w config.Workload, meta metav1.ObjectMeta) *autoscalingv2.Hor
 	return a
 }
 
-func newNetworkPolicy(w config.Workload, meta metav1.ObjectMeta, selector map[string]string) *networkingv1.NetworkPolicy {
+func newNetworkPolicy(w config.Workload, meta metav1.ObjectMeta,
+	selector map[string]string) *networkingv1.NetworkPolicy {
 	from := w.NetworkPolicy
 	p := &networkingv1.NetworkPolicy{ObjectMeta: meta,
 		TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"},
