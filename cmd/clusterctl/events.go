@@ -33,6 +33,9 @@ KIND is one of those of clusterctl why. Events of the objects that the object ow
 			}
 			from := namespace
 			if len(args) > 0 {
+				if isAll {
+					return fmt.Errorf("-all-namespaces does not go with %s: an object is in one namespace", args[0])
+				}
 				ref, err := why.Parse(args[0], namespace)
 				if err != nil {
 					return err

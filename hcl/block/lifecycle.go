@@ -228,8 +228,8 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 			}
 			return nil, fmt.Errorf("there is no container %q", path[1])
 		}
-		return nil, errors.New("a workload block can only ignore replicas, config, secrets, node_selector, and image, " +
-			"command, args, env, requests and limits of container[\"NAME\"], or all. An object block of kind " +
+		return nil, errors.New("a workload block can only ignore replicas, config, secrets, node_selector, and " +
+			"image, command, args, env, requests and limits of container[\"NAME\"], or all. An object block of kind " +
 			"Deployment can ignore any field")
 	}
 }
