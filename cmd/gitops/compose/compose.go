@@ -34,6 +34,9 @@ const (
 	maxText   = 1 << 20 // bytes of a config or secret
 )
 
+// noLandlock begins the error on a kernel that cannot restrict the process.
+const noLandlock = "this kernel does not offer Landlock"
+
 // document is the output: the project as the Compose specification resolves it.
 type document struct {
 	Project  json.RawMessage   `json:"project"`
@@ -161,7 +164,7 @@ func confine(paths []string) error {
 	ruleset, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&handled)),
 		unsafe.Sizeof(handled.Handled_access_fs), 0)
 	if errno != 0 {
-		return fmt.Errorf("this kernel does not offer Landlock: %w", errno)
+		return fmt.Errorf("%s: %w", noLandlock, errno)
 	}
 	defer unix.Close(int(ruleset))
 	for _, path := range paths {
