@@ -141,7 +141,7 @@ func (v *convertCommand) toHCL(c *cobra.Command, args []string) (r conversion, e
 			return r, err
 		}
 	}
-	render := convert.Renderer(workload.ObjectsOf)
+	render := convert.Renderer(workloadObjects)
 	if v.objects {
 		render = nil
 	}
@@ -151,6 +151,25 @@ func (v *convertCommand) toHCL(c *cobra.Command, args []string) (r conversion, e
 		return r, errors.New("the input has no objects")
 	}
 	return r, nil
+}
+
+// workloadObjects returns the objects of the workload blocks in a text.
+func workloadObjects(text string) ([]map[string]any, error) {
+	const path = "/converted" + load.Extension
+	configuration, diags := load.Load(load.Options{Path: path, Root: "/", Texts: map[string]string{path: text},
+		WorkloadObjects: workload.ObjectsOf})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	var objects []map[string]any
+	for _, w := range configuration.Cluster.Workloads {
+		list, err := workload.ObjectsOf(w)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, list...)
+	}
+	return objects, nil
 }
 
 // convertInput is what the files of a conversion contain.

@@ -10,11 +10,10 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"clusterctl/hcl/block"
-	"clusterctl/hcl/config"
 )
 
-// Renderer returns the objects of a workload block.
-type Renderer func(config.Workload) ([]map[string]any, error)
+// Renderer returns the objects that the text of a configuration declares.
+type Renderer func(text string) ([]map[string]any, error)
 
 // reservedAttributes are attributes of an object block that are not fields of the object.
 var reservedAttributes = []string{"count", "for_each", "depends_on", "lifecycle", "precondition", "postcondition",

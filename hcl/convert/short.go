@@ -65,19 +65,21 @@ func newShortForms(objects []Object, render Renderer) shortForms {
 		if !ok {
 			continue
 		}
-		members := findMembers(w, render, index, objects)
+		text := workloadText(w)
+		members := findMembers(text, render, index, objects)
 		if members == nil {
 			continue
 		}
 		used[w.Name] = true
-		forms[slices.Min(members)] = &shortForm{members: members, text: workloadText(w)}
+		forms[slices.Min(members)] = &shortForm{members: members, text: text}
 	}
 	return forms
 }
 
-// findMembers returns the indices of the objects of a workload, or nil if an object is missing or differs.
-func findMembers(w config.Workload, render Renderer, index map[string]int, objects []Object) (members []int) {
-	rendered, err := render(w)
+// findMembers returns the indices of the objects that a workload block declares. It returns nil if the block is not
+// valid, or if an object is missing or differs.
+func findMembers(text string, render Renderer, index map[string]int, objects []Object) (members []int) {
+	rendered, err := render(text)
 	if err != nil {
 		return nil
 	}
