@@ -119,9 +119,10 @@ func StartMachines(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := raiseInotify(); err != nil {
 		return nil, err
 	}
+	created := lab // a return with an error sets lab to nil
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, lab.Down(context.WithoutCancel(ctx)))
+			err = errors.Join(err, created.Down(context.WithoutCancel(ctx)))
 		}
 	}()
 	if err := os.MkdirAll(filepath.Join(lab.Home(), ".ssh"), 0o700); err != nil {
