@@ -251,7 +251,7 @@ test-libraries: ## Run the tests of HTTP/2, of calls to etcd and of objects' JSO
 
 .PHONY: test-gitops
 test-gitops: ## Test the GitOps controller's program, which is a module of its own
-	cd cmd/gitops && $(GO) test $(MODFLAGS) -timeout 10m ./...
+	cd cmd/gitops && $(GO) test $(MODFLAGS) -timeout 45m ./...
 
 # Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
 .PHONY: conformance-gateway

@@ -27,7 +27,7 @@ type suite struct {
 	needsRace      bool     // the tests are built with the race detector
 	run            string   // as go test -run
 	args           []string // for the tests' own flags
-	timeout        string   // as go test -timeout
+	timeout        string   // as go test -timeout; long in the background, where a suite may get little processor time
 
 	// needsLab suites run as root with the programs of a bundle, most of them on their own machines.
 	needsLab bool
@@ -58,23 +58,23 @@ var suites = []suite{
 		isBackground: true,
 		packages: []string{"./tests/tools/arch", "./tests/tools/document", "./tests/tools/size",
 			"./tests/tools/style"},
-		timeout: "15m"},
+		timeout: "45m"},
 	{name: "gitops", about: "the GitOps controller's program, which is a module of its own",
 		targets:      []string{checkTarget, testTarget, allTarget},
 		isBackground: true, command: []string{"make", "--no-print-directory", "test-gitops"}},
 	{name: "scripts", about: "scripts that run clusterctl", targets: []string{checkTarget, testTarget, allTarget},
-		isBackground: true, packages: []string{"./cmd/clusterctl"}, timeout: "15m"},
+		isBackground: true, packages: []string{"./cmd/clusterctl"}, timeout: "45m"},
 	{name: "amounts", about: "tests that use smaller amounts under the race detector, with whole ones",
 		targets:      []string{testTarget, allTarget},
 		isBackground: true,
 		packages: []string{"./daemons/apiserver", "./daemons/ingress", "./daemons/ingress/proxy",
 			"./provision/run"},
-		includedInRest: true, timeout: "15m"},
+		includedInRest: true, timeout: "45m"},
 	{name: "clock", about: "controllers under faults, by a moved clock", targets: []string{checkTarget},
 		packages: []string{"./tests/suites/faults"}, run: "GoesByTheClock", timeout: "10m"},
 	{name: "conformance", about: "conformance to the API's documentation, over etcd",
 		targets:      []string{checkTarget, testTarget, allTarget},
-		isBackground: true, packages: []string{"./tests/suites/conformance"}, timeout: "10m"},
+		isBackground: true, packages: []string{"./tests/suites/conformance"}, timeout: "45m"},
 	{name: "dev", about: "controllers on a development cluster", targets: []string{checkTarget},
 		packages: []string{"./tests/suites/dev"}, timeout: "10m"},
 	{name: "prometheus", about: "rules and alerts of Debian's Prometheus over a control plane and a node that pretends",
@@ -116,7 +116,7 @@ var suites = []suite{
 	{name: "clock-race", about: "controllers under faults, by a moved clock, with the race detector",
 		targets:      []string{testTarget},
 		isBackground: true, packages: []string{"./tests/suites/faults"}, run: "GoesByTheClock", needsRace: true,
-		timeout: "10m"},
+		timeout: "45m"},
 
 	{name: "oracle", about: "scheduler and policies against plain models, 20,000 clusters each",
 		targets:      []string{allTarget},
