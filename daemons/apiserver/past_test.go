@@ -106,7 +106,7 @@ func exceedEventLog(ctx context.Context, t *testing.T, client corev1client.Confi
 		t.Fatal(err)
 	}
 	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string]string{}}
-	for i := range 40 { // of 900 KiB each; the log may hold 32 MiB
+	for i := range 60 {
 		var err error
 		large.Data["text"] = strings.Repeat(fmt.Sprint(i%10), 900<<10)
 		write := client.Update
