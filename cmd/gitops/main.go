@@ -23,7 +23,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"clusterctl/cmd/gitops/apply"
-	"clusterctl/cmd/gitops/compose"
 	"clusterctl/cmd/gitops/fetch"
 	"clusterctl/cmd/gitops/notify"
 	"clusterctl/cmd/gitops/render"
@@ -49,8 +48,6 @@ func main() {
 		err = render.EvaluateHCL(os.Args, os.Stdout)
 	case len(os.Args) > 1 && os.Args[1] == "diff":
 		err = diff(ctx, os.Args[2:], os.Stdout)
-	case len(os.Args) > 1 && os.Args[1] == compose.Command:
-		err = compose.Run(ctx, os.Args[2:], os.Stdout)
 	default:
 		err = runController(ctx, os.Args[1:])
 	}

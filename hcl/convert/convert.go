@@ -1,4 +1,4 @@
-// Package convert converts between Kubernetes objects, Compose projects and the text of this project's configuration
+// Package convert converts between Kubernetes objects and the text of this project's configuration
 // language. It reads no files and runs no programs.
 package convert
 

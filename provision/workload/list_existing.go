@@ -16,12 +16,10 @@ import (
 )
 
 // listFrom is the number of objects of one kind and namespace from which they are listed instead of read one by one.
-// listPage is the size of a page. A list of more than listRatio objects for each that is wanted costs more than single
-// reads.
+// listPage is the size of a page.
 const (
-	listFrom  = 8
-	listPage  = 500
-	listRatio = 20
+	listFrom = 8
+	listPage = 500
 )
 
 // listScope identifies what one list contains.
@@ -65,8 +63,8 @@ func (l *Live) listExisting(ctx context.Context, objects []state.Object) (*liste
 	return found, g.Wait()
 }
 
-// list lists all objects of a place, or, if these are more than a page, those with clusterctl's label. The latter is
-// not complete, because the label may have been removed. If the place has very many more than n, it lists nothing.
+// list lists all objects of a place, or, if these are many more than n, those with clusterctl's label. The latter is
+// not complete, because the label may have been removed.
 func (l *Live) list(ctx context.Context, p listScope, n int) (items []unstructured.Unstructured, whole bool,
 	err error) {
 	client, err := l.client(schema.FromAPIVersionAndKind(p.apiVersion, p.kind), p.namespace)
@@ -79,9 +77,6 @@ func (l *Live) list(ctx context.Context, p listScope, n int) (items []unstructur
 	all, err := client.List(ctx, metav1.ListOptions{Limit: int64(max(listPage, 2*n))})
 	if err == nil && all.GetContinue() == "" {
 		return all.Items, true, nil
-	}
-	if err == nil && all.GetRemainingItemCount() != nil && *all.GetRemainingItemCount() > int64(listRatio*n) {
-		return nil, false, nil
 	}
 	options := metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + l.fieldManager(), Limit: listPage}
 	for err == nil {
