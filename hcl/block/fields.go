@@ -99,7 +99,7 @@ func fieldsOf(body reflect.Type) (list []Field) {
 			Name:       name,
 			Type:       typeName(f.Type),
 			Default:    f.Tag.Get("default"),
-			Doc:        docOf(f),
+			Doc:        f.Tag.Get("doc"),
 			IsRequired: kind == "",
 			IsBlock:    kind == "block",
 		}
