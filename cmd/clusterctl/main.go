@@ -85,10 +85,10 @@ func newRoot() *cobra.Command {
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "version for clusterctl")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return withHelpHint(c, err) })
-	root.AddCommand(newValidate(), newGet(), newTest(), newLSP(), newFmt(), newConsole(), newPlan(), newApply(),
-		newDestroy(), newShow(), newGraph(), newOutput(), newKubeconfig(), newSSH(), newStatus(), newWhy(),
-		newDashboard(), newDebug(), newCerts(), newToken(), newGitOps(), newStateCommand(), newEtcd(), newVersion(),
-		newMan(), newPack(), newDaemon(), newDev(), newAgent())
+	root.AddCommand(newValidate(), newGet(), newTest(), newLSP(), newFmt(), newConsole(), newConvert(), newPlan(),
+		newApply(), newDestroy(), newShow(), newGraph(), newOutput(), newKubeconfig(), newSSH(), newStatus(),
+		newEvents(), newWhy(), newDashboard(), newDebug(), newCerts(), newToken(), newGitOps(), newStateCommand(),
+		newEtcd(), newVersion(), newMan(), newPack(), newDaemon(), newDev(), newAgent())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

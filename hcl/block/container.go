@@ -23,6 +23,7 @@ type containerBlock struct {
 	Args       []string          `hcl:"args,optional" doc:"Its arguments."`
 	WorkingDir string            `hcl:"working_dir,optional" doc:"Working directory." default:"the image's"`
 	Env        map[string]string `hcl:"env,optional" doc:"Environment variables."`
+	SecretEnv  map[string]string `hcl:"secret_env,optional" doc:"Environment variables from Secrets: names of variables to names in secrets, or to \"SECRET/KEY\" of another Secret of the namespace."`
 	Ports      map[string]int    `hcl:"ports,optional" doc:"Names of ports to their numbers; services and probes use the names."`
 	Requests   map[string]string `hcl:"requests,optional" doc:"Resources to reserve, as { cpu = \"100m\", memory = \"64Mi\" }."`
 	Limits     map[string]string `hcl:"limits,optional" doc:"Resources not to exceed."`
@@ -32,9 +33,9 @@ type containerBlock struct {
 	Startup    *hcl.Attribute    `hcl:"startup,optional" doc:"A probe: until it succeeds, the other probes wait."`
 }
 
-func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (config.Container, hcl.Diagnostics) {
-	var diags hcl.Diagnostics
-	c := config.Container{
+func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string, secrets map[string]string) (
+	c config.Container, diags hcl.Diagnostics) {
+	c = config.Container{
 		Name: raw.Name, Image: raw.Image, PullPolicy: raw.PullPolicy, Command: raw.Command, Args: raw.Args,
 		WorkingDir: raw.WorkingDir,
 		Env:        raw.Env, Ports: raw.Ports, Requests: raw.Requests, Limits: raw.Limits, Mounts: raw.Mounts,
@@ -71,6 +72,7 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 			diags = append(diags, newError(at("env"), "Invalid environment variable", "%q: %s.", name, errs[0]))
 		}
 	}
+	diags = append(diags, raw.decodeSecretEnv(b, secrets, &c)...)
 	for _, p := range []struct {
 		attr *hcl.Attribute
 		into **config.Probe
@@ -83,6 +85,38 @@ func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (co
 		*p.into = probe
 	}
 	return c, diags
+}
+
+// decodeSecretEnv decodes the environment variables from Secrets.
+func (raw containerBlock) decodeSecretEnv(b *hcl.Block, secrets map[string]string, c *config.Container) (
+	diags hcl.Diagnostics) {
+	wrong := func(summary, format string, args ...any) {
+		diags = append(diags, newError(nestedRange(b, "container", "secret_env"), summary, format, args...))
+	}
+	for _, name := range slices.Sorted(maps.Keys(raw.SecretEnv)) {
+		from := raw.SecretEnv[name]
+		secret, key, isOther := strings.Cut(from, "/")
+		if !isOther {
+			secret, key = "", from
+		}
+		_, exists := secrets[key]
+		switch _, twice := c.Env[name]; {
+		case len(validation.IsEnvVarName(name)) > 0:
+			wrong("Invalid environment variable", "%q: %s.", name, validation.IsEnvVarName(name)[0])
+		case twice:
+			wrong("Duplicate environment variable", "%s is also in env.", name)
+		case !isOther && !exists:
+			wrong("Unknown secret", "secrets has no %q.%s Write \"SECRET/KEY\" for a key of another Secret.", key,
+				Suggest(key, slices.Sorted(maps.Keys(secrets))))
+		case isOther && (len(validation.IsDNS1123Subdomain(secret)) > 0 || len(validation.IsConfigMapKey(key)) > 0):
+			wrong("Invalid secret", "%q is not the name of a Secret and one of its keys, as \"SECRET/KEY\".", from)
+		}
+		if c.SecretEnv == nil {
+			c.SecretEnv = map[string]config.SecretKey{}
+		}
+		c.SecretEnv[name] = config.SecretKey{Secret: secret, Key: key}
+	}
+	return diags
 }
 
 func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Probe, hcl.Diagnostics) {

@@ -99,7 +99,7 @@ func fieldsOf(body reflect.Type) (list []Field) {
 			Name:       name,
 			Type:       typeName(f.Type),
 			Default:    f.Tag.Get("default"),
-			Doc:        f.Tag.Get("doc"),
+			Doc:        docOf(f),
 			IsRequired: kind == "",
 			IsBlock:    kind == "block",
 		}

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -213,7 +214,7 @@ var jsonMarshaler = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }](
 func workloadField(containers []containerBlock) func([]string) ([]string, error) {
 	return func(path []string) ([]string, error) {
 		switch path[0] {
-		case "replicas", "config", "node_selector":
+		case "replicas", "config", "secrets", "node_selector":
 			if len(path) == 1 {
 				return path, nil
 			}
@@ -227,10 +228,9 @@ func workloadField(containers []containerBlock) func([]string) ([]string, error)
 			}
 			return nil, fmt.Errorf("there is no container %q", path[1])
 		}
-		return nil, fmt.Errorf("a workload block can only ignore replicas, config, node_selector, and image, " +
-			"command, args, env, requests and limits of container[\"NAME\"], or all. An object block of kind " +
-			"Deployment " +
-			"can ignore any field")
+		return nil, errors.New("a workload block can only ignore replicas, config, secrets, node_selector, and " +
+			"image, command, args, env, requests and limits of container[\"NAME\"], or all. An object block of kind " +
+			"Deployment can ignore any field")
 	}
 }
 

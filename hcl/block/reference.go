@@ -81,7 +81,7 @@ func writeBody(out *strings.Builder, path string, body reflect.Type) {
 				fallback = strings.Trim(fallback, "`")
 			}
 		}
-		writeAttribute(out, name, typ, fallback, f.Tag.Get("doc"))
+		writeAttribute(out, name, typ, fallback, docOf(f))
 	}
 	if s, ok := reflect.Zero(body).Interface().(settingsBlock); ok {
 		for _, one := range daemons.Settings(s.settings()) {
@@ -101,6 +101,17 @@ func quoteDefault(text string) string {
 		return ""
 	}
 	return "`" + text + "`"
+}
+
+// docOf returns the description of an attribute or a nested block, with the kinds of workloads that have it.
+func docOf(f reflect.StructField) string {
+	doc := f.Tag.Get("doc")
+	if kinds := strings.Fields(f.Tag.Get("kinds")); len(kinds) == 1 {
+		doc += " Only in the kind " + kinds[0] + "."
+	} else if len(kinds) > 1 {
+		doc += " Only in the kinds " + joinWords(kinds) + "."
+	}
+	return doc
 }
 
 // typeName returns a field type's name in the language.

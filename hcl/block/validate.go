@@ -198,7 +198,7 @@ func checkDuplicates(c *config.Cluster, at func(config.Source) *hcl.Range) (diag
 		}
 		seen[key] = o
 	}
-	workloads := map[string]config.Workload{}
+	workloads, owners := map[string]config.Workload{}, map[string]config.Workload{}
 	for _, w := range c.Workloads {
 		key := w.Namespace + "/" + w.Name
 		if other, ok := workloads[key]; ok {
@@ -206,27 +206,22 @@ func checkDuplicates(c *config.Cluster, at func(config.Source) *hcl.Range) (diag
 				key, positionText(other.Source)))
 		}
 		workloads[key] = w
-		for _, kind := range workloadKinds(w) {
-			if o, ok := seen[kind+" "+key]; ok {
+		for _, k := range w.ObjectKeys() {
+			object := fmt.Sprintf("%s %s %s/%s", k.APIVersion, k.Kind, w.Namespace, k.Name)
+			if o, ok := seen[object]; ok {
 				diags = append(diags, newError(at(o.Source), "Duplicate object",
-					"%s makes the same object, %s %s (%s): both would be written by turns. Leave it out here, or "+
-						"call it otherwise.", w.Address, kind, key, positionText(w.Source)))
+					"%s makes the same object, %s (%s): both would be written by turns. Leave it out here, or "+
+						"call it otherwise.", w.Address, object, positionText(w.Source)))
 			}
+			if other, ok := owners[object]; ok && other.Name != w.Name {
+				diags = append(diags, newError(at(w.Source), "Duplicate object",
+					"%s and %s (%s) make the same object, %s. Give one of them another name.", w.Address,
+					other.Address, positionText(other.Source), object))
+			}
+			owners[object] = w
 		}
 	}
 	return diags
-}
-
-// workloadKinds returns the kinds of a workload's objects, which all have its name.
-func workloadKinds(w config.Workload) []string {
-	kinds := []string{"apps/v1 Deployment"}
-	if w.Service != nil {
-		kinds = append(kinds, "v1 Service")
-	}
-	if len(w.Config) > 0 {
-		kinds = append(kinds, "v1 ConfigMap")
-	}
-	return kinds
 }
 
 // checkInstances returns errors for instances in depends_on that do not exist.

@@ -12,20 +12,48 @@ import (
 )
 
 type workloadBlock struct {
-	Name           string            `hcl:"name,optional" doc:"Name of the Deployment and of its other objects." default:"the block's label, with the key or index"`
-	Namespace      string            `hcl:"namespace,optional" doc:"Namespace; it is created if it does not exist." default:"\"default\""`
-	Replicas       *int              `hcl:"replicas,optional" doc:"Number of pods." default:"1"`
-	Labels         map[string]string `hcl:"labels,optional" doc:"Labels of all objects of the block."`
-	Annotations    map[string]string `hcl:"annotations,optional" doc:"Annotations of all objects of the block."`
-	NodeSelector   map[string]string `hcl:"node_selector,optional" doc:"Labels that a node must have."`
-	ServiceAccount string            `hcl:"service_account,optional" doc:"Service account of the pods." default:"\"default\""`
-	HostNetwork    bool              `hcl:"host_network,optional" doc:"Whether the pods use the machine's network." default:"false"`
-	Config         map[string]string `hcl:"config,optional" doc:"Files by name. They become a ConfigMap with the workload's name, which is also the volume config. A change replaces the pods."`
-	Containers     []containerBlock  `hcl:"container,block" doc:"A container of the pods."`
-	Init           []containerBlock  `hcl:"init_container,block" doc:"A container that must finish before the others start."`
-	Volumes        []volumeBlock     `hcl:"volume,block" doc:"A directory that containers can mount, with exactly one source."`
-	Service        *serviceBlock     `hcl:"service,block" doc:"One name and address for all pods."`
-	Lifecycle      *lifecycleBlock   `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
+	Kind           string                `hcl:"kind,optional" doc:"Kind of the object that runs the pods: Deployment, StatefulSet, DaemonSet, Job or CronJob." default:"\"Deployment\""`
+	Name           string                `hcl:"name,optional" doc:"Name of the object that runs the pods, and of its other objects." default:"the block's label, with the key or index"`
+	Namespace      string                `hcl:"namespace,optional" doc:"Namespace; it is created if it does not exist." default:"\"default\""`
+	Replicas       *int                  `hcl:"replicas,optional" doc:"Number of pods." default:"1; with autoscaling, the autoscaler's" kinds:"Deployment StatefulSet"`
+	Labels         map[string]string     `hcl:"labels,optional" doc:"Labels of all objects of the block."`
+	Annotations    map[string]string     `hcl:"annotations,optional" doc:"Annotations of the pods."`
+	NodeSelector   map[string]string     `hcl:"node_selector,optional" doc:"Labels that a node must have."`
+	ServiceAccount string                `hcl:"service_account,optional" doc:"Service account of the pods." default:"\"default\""`
+	HostNetwork    bool                  `hcl:"host_network,optional" doc:"Whether the pods use the machine's network." default:"false"`
+	Config         map[string]string     `hcl:"config,optional" doc:"Files by name. They become a ConfigMap with the workload's name, which is also the volume config. A change replaces the pods."`
+	Secrets        map[string]string     `hcl:"secrets,optional" doc:"Secret texts by name. They become a Secret with the workload's name, which is also the volume secrets. Plans and states do not contain the texts. A change replaces the pods."`
+	Strategy       string                `hcl:"strategy,optional" doc:"How pods are replaced: RollingUpdate; or Recreate, in a Deployment; or OnDelete, in a StatefulSet or DaemonSet." default:"\"RollingUpdate\"" kinds:"Deployment StatefulSet DaemonSet"`
+	MaxUnavailable string                `hcl:"max_unavailable,optional" doc:"How many pods an update may make unavailable, a number or a percentage." default:"\"25%\"; 1 in a DaemonSet" kinds:"Deployment DaemonSet"`
+	MaxSurge       string                `hcl:"max_surge,optional" doc:"How many pods an update may add, a number or a percentage." default:"\"25%\"; 0 in a DaemonSet" kinds:"Deployment DaemonSet"`
+	MinReady       string                `hcl:"min_ready,optional" doc:"How long a new pod must be ready before it counts as available, as \"10s\"." default:"\"0s\"" kinds:"Deployment StatefulSet DaemonSet"`
+	PodManagement  string                `hcl:"pod_management,optional" doc:"OrderedReady, which creates and deletes pods one after another, or Parallel." default:"\"OrderedReady\"" kinds:"StatefulSet"`
+	ServiceName    string                `hcl:"service_name,optional" doc:"Headless Service of the namespace that gives each pod a name." default:"the block's service if it is headless; otherwise one named NAME-headless, which the block adds" kinds:"StatefulSet"`
+	Schedule       string                `hcl:"schedule,optional" doc:"When Jobs are created, in the format of cron: minute, hour, day of the month, month, day of the week. Required in a CronJob." kinds:"CronJob"`
+	TimeZone       string                `hcl:"time_zone,optional" doc:"Time zone of the schedule, as \"Europe/Berlin\"." default:"that of the controller manager" kinds:"CronJob"`
+	Concurrency    string                `hcl:"concurrency,optional" doc:"What happens if the last Job is still running: Allow creates another one, Forbid skips it, Replace deletes the last one first." default:"\"Allow\"" kinds:"CronJob"`
+	Successful     *int                  `hcl:"successful_history,optional" doc:"How many succeeded Jobs are kept." default:"3" kinds:"CronJob"`
+	Failed         *int                  `hcl:"failed_history,optional" doc:"How many failed Jobs are kept." default:"1" kinds:"CronJob"`
+	Suspend        bool                  `hcl:"suspend,optional" doc:"Whether no more Jobs are created." default:"false" kinds:"CronJob"`
+	StartDeadline  string                `hcl:"starting_deadline,optional" doc:"How late a Job may still be created, as \"5m\"." default:"any time" kinds:"CronJob"`
+	Completions    *int                  `hcl:"completions,optional" doc:"How many pods must succeed." default:"1" kinds:"Job CronJob"`
+	Parallelism    *int                  `hcl:"parallelism,optional" doc:"How many pods run at the same time." default:"1" kinds:"Job CronJob"`
+	BackoffLimit   *int                  `hcl:"backoff_limit,optional" doc:"After how many failed pods the Job fails." default:"6" kinds:"Job CronJob"`
+	ActiveDeadline string                `hcl:"active_deadline,optional" doc:"How long the Job may take, as \"1h\"." default:"any time" kinds:"Job CronJob"`
+	TTL            string                `hcl:"ttl_after_finished,optional" doc:"When a finished Job is deleted, as \"24h\". The next apply creates a deleted Job again." default:"never" kinds:"Job CronJob"`
+	Indexed        bool                  `hcl:"indexed,optional" doc:"Whether each pod gets a number, in the environment variable JOB_COMPLETION_INDEX. It needs completions." default:"false" kinds:"Job CronJob"`
+	RestartPolicy  string                `hcl:"restart_policy,optional" doc:"OnFailure, which restarts failed containers, or Never, which creates another pod." default:"\"OnFailure\"" kinds:"Job CronJob"`
+	Containers     []containerBlock      `hcl:"container,block" doc:"A container of the pods."`
+	Init           []containerBlock      `hcl:"init_container,block" doc:"A container that must finish before the others start."`
+	Volumes        []volumeBlock         `hcl:"volume,block" doc:"A directory that containers can mount, with exactly one source."`
+	Storage        []claimBlock          `hcl:"storage,block" doc:"A PersistentVolumeClaim named after the workload and the label, which is also a volume with the label's name. Removing the block deletes the claim." kinds:"Deployment DaemonSet Job CronJob"`
+	Claims         []claimBlock          `hcl:"claim,block" doc:"A PersistentVolumeClaim for each pod, which is also a volume with the label's name. It stays if the pod is deleted." kinds:"StatefulSet"`
+	Service        *serviceBlock         `hcl:"service,block" doc:"One name and address for all pods."`
+	Ingress        *workloadIngressBlock `hcl:"ingress,block" doc:"HTTP access to the service from outside." kinds:"Deployment StatefulSet DaemonSet"`
+	Autoscaling    *autoscalingBlock     `hcl:"autoscaling,block" doc:"A HorizontalPodAutoscaler, which sets the number of pods." kinds:"Deployment StatefulSet"`
+	Budget         *budgetBlock          `hcl:"budget,block" doc:"A PodDisruptionBudget, which limits evictions. It has one attribute." kinds:"Deployment StatefulSet"`
+	NetworkPolicy  *policyBlock          `hcl:"network_policy,block" doc:"A NetworkPolicy for the pods. Traffic that no rule allows is dropped."`
+	Lifecycle      *lifecycleBlock       `hcl:"lifecycle,block" doc:"Protection against removal, and fields that are not updated."`
 }
 
 type volumeBlock struct {
@@ -54,13 +82,20 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	if diags = append(diags, more...); diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
+	kind := orDefault(raw.Kind, config.KindDeployment)
+	if !slices.Contains(config.WorkloadKinds, kind) {
+		return cty.DynamicVal, append(diags, newError(attributeRange(b, b.Body, "kind"), "Unknown kind of workload",
+			"%q is not known.%s The kinds are %s.", kind, Suggest(kind, config.WorkloadKinds),
+			joinWords(config.WorkloadKinds)))
+	}
 	w := config.Workload{
-		Ignored: ignored,
+		Kind: kind, Ignored: ignored,
 		Address: x.fullAddress("workload." + b.Labels[0]), DependsOn: x.dependsOn,
 		Name: orDefault(raw.Name, x.defaultName(b.Labels[0])), Namespace: orDefault(raw.Namespace, "default"),
 		Replicas: valueOr(raw.Replicas, 1),
 		Labels:   raw.Labels, Annotations: raw.Annotations, NodeSelector: raw.NodeSelector,
 		ServiceAccount: raw.ServiceAccount, HostNetwork: raw.HostNetwork, Config: raw.Config,
+		Secrets:        raw.Secrets,
 		PreventDestroy: raw.Lifecycle.preventDestroy(), Source: sourceOf(b),
 	}
 	if errs := validation.IsDNS1123Label(w.Name); len(errs) > 0 {
@@ -69,28 +104,8 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	if errs := validation.IsDNS1123Label(w.Namespace); len(errs) > 0 {
 		diags = append(diags, newError(attributeRange(b, b.Body, "namespace"), "Invalid namespace", "%s.", errs[0]))
 	}
-	if w.Replicas < 0 {
-		diags = append(diags, newError(attributeRange(b, b.Body, "replicas"), "Invalid replicas", "replicas must not "+
-			"be negative."))
-	}
-	volumes := []string{}
-	if len(w.Config) > 0 {
-		volumes = append(volumes, "config")
-	}
-	for _, v := range raw.Volumes {
-		volume := config.Volume(v)
-		if n := countSources(volume); n != 1 {
-			diags = append(diags, newError(attributeRange(b, b.Body, "volume"), "Invalid volume",
-				"Volume %q has %d sources. Give it exactly one of empty_dir, host_path, config_map, secret and "+
-					"claim.", v.Name, n))
-		}
-		if slices.Contains(volumes, v.Name) {
-			diags = append(diags, newError(attributeRange(b, b.Body, "volume"), "Duplicate volume",
-				"There is already a volume %q in this workload.", v.Name))
-		}
-		volumes = append(volumes, v.Name)
-		w.Volumes = append(w.Volumes, volume)
-	}
+	volumes, more := decodeVolumes(b, &raw, &w)
+	diags = append(diags, more...)
 	if len(raw.Containers) == 0 {
 		diags = append(diags, newError(b.DefRange.Ptr(), "No container",
 			"A workload has at least one container \"NAME\" { image = … }."))
@@ -98,7 +113,7 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 	names := map[string]bool{}
 	for i, list := range [][]containerBlock{raw.Init, raw.Containers} {
 		for _, raw := range list {
-			container, more := raw.decode(x, b, volumes)
+			container, more := raw.decode(x, b, volumes, w.Secrets)
 			diags = append(diags, more...)
 			container.Init = i == 0
 			if names[container.Name] {
@@ -110,6 +125,7 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 		}
 	}
 	diags = append(diags, decodeService(b, raw.Service, &w)...)
+	diags = append(diags, decodeForm(b, &raw, &w)...)
 	c.Workloads = append(c.Workloads, w)
 	host := w.Name + "." + w.Namespace
 	return cty.ObjectVal(
@@ -119,6 +135,46 @@ func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl
 			"host":      cty.StringVal(host),
 		},
 	), diags
+}
+
+// decodeVolumes decodes the volumes of a workload, and returns their names.
+func decodeVolumes(b *hcl.Block, raw *workloadBlock, w *config.Workload) (volumes []string, diags hcl.Diagnostics) {
+	if len(w.Config) > 0 {
+		volumes = append(volumes, "config")
+	}
+	if len(w.Secrets) > 0 {
+		volumes = append(volumes, "secrets")
+	}
+	add := func(at *hcl.Range, name string) {
+		if slices.Contains(volumes, name) {
+			diags = append(diags, newError(at, "Duplicate volume", "There is already a volume %q in this workload.",
+				name))
+		}
+		volumes = append(volumes, name)
+	}
+	for _, v := range raw.Volumes {
+		volume := config.Volume(v)
+		if n := countSources(volume); n != 1 {
+			diags = append(diags, newError(attributeRange(b, b.Body, "volume"), "Invalid volume",
+				"Volume %q has %d sources. Give it exactly one of empty_dir, host_path, config_map, secret and "+
+					"claim.", v.Name, n))
+		}
+		add(attributeRange(b, b.Body, "volume"), v.Name)
+		w.Volumes = append(w.Volumes, volume)
+	}
+	for _, s := range []struct {
+		typ  string
+		raw  []claimBlock
+		into *[]config.Claim
+	}{{"storage", raw.Storage, &w.Storage}, {"claim", raw.Claims, &w.StatefulSet.Claims}} {
+		for _, raw := range s.raw {
+			claim, more := raw.decode(b, s.typ)
+			diags = append(diags, more...)
+			add(labelledRange(b, s.typ, raw.Name, ""), raw.Name)
+			*s.into = append(*s.into, claim)
+		}
+	}
+	return volumes, diags
 }
 
 func countSources(v config.Volume) (n int) {

@@ -96,11 +96,15 @@ func Load(o Options) (*Configuration, hcl.Diagnostics) {
 		now:          o.now(),
 	}
 	defer func() { c.Files = c.parser.Files() }()
-	paths, dir, err := configurationFiles(o.Path)
-	c.Dir = dir
-	if err != nil {
-		return c, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No configuration", Detail: err.Error()}}
+	paths, dir := []string{o.Path}, filepath.Dir(o.Path)
+	if _, ok := o.Texts[o.Path]; !ok {
+		var err error
+		if paths, dir, err = configurationFiles(o.Path); err != nil {
+			c.Dir = dir
+			return c, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No configuration", Detail: err.Error()}}
+		}
 	}
+	c.Dir = dir
 	blocks, diags := c.parseFiles(paths)
 	if diags.HasErrors() {
 		return c, diags

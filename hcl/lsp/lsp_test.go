@@ -121,8 +121,8 @@ func TestCompletionOffersWhatIsValidAtThePosition(t *testing.T) {
 func TestHoverShowsTheMeaningOfAWord(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"a block": {"work|load \"w\" {}\n", "A Deployment with its Service"},
-		"an attribute": {"workload \"w\" {\n  repli|cas = 1\n}\n", "**replicas** number, default 1\n\nNumber of " +
-			"pods."},
+		"an attribute": {"workload \"w\" {\n  repli|cas = 1\n}\n", "**replicas** number, default 1; with " +
+			"autoscaling, the autoscaler's\n\nNumber of pods. Only in the kinds Deployment and StatefulSet."},
 		"a block inside": {"workload \"w\" {\n  conta|iner \"c\" {}\n}\n", "A container of the pods."},
 		"a function":     {"output \"x\" { value = cidr|host(\"192.0.2.0/24\", 1) }\n", "`cidrhost(prefix, hostnum)`"},
 		"a reference":    {"output \"x\" { value = machine.|m.name }\n", "declared in cluster.hcl:2"},

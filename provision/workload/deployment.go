@@ -1,11 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,9 +14,12 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// configDigest is the annotation of the pod template that holds a digest of the configuration. A changed digest makes
-// the Deployment replace the pods.
-const configDigest = "clusterctl/config-digest"
+// Annotations of the pod template that hold a digest of the configuration and of the secrets. A changed digest replaces
+// the pods.
+const (
+	configDigest  = "clusterctl/config-digest"
+	secretsDigest = "clusterctl/secrets-digest"
+)
 
 // objectsOfWorkload returns the Kubernetes objects of a workload block.
 func objectsOfWorkload(w config.Workload) ([]Desired, error) {
@@ -24,33 +27,76 @@ func objectsOfWorkload(w config.Workload) ([]Desired, error) {
 	labels := maps.Clone(own)
 	maps.Copy(labels, w.Labels)
 	meta := metav1.ObjectMeta{Name: w.Name, Namespace: w.Namespace, Labels: labels}
-	var list []Desired
-	add := func(typed any) error {
+	objects := filesOf(w, meta)
+	template, err := newTemplate(w, labels)
+	if err != nil {
+		return nil, err
+	}
+	controller, err := newController(w, meta, own, template)
+	if err != nil {
+		return nil, err
+	}
+	objects = append(objects, controller)
+	if w.Service != nil {
+		objects = append(objects, newService(w, meta, own))
+	}
+	companions, err := companionsOf(w, meta, own)
+	if err != nil {
+		return nil, err
+	}
+	objects = append(objects, companions...)
+	list := make([]Desired, 0, len(objects))
+	for _, typed := range objects {
 		d, err := toObject(w.Address, typed)
-		list = append(list, d)
-		return err
-	}
-	template := metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}}
-	maps.Copy(template.Annotations, w.Annotations)
-	if len(w.Config) > 0 {
-		if err := add(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: meta, Data: w.Config}); err != nil {
-			return nil, err
-		}
-		// Pods are replaced when their configuration changes.
-		template.Annotations[configDigest] = mapDigest(w.Config)
-	}
-	replicas := int32(w.Replicas)
-	pod := corev1.PodSpec{
-		NodeSelector:       w.NodeSelector,
-		ServiceAccountName: w.ServiceAccount,
-		HostNetwork:        w.HostNetwork,
-		Volumes:            newVolumes(w),
-	}
-	for _, c := range w.Containers {
-		built, err := newContainer(c)
 		if err != nil {
 			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// filesOf returns the ConfigMap and the Secret of a workload.
+func filesOf(w config.Workload, meta metav1.ObjectMeta) (list []any) {
+	if len(w.Config) > 0 {
+		list = append(list, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: meta, Data: w.Config})
+	}
+	if len(w.Secrets) > 0 {
+		data := map[string][]byte{}
+		for name, text := range w.Secrets {
+			data[name] = []byte(text)
+		}
+		list = append(list, &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: meta, Data: data, Type: corev1.SecretTypeOpaque})
+	}
+	return list
+}
+
+// newTemplate returns the template of a workload's pods.
+func newTemplate(w config.Workload, labels map[string]string) (corev1.PodTemplateSpec, error) {
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}}}
+	maps.Copy(template.Annotations, w.Annotations)
+	// The template of a Job cannot change, and the pods of a CronJob's next Job read the new configuration anyway.
+	if w.Kind != config.KindJob && w.Kind != config.KindCronJob {
+		if len(w.Config) > 0 {
+			template.Annotations[configDigest] = mapDigest(w.Config)
+		}
+		if len(w.Secrets) > 0 {
+			digest, err := slowDigest(w.Secrets, w.Namespace+"/"+w.Name)
+			if err != nil {
+				return template, err
+			}
+			template.Annotations[secretsDigest] = digest
+		}
+	}
+	pod := &template.Spec
+	pod.NodeSelector, pod.ServiceAccountName, pod.HostNetwork = w.NodeSelector, w.ServiceAccount, w.HostNetwork
+	pod.Volumes, pod.RestartPolicy = newVolumes(w), corev1.RestartPolicy(w.Job.RestartPolicy)
+	for _, c := range w.Containers {
+		built, err := newContainer(c, w.Name)
+		if err != nil {
+			return template, err
 		}
 		if c.Init {
 			pod.InitContainers = append(pod.InitContainers, built)
@@ -58,21 +104,7 @@ func objectsOfWorkload(w config.Workload) ([]Desired, error) {
 			pod.Containers = append(pod.Containers, built)
 		}
 	}
-	if err := add(&appsv1.Deployment{
-		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta,
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: own},
-			Template: corev1.PodTemplateSpec{ObjectMeta: template, Spec: pod},
-		},
-	}); err != nil {
-		return nil, err
-	}
-	if w.Service != nil {
-		if err := add(newService(w, meta, own)); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return template, nil
 }
 
 func newService(w config.Workload, meta metav1.ObjectMeta, selector map[string]string) *corev1.Service {
@@ -92,13 +124,20 @@ func newService(w config.Workload, meta metav1.ObjectMeta, selector map[string]s
 	return s
 }
 
-func newContainer(c config.Container) (corev1.Container, error) {
+// newContainer returns a container. secret is the name of the workload's Secret.
+func newContainer(c config.Container, secret string) (corev1.Container, error) {
 	out := corev1.Container{
 		Name: c.Name, Image: c.Image, ImagePullPolicy: corev1.PullPolicy(c.PullPolicy),
 		Command: c.Command, Args: c.Args, WorkingDir: c.WorkingDir,
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		out.Env = append(out.Env, corev1.EnvVar{Name: name, Value: c.Env[name]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.SecretEnv)) {
+		from := c.SecretEnv[name]
+		out.Env = append(out.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{Key: from.Key,
+				LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(from.Secret, secret)}}}})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Ports)) {
 		out.Ports = append(out.Ports,
@@ -153,6 +192,14 @@ func newProbe(p *config.Probe) *corev1.Probe {
 func newVolumes(w config.Workload) (list []corev1.Volume) {
 	if len(w.Config) > 0 {
 		list = append(list, corev1.Volume{Name: "config", VolumeSource: configMap(w.Name)})
+	}
+	if len(w.Secrets) > 0 {
+		list = append(list, corev1.Volume{Name: "secrets", VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: w.Name}}})
+	}
+	for _, c := range w.Storage {
+		list = append(list, corev1.Volume{Name: c.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: w.ClaimName(c)}}})
 	}
 	for _, v := range w.Volumes {
 		out := corev1.Volume{Name: v.Name}

@@ -2,12 +2,14 @@ package workload
 
 import (
 	"cmp"
+	"crypto/pbkdf2"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,7 +89,7 @@ func withDeclared(list []Desired, c *config.Cluster, manager string) ([]Desired,
 		for i := range objects {
 			objects[i].Source, objects[i].Block, objects[i].DependsOn, objects[i].IsProtected = w.Source, w.Address,
 				w.DependsOn, w.PreventDestroy
-			objects[i].Ignored = ignoredOf(w.Ignored, objects[i].Object.GetKind())
+			objects[i].Ignored = ignoredOf(w, objects[i].Object.GetKind())
 		}
 		declared = append(declared, objects...)
 	}
@@ -160,6 +162,7 @@ func kindRank(kind string) int {
 		"RoleBinding",
 		"ConfigMap",
 		"Secret",
+		"PersistentVolumeClaim",
 	}
 	if i := slices.Index(order, kind); i >= 0 {
 		return i
@@ -195,7 +198,8 @@ func pruneEmpty(v map[string]any) {
 			if pruneEmpty(e); k == "metadata" {
 				delete(e, "creationTimestamp")
 			}
-			if len(e) == 0 && (k == "resources" || k == "strategy") {
+			if len(e) == 0 && (k == "resources" || k == "strategy" || k == "updateStrategy" ||
+				k == "status") {
 				delete(v, k)
 			}
 		case []any:
@@ -235,4 +239,17 @@ func mapDigest(m map[string]string) string {
 		fmt.Fprintf(sum, "%q=%q\n", k, m[k])
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
+
+// digestRounds is how often slowDigest hashes, so that short secrets are expensive to guess.
+const digestRounds = 4096
+
+// slowDigest returns a digest of secrets. It has only 24 bits, so that many other texts have the same one.
+func slowDigest(m map[string]string, salt string) (string, error) {
+	text := &strings.Builder{}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(text, "%q=%q\n", k, m[k])
+	}
+	sum, err := pbkdf2.Key(sha256.New, text.String(), []byte(salt), digestRounds, 3)
+	return hex.EncodeToString(sum), err
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -11,26 +12,37 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// ignoredOf converts the ignored fields of a workload block to those of the workload's object of a kind.
-func ignoredOf(block config.Ignored, kind string) config.Ignored {
-	out := config.Ignored{All: block.All}
-	template := []string{"spec", "template", "spec"}
-	for _, f := range block.Fields {
+// ignoredOf returns the ignored fields of a workload's object of a kind.
+func ignoredOf(w config.Workload, kind string) config.Ignored {
+	out := config.Ignored{All: w.Ignored.All}
+	template := []string{"spec", "template"}
+	if kind == config.KindCronJob {
+		template = []string{"spec", "jobTemplate", "spec", "template"}
+	}
+	in := func(path ...string) { out.Fields = append(out.Fields, slices.Concat(template, path)) }
+	isController := kind == cmp.Or(w.Kind, config.KindDeployment)
+	for _, f := range w.Ignored.Fields {
 		switch {
-		case kind == "ConfigMap" && f[0] == "config":
+		case kind == "ConfigMap" && f[0] == "config", kind == "Secret" && f[0] == "secrets":
 			out.Fields = append(out.Fields, []string{"data"})
-		case kind != "Deployment":
+		case !isController:
 		case f[0] == "config":
-			out.Fields = append(out.Fields, []string{"spec", "template", "metadata", "annotations", configDigest})
-		case f[0] == "replicas":
+			in("metadata", "annotations", configDigest)
+		case f[0] == "secrets":
+			in("metadata", "annotations", secretsDigest)
+		case f[0] == "replicas" && w.Autoscaling == nil:
 			out.Fields = append(out.Fields, []string{"spec", "replicas"})
 		case f[0] == "node_selector":
-			out.Fields = append(out.Fields, slices.Concat(template, []string{"nodeSelector"}))
+			in("spec", "nodeSelector")
 		case f[0] == "container" && (f[2] == "requests" || f[2] == "limits"):
-			out.Fields = append(out.Fields, slices.Concat(template, []string{"containers", f[1], "resources", f[2]}))
+			in("spec", "containers", f[1], "resources", f[2])
 		case f[0] == "container":
-			out.Fields = append(out.Fields, slices.Concat(template, []string{"containers", f[1], f[2]}))
+			in("spec", "containers", f[1], f[2])
 		}
+	}
+	// The number of pods stays when an autoscaler takes over. Without it, the API would set it to 1 at that moment.
+	if isController && w.Autoscaling != nil {
+		out.Fields = append(out.Fields, []string{"spec", "replicas"})
 	}
 	return out
 }

@@ -30,7 +30,8 @@ var layers = []struct {
 		"daemons/proxy/rules", "daemons/network/policy", "daemons/dns/wire", "daemons/dns/zone",
 	}},
 	{"edges", []string{
-		"hcl/data", "hcl/load", "hcl/lsp", "provision/host/ssh", "provision/host/local", "provision/agent",
+		"hcl/convert", "hcl/data", "hcl/load", "hcl/lsp",
+		"provision/host/ssh", "provision/host/local", "provision/agent",
 		"kube", "daemons/store", "daemons/client", "daemons/run", "daemons/floating",
 		"daemons/kubelet/cri", "daemons/kubelet/image", "daemons/kubelet/device", "daemons/kubelet/cgroup",
 		"daemons/kubelet/volume", "daemons/kubelet/probe", "daemons/kubelet/hollow", "daemons/kubelet/logs",

@@ -1,0 +1,157 @@
+// Package events lists the events of a cluster with the rights of the caller, and groups those that repeat.
+package events
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/hcl/config"
+)
+
+const (
+	deadline = 30 * time.Second // limits the time of all requests together
+	pageSize = 500
+	maxPages = 20
+)
+
+// Lister lists the events of one namespace or of all.
+type Lister interface {
+	List(ctx context.Context, options metav1.ListOptions) (*corev1.EventList, error)
+}
+
+// Filter selects events. Empty fields select all.
+type Filter struct {
+	Kind, Name string
+	Type       string
+	Since      time.Time
+}
+
+// Group is one or more events of an object that have the same type, reason and message.
+type Group struct {
+	Namespace string    `json:"namespace"`
+	Kind      string    `json:"kind"`
+	Name      string    `json:"name"`
+	Type      string    `json:"type"`
+	Reason    string    `json:"reason"`
+	Message   string    `json:"message"`
+	Count     int64     `json:"count"`
+	Last      time.Time `json:"last"`
+}
+
+// Report holds the groups, the newest last.
+type Report struct {
+	Groups []Group `json:"events"`
+	// Truncated means that the cluster has more events than were read.
+	Truncated bool `json:"truncated"`
+}
+
+// List returns the events that a filter selects, in groups.
+func List(ctx context.Context, from Lister, f Filter) (*Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	var all []corev1.Event
+	options := metav1.ListOptions{Limit: pageSize}
+	for range maxPages {
+		page, err := from.List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list events: %w", err)
+		}
+		all = append(all, page.Items...)
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	return &Report{Groups: group(all, f), Truncated: options.Continue != ""}, nil
+}
+
+func group(all []corev1.Event, f Filter) []Group {
+	groups := map[Group]*Group{}
+	for i := range all {
+		e, last := &all[i], lastTime(&all[i])
+		of := e.InvolvedObject
+		if f.Kind != "" && (of.Kind != f.Kind || of.Name != f.Name) || f.Type != "" && e.Type != f.Type ||
+			last.Before(f.Since) {
+			continue
+		}
+		key := Group{Namespace: e.Namespace, Kind: of.Kind, Name: of.Name, Type: e.Type, Reason: e.Reason,
+			Message: e.Message}
+		g := groups[key]
+		if g == nil {
+			added := key
+			g = &added
+			groups[key] = g
+		}
+		g.Count += count(e)
+		if last.After(g.Last) {
+			g.Last = last
+		}
+	}
+	out := make([]Group, 0, len(groups))
+	for _, g := range groups {
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b Group) int {
+		return cmp.Or(a.Last.Compare(b.Last), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message),
+			cmp.Compare(a.Type, b.Type))
+	})
+	return out
+}
+
+// count returns how often an event occurred.
+func count(e *corev1.Event) int64 {
+	if e.Series != nil {
+		return max(1, int64(e.Series.Count))
+	}
+	return max(1, int64(e.Count))
+}
+
+func lastTime(e *corev1.Event) time.Time {
+	last := e.CreationTimestamp.Time
+	for _, t := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
+		if t.After(last) {
+			last = t
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last) {
+		last = e.Series.LastObservedTime.Time
+	}
+	return last
+}
+
+// Print writes a table of the events. It escapes control characters.
+func Print(w io.Writer, r *Report, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "AGE\tTYPE\tCOUNT\tNAMESPACE\tOBJECT\tREASON\tMESSAGE")
+	for _, g := range r.Groups {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", now.Sub(g.Last).Round(time.Second), cell(g.Type), g.Count,
+			cell(g.Namespace), cell(g.Kind+"/"+g.Name), cell(g.Reason), cell(g.Message))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.Truncated {
+		_, err := fmt.Fprintf(w, "The cluster has more events; the first %d were read.\n", pageSize*maxPages)
+		return err
+	}
+	return nil
+}
+
+// cell returns a text as one cell of a table.
+func cell(text string) string {
+	line := []rune(config.EscapeLine(text))
+	for i, c := range line {
+		if c == '\t' {
+			line[i] = ' '
+		}
+	}
+	return string(line)
+}
