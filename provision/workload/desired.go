@@ -198,14 +198,18 @@ func pruneEmpty(v map[string]any) {
 			if pruneEmpty(e); k == "metadata" {
 				delete(e, "creationTimestamp")
 			}
-			if len(e) == 0 && (k == "resources" || k == "strategy" || k == "updateStrategy" ||
-				k == "status") {
+			if len(e) == 0 && (k == "resources" || k == "strategy" || k == "updateStrategy") {
 				delete(v, k)
 			}
 		case []any:
 			for _, item := range e {
-				if m, ok := item.(map[string]any); ok {
-					pruneEmpty(m)
+				m, ok := item.(map[string]any)
+				if !ok {
+					continue
+				}
+				pruneEmpty(m)
+				if k == "volumeClaimTemplates" {
+					delete(m, "status")
 				}
 			}
 		}

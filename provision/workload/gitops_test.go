@@ -1,11 +1,13 @@
 package workload
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/hcl/config"
@@ -36,6 +38,9 @@ func TestGitSourcesBringTheirDefinitionAndRights(t *testing.T) {
 				func(d Desired) bool { return d.Object.GetKind()+" "+d.Object.GetName() == name })
 			if (i >= 0) != row.want {
 				t.Errorf("with %d sources, %s exists: %v", len(row.cluster.Objects), name, i >= 0)
+			}
+			if i >= 0 && list[i].Object.GetKind() == "CustomResourceDefinition" {
+				checkDefinition(t, list[i])
 			}
 			if i >= 0 && list[i].Object.GetKind() == "CustomResourceDefinition" && !list[i].IsNeverPruned {
 				t.Error("the definition can be pruned, and all sources with it")
@@ -89,5 +94,26 @@ func TestADeletedSourceStaysInTheStateUntilItIsGone(t *testing.T) {
 	})
 	if len(got) != 1 || got[0].Name != "there" {
 		t.Errorf("%v", got)
+	}
+}
+
+// checkDefinition compares the definition with its text. Without its status subresource, for example, the controller
+// could report nothing and would apply nothing.
+func checkDefinition(t *testing.T, got Desired) {
+	t.Helper()
+	var want map[string]any
+	if err := yaml.Unmarshal(gitsource.Definition, &want); err != nil {
+		t.Fatal(err)
+	}
+	left, err := json.Marshal(got.Object.Object["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, err := json.Marshal(want["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(left) != string(right) {
+		t.Errorf("the definition is\n%s\nwant\n%s", left, right)
 	}
 }
