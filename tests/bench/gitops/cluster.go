@@ -247,6 +247,27 @@ func (c *testCluster) countWrites(ctx context.Context) (writes, error) {
 	return writes{count("") - sources - events, sources, events}, nil
 }
 
+// costOf returns the CPU seconds of the controller while work runs, and the writes of all clients meanwhile.
+func (c *testCluster) costOf(ctx context.Context, work func() error) (cpu float64, written writes, err error) {
+	before, err := c.countWrites(ctx)
+	if err != nil {
+		return 0, writes{}, err
+	}
+	used, err := cpuSeconds(c.controller)
+	if err != nil {
+		return 0, writes{}, err
+	}
+	if err := work(); err != nil {
+		return 0, writes{}, err
+	}
+	after, err := cpuSeconds(c.controller)
+	if err != nil {
+		return 0, writes{}, err
+	}
+	now, err := c.countWrites(ctx)
+	return after - used, now.since(before), err
+}
+
 // scrapeInterval is the pause between reads of the controller's metrics, whose CPU time counts as the controller's.
 const scrapeInterval = time.Second
 

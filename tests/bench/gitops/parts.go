@@ -125,31 +125,17 @@ func (b *bench) measureFirst(ctx context.Context, c *testCluster, n int, what st
 
 // measureRound measures a round in which nothing has changed.
 func (b *bench) measureRound(ctx context.Context, c *testCluster) error {
-	before, err := c.countWrites(ctx)
-	if err != nil {
-		return err
-	}
 	done := c.reconciled(ctx, "")
-	cpu, err := cpuSeconds(c.controller)
+	cpu, written, err := c.costOf(ctx, func() error {
+		return poll(ctx, scrapeInterval, "all sources are reconciled again", func(ctx context.Context) (bool, error) {
+			return c.reconciled(ctx, "") >= done+float64(b.sources), nil
+		})
+	})
 	if err != nil {
 		return err
 	}
-	if err := poll(ctx, scrapeInterval, "all sources are reconciled again", func(ctx context.Context) (bool, error) {
-		return c.reconciled(ctx, "") >= done+float64(b.sources), nil
-	}); err != nil {
-		return err
-	}
-	after, err := cpuSeconds(c.controller)
-	if err != nil {
-		return err
-	}
-	now, err := c.countWrites(ctx)
-	if err != nil {
-		return err
-	}
-	written := now.since(before)
 	what := fmt.Sprintf("a round of %d sources, nothing changed", b.sources)
-	b.addMarked(what+": controller", "CPU s", after-cpu, 2, "")
+	b.addMarked(what+": controller", "CPU s", cpu, 2, "")
 	b.addMarked(what, "writes", written.objects+written.sources+written.events, 0, written.note())
 	return nil
 }
@@ -211,49 +197,40 @@ func (b *bench) measurePush(ctx context.Context, c *testCluster) error {
 		map[int]bool{changed: true})}); err != nil {
 		return err
 	}
-	before, err := c.countWrites(ctx)
+	var took time.Duration
+	cpu, written, err := c.costOf(ctx, func() error {
+		began := time.Now()
+		if err := c.sendHook(ctx, largeSource); err != nil {
+			return err
+		}
+		if err := c.awaitChange(ctx, fmt.Sprintf("c%d", changed)); err != nil {
+			return err
+		}
+		took = time.Since(began)
+		return poll(ctx, scrapeInterval, "the round ends", func(ctx context.Context) (bool, error) {
+			return c.reconciled(ctx, `outcome="ready"`) >= 2, nil
+		})
+	})
 	if err != nil {
 		return err
 	}
-	cpu, err := cpuSeconds(c.controller)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := c.sendHook(ctx, largeSource); err != nil {
-		return err
-	}
-	if err := poll(ctx, 20*time.Millisecond, "the change is applied", func(ctx context.Context) (bool, error) {
-		o, err := c.dynamic.Resource(configMaps).Namespace(largeNamespace).Get(ctx, fmt.Sprintf("c%d", changed),
-			metav1.GetOptions{})
+	what := fmt.Sprintf("one of %d objects changed, push hook to applied", b.objects)
+	b.addMarked(what, "s", took.Seconds(), 1, "")
+	b.add(what+": controller, whole round", "CPU s", cpu, "")
+	b.addMarked(what, "writes", written.objects, 1, written.note())
+	return nil
+}
+
+// awaitChange waits until a ConfigMap has the value of the changed file.
+func (c *testCluster) awaitChange(ctx context.Context, name string) error {
+	return poll(ctx, 20*time.Millisecond, "the change is applied", func(ctx context.Context) (bool, error) {
+		o, err := c.dynamic.Resource(configMaps).Namespace(largeNamespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
 		value, _, err := unstructured.NestedString(o.Object, "data", "value")
 		return value == "two", err
-	}); err != nil {
-		return err
-	}
-	took := time.Since(began)
-	if err := poll(ctx, scrapeInterval, "the round ends", func(ctx context.Context) (bool, error) {
-		return c.reconciled(ctx, `outcome="ready"`) >= 2, nil
-	}); err != nil {
-		return err
-	}
-	after, err := cpuSeconds(c.controller)
-	if err != nil {
-		return err
-	}
-	now, err := c.countWrites(ctx)
-	if err != nil {
-		return err
-	}
-	written := now.since(before)
-	what := fmt.Sprintf("one of %d objects changed, push hook to applied", b.objects)
-	b.addMarked(what, "s", took.Seconds(), 1, "")
-	b.add(what+": controller, whole round", "CPU s", after-cpu, "")
-	b.addMarked(what, "writes", written.objects, 1, written.note())
-	return nil
+	})
 }
 
 // sendHook sends a signed webhook.

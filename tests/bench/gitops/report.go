@@ -71,11 +71,19 @@ depend on it much: a load average above the number of cores says that other prog
 |---|---|---|---|---|---|
 `)
 	for _, f := range b.figures {
-		fmt.Fprintf(&out, "| %s | %s | %s | %.3g | %s | %s |\n", f.work, f.unit, f.limit(), f.value,
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %s |\n", f.work, f.unit, f.limit(), formatValue(f.value),
 			f.verdict(), f.note)
 	}
 	out.WriteString(methodText)
 	return out.String()
+}
+
+// formatValue returns three digits of a value, and all of its integer part.
+func formatValue(value float64) string {
+	if value >= 100 {
+		return fmt.Sprintf("%.0f", value)
+	}
+	return fmt.Sprintf("%.3g", value)
 }
 
 const methodText = `
