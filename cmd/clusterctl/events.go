@@ -13,7 +13,7 @@ import (
 )
 
 func newEvents() *cobra.Command {
-	var flags gitOpsFlags
+	var flags apiFlags
 	var namespace, eventType string
 	var isAll bool
 	var since time.Duration

@@ -36,8 +36,8 @@ func newGitOps() *cobra.Command {
 	return c
 }
 
-// gitOpsFlags are the flags of all commands below gitops.
-type gitOpsFlags struct {
+// apiFlags are the flags of commands that ask the API of a cluster.
+type apiFlags struct {
 	folderFlags
 	kubeconfig string
 	output     string
@@ -48,7 +48,7 @@ const (
 	outputYAML = "yaml"
 )
 
-func (f *gitOpsFlags) add(c *cobra.Command) {
+func (f *apiFlags) add(c *cobra.Command) {
 	f.folderFlags.add(c, false)
 	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with credentials; those of the folder's state when "+
 		"empty")
@@ -56,7 +56,7 @@ func (f *gitOpsFlags) add(c *cobra.Command) {
 }
 
 // checkOutput returns an error if the format is unknown.
-func (f *gitOpsFlags) checkOutput() error {
+func (f *apiFlags) checkOutput() error {
 	if f.output != "" && f.output != outputJSON && f.output != outputYAML {
 		return fmt.Errorf("-output=%s: it is json or yaml", f.output)
 	}
@@ -64,7 +64,7 @@ func (f *gitOpsFlags) checkOutput() error {
 }
 
 // connect returns the configuration of a client with the rights of the caller.
-func (f *gitOpsFlags) connect(c *cobra.Command) (*rest.Config, error) {
+func (f *apiFlags) connect(c *cobra.Command) (*rest.Config, error) {
 	if err := f.checkOutput(); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (f *gitOpsFlags) connect(c *cobra.Command) (*rest.Config, error) {
 // kubeconfigFile returns the path of a kubeconfig with the rights of the caller. It is the file of the flag as it is,
 // so that nothing of it is lost, such as a user to impersonate or a proxy. Without the flag it is a file in dir that is
 // made from the folder's state, and names one server.
-func (f *gitOpsFlags) kubeconfigFile(c *cobra.Command, dir string) (string, error) {
+func (f *apiFlags) kubeconfigFile(c *cobra.Command, dir string) (string, error) {
 	if err := f.checkOutput(); err != nil {
 		return "", err
 	}
@@ -133,7 +133,7 @@ func newSourcesClient(config *rest.Config) (sourcesClient, error) {
 
 // listSources connects with the rights of the caller, and returns the sources with the names; all if there are none. It
 // also returns the configuration and the client that it used.
-func (f *gitOpsFlags) listSources(c *cobra.Command, names []string) (*rest.Config, sourcesClient, []*gitops.Source,
+func (f *apiFlags) listSources(c *cobra.Command, names []string) (*rest.Config, sourcesClient, []*gitops.Source,
 	error) {
 	config, err := f.connect(c)
 	if err != nil {
@@ -192,7 +192,7 @@ func parseSource(text string) gitops.Key {
 
 // write prints a value as JSON or YAML, or the text of table. Messages in a text come from workloads and tenants, and
 // must not control the terminal.
-func (f *gitOpsFlags) write(c *cobra.Command, value any, table func(io.Writer) error) error {
+func (f *apiFlags) write(c *cobra.Command, value any, table func(io.Writer) error) error {
 	switch f.output {
 	case outputJSON:
 		return printJSON(c, value)
@@ -256,7 +256,7 @@ func statusesOf(list []*gitops.Source) []sourceStatus {
 func (s sourceStatus) isWell() bool { return s.Suspended || s.Ready == "True" && s.Observed }
 
 func newGitOpsStatus() *cobra.Command {
-	var flags gitOpsFlags
+	var flags apiFlags
 	c := &cobra.Command{
 		Use:   "status [SOURCE…]",
 		Short: "Show the state of the sources; exit with 1 if one is not ready",
@@ -273,7 +273,7 @@ func newGitOpsStatus() *cobra.Command {
 }
 
 // printStatus prints sources. If one of them is not ready, it returns exit code 1.
-func (f *gitOpsFlags) printStatus(c *cobra.Command, list []*gitops.Source) error {
+func (f *apiFlags) printStatus(c *cobra.Command, list []*gitops.Source) error {
 	states := statusesOf(list)
 	if err := f.writeStatuses(c, states); err != nil {
 		return err
@@ -285,7 +285,7 @@ func (f *gitOpsFlags) printStatus(c *cobra.Command, list []*gitops.Source) error
 }
 
 // writeStatuses prints the statuses in the format of the flags.
-func (f *gitOpsFlags) writeStatuses(c *cobra.Command, states []sourceStatus) error {
+func (f *apiFlags) writeStatuses(c *cobra.Command, states []sourceStatus) error {
 	return f.write(c, states, func(w io.Writer) error { return printSources(w, states) })
 }
 

@@ -39,7 +39,7 @@ type sourceTree struct {
 }
 
 func newGitOpsTree() *cobra.Command {
-	var flags gitOpsFlags
+	var flags apiFlags
 	c := &cobra.Command{
 		Use:   "tree [SOURCE…]",
 		Short: "Show the objects of the sources and their health",
@@ -131,7 +131,7 @@ func printTrees(out io.Writer, trees []sourceTree) error {
 }
 
 func newGitOpsDiff() *cobra.Command {
-	var flags gitOpsFlags
+	var flags apiFlags
 	var revision string
 	c := &cobra.Command{
 		Use:     "diff SOURCE",
@@ -207,7 +207,7 @@ func runDiff(ctx context.Context, kubeconfig string, key gitops.Key, revision st
 }
 
 func newGitOpsSync() *cobra.Command {
-	var flags gitOpsFlags
+	var flags apiFlags
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "sync [SOURCE…]",
@@ -290,7 +290,7 @@ func (s sourcesClient) awaitSync(ctx context.Context, names []string, request st
 }
 
 func newGitOpsSuspend(suspend bool) *cobra.Command {
-	var flags gitOpsFlags
+	var flags apiFlags
 	verb, short := "resume", "Reconcile suspended sources again"
 	if suspend {
 		verb, short = "suspend", "Leave sources as they are until they are resumed"

@@ -70,7 +70,7 @@ func TestMessagesDoNotControlTheTerminal(t *testing.T) {
 	var out strings.Builder
 	c := &cobra.Command{}
 	c.SetOut(&out)
-	var flags gitOpsFlags
+	var flags apiFlags
 	err := flags.write(c, s, func(w io.Writer) error { return printSources(w, []sourceStatus{s}) })
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestSourcesAreNamedWithTheirNamespace(t *testing.T) {
 
 // The file may name a user to impersonate. Without that, a diff would have more rights than its caller asked for.
 func TestADiffUsesTheKubeconfigOfTheFlagAsItIs(t *testing.T) {
-	flags := gitOpsFlags{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	flags := apiFlags{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	dir := t.TempDir()
 	if got, err := flags.kubeconfigFile(newGitOpsDiff(), dir); err != nil || got != flags.kubeconfig {
 		t.Errorf("%q, %v", got, err)

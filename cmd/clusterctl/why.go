@@ -19,7 +19,7 @@ import (
 const unhealthyCode exitCode = 2
 
 func newWhy() *cobra.Command {
-	var flags gitOpsFlags
+	var flags apiFlags
 	var namespace string
 	c := &cobra.Command{
 		Use:   "why KIND/NAME",
@@ -94,7 +94,7 @@ func completeKinds(begun string) (list []string) {
 const maxCompletions = 500
 
 // objectNames returns completions KIND/NAME that begin with a text. It returns none if the cluster does not answer.
-func (f *gitOpsFlags) objectNames(c *cobra.Command, word, namespace, begun string) (list []string) {
+func (f *apiFlags) objectNames(c *cobra.Command, word, namespace, begun string) (list []string) {
 	ref, err := why.Parse(word+"/x", namespace)
 	if err != nil {
 		return nil

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"clusterctl/hcl/config"
+	"clusterctl/kube/why"
 )
 
 const (
@@ -75,7 +76,7 @@ func List(ctx context.Context, from Lister, f Filter) (*Report, error) {
 func group(all []corev1.Event, f Filter) []Group {
 	groups := map[Group]*Group{}
 	for i := range all {
-		e, last := &all[i], lastTime(&all[i])
+		e, last := &all[i], why.EventTime(&all[i])
 		of := e.InvolvedObject
 		if f.Kind != "" && (of.Kind != f.Kind || of.Name != f.Name) || f.Type != "" && e.Type != f.Type ||
 			last.Before(f.Since) {
@@ -112,19 +113,6 @@ func count(e *corev1.Event) int64 {
 		return max(1, int64(e.Series.Count))
 	}
 	return max(1, int64(e.Count))
-}
-
-func lastTime(e *corev1.Event) time.Time {
-	last := e.CreationTimestamp.Time
-	for _, t := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
-		if t.After(last) {
-			last = t
-		}
-	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
-	}
-	return last
 }
 
 // Print writes a table of the events. It escapes control characters.

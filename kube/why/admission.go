@@ -40,7 +40,7 @@ func (r *reader) refusedCreation(ctx context.Context, owner Ref, object metav1.O
 		return nil
 	}
 	// A later success means that the refusal is over.
-	if ok := findEvent(events, "SuccessfulCreate"); ok != nil && eventTime(ok).After(eventTime(e)) {
+	if ok := findEvent(events, "SuccessfulCreate"); ok != nil && EventTime(ok).After(EventTime(e)) {
 		return nil
 	}
 	return r.admissionFinding(ctx, owner, template, e.Message, eventEvidence(e))

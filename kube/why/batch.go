@@ -125,7 +125,7 @@ func (r *reader) cronJobFinding(ctx context.Context, c *batchv1.CronJob) *findin
 	success := findEvent(events, "SuccessfulCreate")
 	e := findEvent(events, "UnknownTimeZone", "UnsupportedSchedule", "UnparseableSchedule", "InvalidSchedule",
 		"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart")
-	if e != nil && (success == nil || eventTime(success).Before(eventTime(e))) {
+	if e != nil && (success == nil || EventTime(success).Before(EventTime(e))) {
 		field := map[string]string{"UnknownTimeZone": "spec.timeZone",
 			"TooManyMissedTimes": "spec.startingDeadlineSeconds",
 			"MissSchedule":       "spec.startingDeadlineSeconds"}[e.Reason]

@@ -292,7 +292,7 @@ func (r *reader) killedByProbe(
 		return nil
 	}
 	for _, e := range r.containerEvents(ctx, p, spec.Name) {
-		if e.Reason != "Killing" || eventTime(e).Before(ended.StartedAt.Time) { // it is about an earlier start
+		if e.Reason != "Killing" || EventTime(e).Before(ended.StartedAt.Time) { // it is about an earlier start
 			continue
 		}
 		for _, name := range []string{"liveness", "startup"} {

@@ -226,7 +226,7 @@ func (r *reader) notStarted(ctx context.Context, p *corev1.Pod) *finding {
 	if pulling := findEvent(events, "Pulling"); pulling != nil &&
 		pulling == findEvent(events, "Pulling", "Pulled", "Failed") {
 		return broken(ref, state, fmt.Sprintf("its image is being pulled since %s: %s",
-			eventTime(pulling).UTC().Format(time.RFC3339), clause(pulling.Message)), eventEvidence(pulling), Remedy{
+			EventTime(pulling).UTC().Format(time.RFC3339), clause(pulling.Message)), eventEvidence(pulling), Remedy{
 			Text: "Wait, or use a smaller image.", Command: "kubectl get " + kubectlName(ref) + " --watch"})
 	}
 	reason := fmt.Sprintf("the kubelet of node %s has not started it and reports no reason", p.Spec.NodeName)

@@ -247,11 +247,12 @@ func (r *reader) eventsOf(ctx context.Context, ref Ref, object metav1.Object) []
 		}
 		out = append(out, e)
 	}
-	slices.SortStableFunc(out, func(a, b *corev1.Event) int { return eventTime(b).Compare(eventTime(a)) })
+	slices.SortStableFunc(out, func(a, b *corev1.Event) int { return EventTime(b).Compare(EventTime(a)) })
 	return out
 }
 
-func eventTime(e *corev1.Event) time.Time {
+// EventTime returns when an event occurred last.
+func EventTime(e *corev1.Event) time.Time {
 	latest := e.CreationTimestamp.Time
 	for _, t := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
 		if t.After(latest) {
