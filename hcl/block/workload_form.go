@@ -141,7 +141,9 @@ func (d *formDecoder) decodeRollout() {
 	if name := raw.ServiceName; name != "" && len(validation.IsDNS1035Label(name)) > 0 {
 		d.wrong("service_name", "Invalid service_name", "%q: %s.", name, validation.IsDNS1035Label(name)[0])
 	}
-	for name, text := range map[string]string{"max_surge": raw.MaxSurge, "max_unavailable": raw.MaxUnavailable} {
+	texts := map[string]string{"max_surge": raw.MaxSurge, "max_unavailable": raw.MaxUnavailable}
+	for _, name := range sortedKeys(texts) {
+		text := texts[name]
 		switch {
 		case text == "":
 		case raw.Strategy != "" && raw.Strategy != "RollingUpdate":

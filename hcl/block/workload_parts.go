@@ -133,7 +133,9 @@ func (d *formDecoder) decodeIngress() {
 	if in.Host != "" && (len(validation.IsDNS1123Subdomain(host)) > 0 || err == nil) {
 		wrong("host", "Invalid host", "%q is not a DNS name, such as \"shop.example\" or \"*.shop.example\".", in.Host)
 	}
-	for name, value := range map[string]string{"tls_secret": in.TLSSecret, "class": in.Class} {
+	values := map[string]string{"tls_secret": in.TLSSecret, "class": in.Class}
+	for _, name := range sortedKeys(values) {
+		value := values[name]
 		if errs := validation.IsDNS1123Subdomain(value); value != "" && len(errs) > 0 {
 			wrong(name, "Invalid "+name, "%q: %s.", value, errs[0])
 		}
@@ -165,7 +167,9 @@ func (d *formDecoder) decodeAutoscaling() {
 	case raw.CPU == nil && raw.Memory == nil:
 		wrong("", "Write what to measure, as cpu = 80.")
 	}
-	for name, value := range map[string]*int{"cpu": raw.CPU, "memory": raw.Memory} {
+	values := map[string]*int{"cpu": raw.CPU, "memory": raw.Memory}
+	for _, name := range sortedKeys(values) {
+		value := values[name]
 		if value != nil && (*value < 1 || *value > math.MaxInt32) {
 			wrong(name, "%s is a percentage of at least 1.", name)
 		}
@@ -181,8 +185,10 @@ func (d *formDecoder) decodeBudget() {
 	if (raw.MinAvailable == "") == (raw.MaxUnavailable == "") {
 		d.wrong("budget", "Invalid budget", "A budget has either min_available or max_unavailable.")
 	}
-	for name, text := range map[string]string{"min_available": raw.MinAvailable,
-		"max_unavailable": raw.MaxUnavailable} {
+	texts := map[string]string{"min_available": raw.MinAvailable,
+		"max_unavailable": raw.MaxUnavailable}
+	for _, name := range sortedKeys(texts) {
+		text := texts[name]
 		if text != "" && !isShare(text, true) {
 			d.diags = append(d.diags, newError(nestedRange(d.b, "budget", name), "Invalid budget",
 				"%q is not a number of pods, as 1, or a percentage, as \"50%%\".", text))
