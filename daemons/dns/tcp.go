@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"clusterctl/daemons/run"
 )
 
 // connectionLimits are the limits of connections. Beyond the limit, the connection that was idle longest is closed.
@@ -144,13 +146,13 @@ func (s *tcpServer) closeLongestIdle() bool {
 		return false
 	}
 	delete(s.conns, idlest)
-	_ = idlest.Close()
+	_ = run.CloseWithin(idlest.Conn, idlest.slowTimeout)
 	return true
 }
 
 // serveConnection answers the queries of one connection. Answers may be sent in another order than the queries.
 func (s *tcpServer) serveConnection(ctx context.Context, c *connection) {
-	defer c.Close()
+	defer func() { _ = run.CloseWithin(c.Conn, c.slowTimeout) }()
 	defer c.waiters.Wait()
 	w := s.workspaces.Get().(*workspace)
 	defer s.workspaces.Put(w)

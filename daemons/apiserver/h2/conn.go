@@ -313,7 +313,7 @@ func (c *Conn) fail() {
 		c.timers.held.Stop()
 	}
 	c.mu.Unlock()
-	_ = c.nc.Close() // nothing more is sent
+	_ = run.CloseWithin(c.nc, stuckTimeout) // nothing more is sent
 	for _, st := range ended {
 		st.end(errConnEnded)
 	}

@@ -40,6 +40,9 @@ type gatherer struct {
 	held *bytes.Buffer // nil if writes are not being collected
 }
 
+// NetConn returns the connection below.
+func (g *gatherer) NetConn() net.Conn { return g.Conn }
+
 // maxHeld is how many bytes are collected before they are written.
 const maxHeld = 256 << 10
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"clusterctl/daemons/run"
 )
 
 // outputBuffer is the write buffer of a connection, guarded by the connection's lock. One goroutine at a time writes.
@@ -199,7 +201,7 @@ func (c *Conn) send() {
 		c.mu.Lock()
 		if err != nil && c.end.failed == nil {
 			c.end.failed = err
-			_ = c.nc.Close() // the reading goroutine ends all streams
+			_ = run.CloseWithin(c.nc, stuckTimeout) // the reading goroutine ends all streams
 		}
 		c.output.unblock()
 	}

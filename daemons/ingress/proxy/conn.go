@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/run"
 )
 
 // conn is a client connection with its current request.
@@ -70,7 +71,7 @@ func (c *conn) serve() {
 	defer func() {
 		if !c.handedOver {
 			c.buf.free()
-			_ = c.nc.Close()
+			_ = run.CloseWithin(c.nc, c.e.cfg.WriteTime)
 		}
 	}()
 	c.trusted = hasAddress(c.e.cfg.Trusted, c.client)
@@ -116,9 +117,10 @@ func (c *conn) prepareClientFields() {
 // handshake performs the TLS handshake. It returns false if the connection is finished: the handshake failed, or HTTP/2
 // was served.
 func (c *conn) handshake() bool {
-	under := c.nc
-	if c.buf.r < c.buf.w {
-		under = &bufferedConn{Conn: c.nc, buf: c.buf}
+	under := &bufferedConn{Conn: c.nc, readLimit: c.e.cfg.WriteTime}
+	hasPrefix := c.buf.r < c.buf.w
+	if hasPrefix {
+		under.buf = c.buf
 	}
 	secure := tls.Server(under, c.entry.tls)
 	_ = c.nc.SetDeadline(time.Now().Add(c.e.cfg.HandshakeTime))
@@ -128,7 +130,7 @@ func (c *conn) handshake() bool {
 	}
 	_ = c.nc.SetDeadline(time.Time{})
 	c.nc, c.tcp = secure, nil
-	if under != c.raw { // the prefix was read, so its buffer was freed
+	if hasPrefix { // the prefix was read, so its buffer was freed
 		c.buf = getBuffer(clientBuffer)
 	}
 	if secure.ConnectionState().NegotiatedProtocol == "h2" {
@@ -223,7 +225,7 @@ func (c *conn) readHead() (int, bool) {
 			if len(b) >= len(prefaceHTTP2) {
 				c.idle.Store(false)
 				if c.markBusy() {
-					c.e.passToHTTP2(&bufferedConn{Conn: c.nc, buf: c.buf}, c)
+					c.e.passToHTTP2(&bufferedConn{Conn: c.nc, buf: c.buf, readLimit: c.e.cfg.WriteTime}, c)
 				}
 				return 0, false
 			}

@@ -30,6 +30,11 @@ func (p *testProxy) floodClient(t *testing.T, reads bool) *floodClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
+	if !reads { // so that few responses fill the kernel's buffers
+		if err := nc.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r := &floodClient{nc, http2.NewFramer(nc, nc), make(chan struct{})}
 	if _, err := io.WriteString(nc, http2.ClientPreface); err != nil {
 		t.Fatal(err)

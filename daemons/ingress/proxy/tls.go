@@ -4,8 +4,10 @@ import (
 	"crypto/tls"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"clusterctl/daemons/ingress/route"
+	"clusterctl/daemons/run"
 )
 
 // Entry is a port for clients, with the table that it serves.
@@ -53,11 +55,15 @@ func (e *Engine) serverTLS(at *Entry) *tls.Config {
 	}
 }
 
-// bufferedConn is a connection from which some data was already read.
+// bufferedConn is a connection from which some data was already read. After Close, the client has a limited time to
+// read what it was sent.
 type bufferedConn struct {
 	net.Conn
-	buf *buffer
+	buf       *buffer // nil: no data was read
+	readLimit time.Duration
 }
+
+func (p *bufferedConn) Close() error { return run.CloseWithin(p.Conn, p.readLimit) }
 
 func (p *bufferedConn) Read(b []byte) (int, error) {
 	if p.buf != nil {
