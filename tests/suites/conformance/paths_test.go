@@ -92,6 +92,7 @@ func checkRestrictedWatch(t *testing.T, s *server, c *client) {
 			"subjects": []any{object{"kind": "User", "name": "seer", "apiGroup": "rbac.authorization.k8s.io"}},
 			"roleRef":  object{"kind": "Role", "name": "see", "apiGroup": "rbac.authorization.k8s.io"}}),
 	)
+	c.waitForRoles(t, "w")
 	seer := s.clientFor(t, certs.Request{CommonName: "seer"})
 	seer.watch(t, get("/api/v1/watch/namespaces/w/configmaps/one")).mustBeEvent("ADDED", "one")
 	seer.mustRefuse(
@@ -134,6 +135,7 @@ func TestRightsInANamespaceDoNotCoverNamespaces(t *testing.T) {
 			"subjects": []any{object{"kind": "User", "name": "owner", "apiGroup": "rbac.authorization.k8s.io"}},
 			"roleRef":  object{"kind": "Role", "name": "all", "apiGroup": "rbac.authorization.k8s.io"}}),
 	)
+	c.waitForRoles(t, "own")
 	owner := s.clientFor(t, certs.Request{CommonName: "owner"})
 	owner.mustAnswer(t, 200, get("/api/v1/namespaces/own"))
 	const other = "/api/v1/namespaces/own/namespaces/other"
@@ -355,8 +357,14 @@ func allowChanges(t *testing.T, c *client) {
 				"roleRef":  object{"kind": "Role", "name": "change", "apiGroup": "rbac.authorization.k8s.io"}},
 		),
 	)
+	c.waitForRoles(t, "u")
+}
+
+// waitForRoles returns when the roles and role bindings that were written in a namespace are in effect.
+func (c *client) waitForRoles(t *testing.T, namespace string) {
+	t.Helper()
 	for _, list := range []string{"roles", "rolebindings"} {
-		// These lists are not older than the write: from now on the binding is in effect.
-		c.mustAnswer(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
+		// A list is not older than earlier writes, and the authorizer reads the cache that answers it.
+		c.mustAnswer(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/%s/%s", namespace, list))
 	}
 }

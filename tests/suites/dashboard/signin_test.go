@@ -62,5 +62,5 @@ func TestAVisitorOfTheDaemonSignsInWithAToken(t *testing.T) {
 	p.waitText("db-0")
 	p.waitText("system:serviceaccount:default:visitor")
 	p.click("button", "Sign out")
-	p.wait("the page for signing in", `location.pathname === '/signin'`)
+	p.wait("the page for signing in", `location.pathname === '/signin' && document.querySelector('#token')`)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,8 +18,8 @@ import (
 // flagsOfBuild are the Makefile's MODFLAGS, so that tests and programs share what is compiled.
 var flagsOfBuild = []string{"-trimpath", "-buildvcs=false", "-tags", "grpcnotrace"}
 
-// backgroundPackages is how many packages a background suite compiles or tests at a time. Many tests mostly wait.
-const backgroundPackages = "3"
+// parallelPackages is how many packages a suite compiles or tests at a time. Many tests mostly wait.
+const parallelPackages = "3"
 
 // Kinds of places.
 const (
@@ -49,7 +48,8 @@ type job struct {
 
 	compile []string // runs first, in the root of the repository
 
-	place bool // foreground or background: the kind of place that the job occupies
+	place  bool // foreground or background: the kind of place that the job occupies
+	places int  // the number of these places
 }
 
 // result is the result of a suite.
@@ -102,11 +102,17 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		}
 		return chosen[j.suite].isBackground
 	}
+	placesOf := func(j job) int {
+		if chosen[j.suite].usesAllPlaces {
+			return r.parallelJobs
+		}
+		return 1
+	}
 	for len(waiting) > 0 || running > 0 {
 		at := slices.IndexFunc(waiting, func(j job) bool {
 			s := chosen[j.suite]
 			needed := slices.IndexFunc(chosen, func(o suite) bool { return o.name == s.needs })
-			return free[placeFor(j)] > 0 && (needed < 0 || left[needed] == 0)
+			return free[placeFor(j)] >= placesOf(j) && (needed < 0 || left[needed] == 0)
 		})
 		if at >= 0 && ctx.Err() == nil {
 			j := waiting[at]
@@ -118,8 +124,8 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 				results[j.suite].errs = append(results[j.suite].errs, err)
 				continue
 			}
-			j.place = placeFor(j)
-			free[j.place]--
+			j.place, j.places = placeFor(j), placesOf(j)
+			free[j.place] -= j.places
 			running++
 			go func() { ended <- r.runJob(ctx, j, chosen[j.suite]) }()
 			continue
@@ -130,7 +136,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		o := <-ended
 		running--
 		left[o.suite]--
-		free[o.place]++
+		free[o.place] += o.places
 		results[o.suite].add(o)
 	}
 	return results, nil
@@ -159,8 +165,8 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 			return nil, err
 		}
 		argv := append([]string{"go", "test", "-json", "-vet=off", "-timeout", s.timeout}, flags...)
-		if s.isBackground {
-			argv = append(argv, "-p", backgroundPackages)
+		if s.isBackground || s.usesAllPlaces {
+			argv = append(argv, "-p", parallelPackages)
 		}
 		if !r.usesCache {
 			argv = append(argv, "-count=1")
@@ -308,11 +314,7 @@ func (r *runner) runJob(ctx context.Context, j job, s suite) (o outcome) {
 		}
 		o.began = time.Now() // compile time is not counted
 	}
-	argv := j.argv
-	if s.isBackground {
-		argv = append([]string{"nice", "-n", "10"}, argv...)
-	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.CommandContext(ctx, j.argv[0], j.argv[1:]...)
 	cmd.Dir, cmd.Env = j.dir, j.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
@@ -325,11 +327,11 @@ func (r *runner) runJob(ctx context.Context, j job, s suite) (o outcome) {
 		go func() { defer close(parsed); events.read(read, log) }()
 		cmd.Stdout = write
 		defer func() { _ = write.Close(); <-parsed }()
-		o.err = r.execute(cmd, s)
+		o.err = cmd.Run()
 		_ = write.Close()
 		<-parsed
 	} else {
-		o.err = r.execute(cmd, s)
+		o.err = cmd.Run()
 	}
 	o.counts = events.counts
 	o.addProcessor(cmd)
@@ -344,20 +346,6 @@ func (r *runner) runJob(ctx context.Context, j job, s suite) (o outcome) {
 	}
 	r.report("ok   %s %s\n", j.name, took)
 	return o
-}
-
-// execute runs a command. A background suite has a lower priority than everything else on the machine.
-func (r *runner) execute(cmd *exec.Cmd, s suite) error {
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if s.isBackground { // the kernel may schedule sessions as groups, and then nice only applies within a session
-		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte("10"), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
-			return errors.Join(err, cmd.Cancel(), cmd.Wait())
-		}
-	}
-	return cmd.Wait()
 }
 
 // report prints progress for the user.

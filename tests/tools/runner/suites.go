@@ -15,10 +15,13 @@ type suite struct {
 	about   string
 	targets []string
 
-	// isBackground suites run one at a time beside all others, and only use processor time that the others leave.
+	// isBackground suites run one at a time beside the others.
 	isBackground bool
-	env          []string // for the program or the tests
-	needs        string   // a suite of the same target that must pass first; empty: none
+	// usesAllPlaces means that the suite keeps all processors busy by itself: no other suite but one in the background
+	// runs beside it.
+	usesAllPlaces bool
+	env           []string // for the program or the tests
+	needs         string   // a suite of the same target that must pass first; empty: none
 
 	command []string // a program and its arguments, run in the root of the repository
 
@@ -27,7 +30,7 @@ type suite struct {
 	needsRace      bool     // the tests are built with the race detector
 	run            string   // as go test -run
 	args           []string // for the tests' own flags
-	timeout        string   // as go test -timeout; long in the background, where a suite may get little processor time
+	timeout        string   // as go test -timeout
 
 	// needsLab suites run as root with the programs of a bundle, most of them on their own machines.
 	needsLab bool
@@ -51,30 +54,30 @@ var suites = []suite{
 	{name: "packages", about: "every package that needs no machines", targets: []string{checkTarget},
 		packages: []string{restPackages}, timeout: "10m"},
 	{name: "packages-race", about: "every package that needs no machines, with the race detector",
-		targets:      []string{testTarget, allTarget},
-		isBackground: true, packages: []string{restPackages}, needsRace: true, timeout: "75m"},
+		targets:       []string{testTarget, allTarget},
+		usesAllPlaces: true, packages: []string{restPackages}, needsRace: true, timeout: "20m"},
 	{name: "structure", about: "boundaries between packages, sizes of programs, and what documents state",
 		targets:      []string{checkTarget, testTarget, allTarget},
 		isBackground: true,
 		packages: []string{"./tests/tools/arch", "./tests/tools/document", "./tests/tools/size",
 			"./tests/tools/style"},
-		timeout: "45m"},
+		timeout: "20m"},
 	{name: "gitops", about: "the GitOps controller's program, which is a module of its own",
 		targets:      []string{checkTarget, testTarget, allTarget},
 		isBackground: true, command: []string{"make", "--no-print-directory", "test-gitops"}},
 	{name: "scripts", about: "scripts that run clusterctl", targets: []string{checkTarget, testTarget, allTarget},
-		isBackground: true, packages: []string{"./cmd/clusterctl"}, timeout: "45m"},
+		isBackground: true, packages: []string{"./cmd/clusterctl"}, timeout: "20m"},
 	{name: "amounts", about: "tests that use smaller amounts under the race detector, with whole ones",
 		targets:      []string{testTarget, allTarget},
 		isBackground: true,
 		packages: []string{"./daemons/apiserver", "./daemons/ingress", "./daemons/ingress/proxy",
 			"./provision/run"},
-		includedInRest: true, timeout: "45m"},
+		includedInRest: true, timeout: "20m"},
 	{name: "clock", about: "controllers under faults, by a moved clock", targets: []string{checkTarget},
 		packages: []string{"./tests/suites/faults"}, run: "GoesByTheClock", timeout: "10m"},
 	{name: "conformance", about: "conformance to the API's documentation, over etcd",
 		targets:      []string{checkTarget, testTarget, allTarget},
-		isBackground: true, packages: []string{"./tests/suites/conformance"}, timeout: "45m"},
+		isBackground: true, packages: []string{"./tests/suites/conformance"}, timeout: "20m"},
 	{name: "dev", about: "controllers on a development cluster", targets: []string{checkTarget},
 		packages: []string{"./tests/suites/dev"}, timeout: "10m"},
 	{name: "prometheus", about: "rules and alerts of Debian's Prometheus over a control plane and a node that pretends",
@@ -116,7 +119,7 @@ var suites = []suite{
 	{name: "clock-race", about: "controllers under faults, by a moved clock, with the race detector",
 		targets:      []string{testTarget},
 		isBackground: true, packages: []string{"./tests/suites/faults"}, run: "GoesByTheClock", needsRace: true,
-		timeout: "45m"},
+		timeout: "20m"},
 
 	{name: "oracle", about: "scheduler and policies against plain models, 20,000 clusters each",
 		targets:      []string{allTarget},
