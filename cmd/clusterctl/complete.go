@@ -56,6 +56,8 @@ func declaredAddresses(f *runFlags, c *load.Configuration) (list []string) {
 		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" ||
 			kind == "storage_class" ||
 			kind == "git_source" ||
+			kind == "helm_release" ||
+			kind == "kustomization" ||
 			kind == "manifests" ||
 			kind == "image" {
 			list = append(list, d.Address)

@@ -147,7 +147,8 @@ func colourOf(address string) string {
 	switch kind {
 	case "cluster", "machine":
 		return "#dce9f7"
-	case "workload", "object", "storage_class", "git_source", "manifests", "image":
+	case "workload", "object", "storage_class", "git_source", "helm_release", "kustomization",
+		"manifests", "image":
 		return "#e2f2df"
 	}
 	return "#f3f1e6"

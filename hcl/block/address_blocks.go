@@ -120,7 +120,8 @@ func parseAddress(expr hcl.Expression) (string, hcl.Diagnostics) {
 		return hcl.Diagnostics{
 			newError(expr.Range().Ptr(), "Invalid address",
 				"An address is machine.NAME, machine.NAME[\"KEY\"], machine.NAME[0], workload.NAME, "+
-					"storage_class.NAME, git_source.NAME, manifests.NAME or \"object.VERSION.KIND.NAME\"."),
+					"storage_class.NAME, git_source.NAME, helm_release.NAME, kustomization.NAME, "+
+					"manifests.NAME or \"object.VERSION.KIND.NAME\"."),
 		}
 	}
 	if v, diags := expr.Value(nil); !diags.HasErrors() && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
@@ -153,7 +154,8 @@ func parseAddress(expr hcl.Expression) (string, hcl.Diagnostics) {
 
 func hasAddress(root string) bool {
 	switch root {
-	case "machine", "workload", "object", "storage_class", "git_source", "manifests", "module":
+	case "machine", "workload", "object", "storage_class", "git_source", "helm_release", "kustomization", "manifests",
+		"module":
 		return true
 	}
 	return false

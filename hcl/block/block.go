@@ -94,6 +94,22 @@ var Types = []Type{
 		gitSourceBlock{},
 		"`git_source.NAME.name`, `.namespace`",
 	},
+	{
+		"helm_release",
+		[]string{"name"},
+		decodeHelmRelease,
+		"A release of a Helm chart: a GitSource, as of a git_source block with the renderer helm.",
+		helmReleaseBlock{},
+		"`helm_release.NAME.name`, `.namespace`, which are those of the GitSource",
+	},
+	{
+		"kustomization",
+		[]string{"name"},
+		decodeKustomization,
+		"A kustomization in a repository: a GitSource, as of a git_source block with the renderer kustomize.",
+		kustomizationBlock{},
+		"`kustomization.NAME.name`, `.namespace`",
+	},
 	{"manifests", []string{"name"}, decodeManifests, "API objects from YAML files.", manifestsBlock{}, ""},
 	{"output", []string{"name"}, decodeOutput, "A value that `apply` and `output` print.", outputBlock{}, ""},
 	{

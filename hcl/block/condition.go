@@ -29,6 +29,8 @@ var conditionalTypes = []string{
 	"storage_class",
 	"load_balancer",
 	"git_source",
+	"helm_release",
+	"kustomization",
 	"manifests",
 	"output",
 	"data",

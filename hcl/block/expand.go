@@ -119,7 +119,7 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 
 // repeatableTypes are the block types that support for_each, count and depends_on.
 var repeatableTypes = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "git_source",
-	"manifests"}
+	"helm_release", "kustomization", "manifests"}
 
 // CombineInstances combines the values of all instances of a block: a tuple for count, an object for for_each, and the
 // value itself for a block without either.

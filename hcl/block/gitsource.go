@@ -93,15 +93,28 @@ var gitSourceFields = map[string]string{"retryInterval": "retry_interval", "serv
 	"receiver.type": "receiver", "receiver.secret": "receiver", "receiver.events": "receiver",
 	"notifications": "notification"}
 
-// decodeGitSource decodes a GitSource, which is handled like every other object afterwards.
+// gitSourceTypes are the types of blocks that declare GitSources.
+var gitSourceTypes = []string{"git_source", "helm_release", "kustomization"}
+
+// decodeGitSource decodes a git_source block.
 func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw gitSourceBlock
-	diags := x.decode(b.Body, x.Eval, &raw)
-	if diags.HasErrors() {
+	if diags := x.decode(b.Body, x.Eval, &raw); diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
+	return x.addGitSource(b, c, raw, gitSourceAttribute)
+}
+
+// gitSourceAttribute returns the attribute or block of a git_source block that sets a field of a GitSource.
+func gitSourceAttribute(field string) string { return orDefault(gitSourceFields[field], field) }
+
+// addGitSource adds a GitSource, which is handled like every other object afterwards. nameOf returns the attribute of
+// the block b that sets a field of a GitSource, or what an attribute of a git_source block sets.
+func (x *Context) addGitSource(b *hcl.Block, c *config.Cluster, raw gitSourceBlock, nameOf func(string) string) (
+	cty.Value, hcl.Diagnostics) {
+	var diags hcl.Diagnostics
 	wrong := func(name, summary, format string, args ...any) {
-		diags = append(diags, newError(attributeRange(b, b.Body, name), summary, format, args...))
+		diags = append(diags, newError(attributeRange(b, b.Body, nameOf(name)), summary, format, args...))
 	}
 	name, namespace := orDefault(raw.Name, x.defaultName(b.Labels[0])), orDefault(raw.Namespace, gitsource.Namespace)
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
@@ -145,11 +158,10 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 		spec.Notifications = append(spec.Notifications,
 			gitsource.Notification{Type: n.Type, URL: n.URL, Secret: n.Secret})
 	}
-	more := raw.Helm.decode(x, b, &spec)
+	more := raw.Helm.decode(x, &spec)
 	diags = append(diags, more...)
 	for _, p := range spec.Problems() {
-		field := orDefault(gitSourceFields[p.Field], p.Field)
-		wrong(field, "Invalid GitSource", "%s: %s.", field, p.Text)
+		wrong(p.Field, "Invalid GitSource", "%s: %s.", nameOf(p.Field), p.Text)
 	}
 	if spec.IsFolder() && namespace != gitsource.Namespace {
 		wrong("url", "Folder of a machine", "Only sources in %s can read folders of the control-plane machines.",
@@ -157,7 +169,7 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 	}
 	diags = append(diags, raw.Lifecycle.rejectIgnore("The fields of a GitSource are those of its block. To ignore "+
 		"changes, declare it as object \""+gitsource.APIVersion+"\" \""+gitsource.Kind+"\".")...)
-	address := x.fullAddress("git_source." + b.Labels[0])
+	address := x.fullAddress(b.Type + "." + b.Labels[0])
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
@@ -172,7 +184,7 @@ func decodeGitSource(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hc
 }
 
 // decode adds the settings of Helm to a spec.
-func (h *gitHelmBlock) decode(x *Context, b *hcl.Block, spec *gitsource.Spec) (diags hcl.Diagnostics) {
+func (h *gitHelmBlock) decode(x *Context, spec *gitsource.Spec) (diags hcl.Diagnostics) {
 	if h == nil {
 		return nil
 	}
@@ -190,11 +202,11 @@ func (h *gitHelmBlock) decode(x *Context, b *hcl.Block, spec *gitsource.Spec) (d
 	}
 	plain, err := ToPlain(x.unmark(value))
 	if err != nil {
-		return append(diags, newError(nestedRange(b, "helm", "values"), "Invalid value", "%v.", err))
+		return append(diags, newError(h.Values.Range().Ptr(), "Invalid value", "%v.", err))
 	}
 	values, ok := plain.(map[string]any)
 	if !ok {
-		return append(diags, newError(nestedRange(b, "helm", "values"), "Invalid values",
+		return append(diags, newError(h.Values.Range().Ptr(), "Invalid values",
 			"Values are an object, as { replicas = 2 }."))
 	}
 	spec.Helm.Values = values
@@ -233,7 +245,8 @@ func gitSourceObject(name, namespace string, raw gitSourceBlock, spec gitsource.
 // waits for them.
 func orderGitSources(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	for _, o := range c.Objects {
-		if !o.IsGitSource() || !strings.Contains(o.Block, "git_source.") {
+		hasType := func(name string) bool { return strings.Contains(o.Block, name+".") }
+		if !o.IsGitSource() || !slices.ContainsFunc(gitSourceTypes, hasType) {
 			continue
 		}
 		spec, ok := o.Content["spec"].(map[string]any)

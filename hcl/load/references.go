@@ -25,6 +25,8 @@ var (
 		"storage_class",
 		"load_balancer",
 		"git_source",
+		"helm_release",
+		"kustomization",
 		"module",
 		"data",
 	}

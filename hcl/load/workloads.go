@@ -8,8 +8,8 @@ import (
 )
 
 // workloadBlocks are the blocks of a configuration with Options.Root.
-var workloadBlocks = []string{"workload", "object", "manifests", "storage_class", "git_source", "variable", "locals",
-	"module", "data", "output", "check"}
+var workloadBlocks = []string{"workload", "object", "manifests", "storage_class", "git_source", "helm_release",
+	"kustomization", "variable", "locals", "module", "data", "output", "check"}
 
 // refusedFunctions are the functions that a configuration with Options.Root cannot call, with the reason.
 var refusedFunctions = map[string]string{
