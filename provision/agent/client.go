@@ -155,37 +155,36 @@ func (c *Client) call(ctx context.Context, q request, progress func(Progress)) (
 
 // callOneStep sends a request that counts as one step. It calls begun when the agent reports that step.
 func (c *Client) callOneStep(ctx context.Context, q request, begun func()) (answer, error) {
-	frame, err := encodeFrame(q, nil)
-	if err != nil {
-		return answer{}, err
-	}
-	return c.exchange(ctx, q, frame, 1, func(Progress) { begun() })
+	return c.exchange(ctx, q, nil, 1, func(Progress) { begun() })
 }
 
 func (c *Client) callWithSteps(ctx context.Context, q request, steps []step.Step,
 	progress func(Progress)) (answer, error) {
-	frame, err := encodeFrame(q, steps)
-	if err != nil {
-		return answer{}, err
-	}
-	return c.exchange(ctx, q, frame, len(steps), progress)
+	return c.exchange(ctx, q, steps, len(steps), progress)
 }
 
+// exchange sends a request with its steps, and reads up to its answer. The agent reports at most most steps.
 func (c *Client) exchange(
 	ctx context.Context,
 	q request,
-	frame []byte,
-	steps int,
+	steps []step.Step,
+	most int,
 	progress func(Progress),
 ) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
 	restart, unwatch := c.watchSilence()
 	defer unwatch()
-	if err := writeFrameAtOnce(c.conn, frameRequest, frame); err != nil {
-		return answer{}, c.connectionError(ctx, err)
+	err := withFrame(q, steps, func(frame []byte) error {
+		if err := writeFrameAtOnce(c.conn, frameRequest, frame); err != nil {
+			return c.connectionError(ctx, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return answer{}, err
 	}
-	a, err := c.readAnswer(q, steps, restart, progress)
+	a, err := c.readAnswer(q, most, restart, progress)
 	if err != nil && ctx.Err() != nil {
 		return a, ctx.Err()
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"clusterctl/daemons/config/store"
 	"clusterctl/provision/host"
@@ -96,25 +97,33 @@ func writeFrameAtOnce(w io.Writer, kind byte, frame []byte) error {
 }
 
 func writeJSON(w io.Writer, kind byte, v any) error {
-	frame, err := encodeFrame(v, nil)
-	if err != nil {
-		return err
-	}
-	return writeFrameAtOnce(w, kind, frame)
+	return withFrame(v, nil, func(frame []byte) error { return writeFrameAtOnce(w, kind, frame) })
 }
 
-// encodeFrame returns a frame for writeFrameAtOnce, without its header filled in.
-func encodeFrame(v any, steps []step.Step) ([]byte, error) {
-	var frame bytes.Buffer
+// encodeBuffers holds buffers for encoded frames. A machine's steps take tens of kilobytes, and are sent several times.
+var encodeBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxKeptBuffer is the capacity in bytes of the largest buffer that encodeBuffers keeps.
+const maxKeptBuffer = 1 << 20
+
+// withFrame calls use with a frame for writeFrameAtOnce, without its header filled in. use must not keep the frame.
+func withFrame(v any, steps []step.Step, use func(frame []byte) error) error {
+	frame := encodeBuffers.Get().(*bytes.Buffer)
+	defer func() {
+		if frame.Cap() <= maxKeptBuffer {
+			encodeBuffers.Put(frame)
+		}
+	}()
+	frame.Reset()
 	frame.Write(make([]byte, headLength))
-	to := json.NewEncoder(&frame)
+	to := json.NewEncoder(frame)
 	if err := to.Encode(v); err != nil {
-		return nil, err
+		return err
 	}
 	if err := step.Pack(to, steps); err != nil {
-		return nil, err
+		return err
 	}
-	return frame.Bytes(), nil
+	return use(frame.Bytes())
 }
 
 func readFrame(r io.Reader) (byte, []byte, error) {

@@ -33,7 +33,7 @@ func DefaultKeyFile() (string, error) {
 
 // digest returns a digest of the plain text and of the sealer's settings.
 func (s Sealer) digest(plain []byte) [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", s.Passphrase, s.KeyFile, plain))
+	return sha256.Sum256(append(fmt.Appendf(nil, "%q %q ", s.Passphrase, s.KeyFile), plain...))
 }
 
 // Seal encrypts plain.

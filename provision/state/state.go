@@ -273,21 +273,9 @@ func (s Store) Held() error {
 
 // Read returns the state, or nil if there is none.
 func (s Store) Read() (*State, error) {
-	text, err := os.ReadFile(s.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the state: %w", err)
-	}
-	var state State
-	if err := json.Unmarshal(text, &state); err != nil {
-		return nil, fmt.Errorf("read the state %s: %w. The last ten are in %s; with none, clusterctl state "+
-			"rebuild creates it again", s.path(), err, filepath.Join(s.Dir, versionsFolder))
-	}
-	if state.Version != formatVersion {
-		return nil, fmt.Errorf("the state %s has format %d, this clusterctl knows format %d", s.path(), state.Version,
-			formatVersion)
+	state, err := s.readSealed()
+	if err != nil || state == nil {
+		return nil, err
 	}
 	plain, err := s.Sealer.Open(state.Sealed)
 	if err != nil {
@@ -297,8 +285,30 @@ func (s Store) Read() (*State, error) {
 	if err := json.Unmarshal(plain, &state.Keys); err != nil {
 		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)
 	}
+	state.sealedDigest = s.Sealer.digest(plain)
 	state.initMaps()
-	return &state, nil
+	return state, nil
+}
+
+// readSealed returns the state without its keys, or nil if there is none.
+func (s Store) readSealed() (*State, error) {
+	text, err := os.ReadFile(s.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the state: %w", err)
+	}
+	state := &State{}
+	if err := json.Unmarshal(text, state); err != nil {
+		return nil, fmt.Errorf("read the state %s: %w. The last ten are in %s; with none, clusterctl state "+
+			"rebuild creates it again", s.path(), err, filepath.Join(s.Dir, versionsFolder))
+	}
+	if state.Version != formatVersion {
+		return nil, fmt.Errorf("the state %s has format %d, this clusterctl knows format %d", s.path(), state.Version,
+			formatVersion)
+	}
+	return state, nil
 }
 
 // Clone returns a copy of a state. Changes of the copy's machines, members and keys do not change s.

@@ -23,7 +23,7 @@ func (s Store) SaveVersion() error {
 	if err := s.Held(); err != nil {
 		return err
 	}
-	was, err := s.Read()
+	was, err := s.readSealed() // keys are not needed, and opening them with a passphrase takes long
 	if err != nil || was == nil {
 		return err
 	}
