@@ -151,7 +151,7 @@ KUBECTL_VERSION := $(call version,k8s.io/kubectl)
 KUBECTL_VERSION := $(KUBECTL_VERSION:v0%=v1%)
 KUBECTL_FLAGS   := $(MODFLAGS) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL_VERSION) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBECTL_VERSION)'
 
-$(BIN)/kubectl: go.mod go.sum tests/programs/kubectl/main.go $(call flags,kubectl,$(KUBECTL_FLAGS))
+$(BIN)/kubectl: go.mod go.sum $(wildcard tests/programs/kubectl/*.go tests/programs/kubectl/*/*.go) $(call flags,kubectl,$(KUBECTL_FLAGS))
 	$(GO) build $(KUBECTL_FLAGS) -o $@ ./tests/programs/kubectl
 	@touch $@
 

@@ -190,8 +190,8 @@ func Output(cmd *exec.Cmd) (string, error) {
 }
 
 // firstPause and lastPause are the shortest and the longest pause between attempts of Eventually. The pauses grow,
-// because most attempts start a program.
-const firstPause, lastPause = 50 * time.Millisecond, 400 * time.Millisecond
+// because most attempts start a program, and kubectl takes more than a tenth of a second of processor time.
+const firstPause, lastPause = 50 * time.Millisecond, time.Second
 
 // Eventually calls try until it returns nil. After limit, it returns the last error of try.
 func Eventually(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {

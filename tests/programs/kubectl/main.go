@@ -7,6 +7,8 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
+
+	_ "clusterctl/tests/programs/kubectl/startup"
 )
 
 func main() {

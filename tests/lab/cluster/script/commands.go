@@ -88,7 +88,10 @@ func (w world) eventually(ts *testscript.TestScript, neg bool, args []string) {
 		case "lab":
 			cmd = w.shell(ts, args[1:])
 		case "machine":
-			cmd = w.machine(ts, args[1]).SSH(ctx, "root", strings.Join(args[2:], " "))
+			var err error
+			if cmd, err = w.machine(ts, args[1]).Command(ctx, strings.Join(args[2:], " ")); err != nil {
+				return err
+			}
 		default:
 			return fmt.Errorf("eventually knows kubectl, lab and machine, not %s", args[0])
 		}

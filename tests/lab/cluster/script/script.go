@@ -20,18 +20,6 @@ import (
 	"clusterctl/tests/lab/cluster"
 )
 
-// imageQuery are the kubectl arguments that print the image of the test workload, which is the Deployment web in the
-// namespace shop.
-var imageQuery = []string{
-	"get",
-	"deployment",
-	"web",
-	"-n",
-	"shop",
-	"-o",
-	"jsonpath={.spec.template.spec.containers[0].image}",
-}
-
 // Run runs scripts against a cluster in parallel, with a kubectl of the bundle.
 func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 	t.Helper()
@@ -61,8 +49,9 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 			},
 			// machine NAME LINE runs a shell command as root on a machine.
 			"machine": func(ts *testscript.TestScript, neg bool, args []string) {
-				runCommand(ts, neg, w.machine(ts, args[0]).SSH(context.Background(), "root",
-					strings.Join(args[1:], " ")), commandTimeout)
+				cmd, err := w.machine(ts, args[0]).Command(context.Background(), strings.Join(args[1:], " "))
+				ts.Check(err)
+				runCommand(ts, neg, cmd, commandTimeout)
 			},
 			// power off|on NAME cuts a machine's power, or starts the machine again.
 			"power": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -129,36 +118,28 @@ func (w world) setup(env *testscript.Env, kubectl string) error {
 	env.Setenv("LAB", w.Lab.Name)
 	env.Setenv("BUNDLE", w.Bundle)
 	env.Setenv("TERM", "dumb")
-	if err := w.nameImage(env.WorkDir, name); err != nil {
-		return err
-	}
-	env.Defer(func() {
-		gone, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		_ = w.KubectlCommand(gone, "delete", "namespace", name, "--ignore-not-found", "--wait=false").Run()
-	})
 	// Scripts restart the API server, sometimes several times in a row. The controllers' informers then back off for up
 	// to a minute.
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
-	if _, err := cluster.Output(w.KubectlCommand(ctx, "create", "namespace", name)); err != nil {
-		return err
-	}
-	return cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		_, err := cluster.Output(w.KubectlCommand(ctx, "get", "serviceaccount", "default", "-n", name))
-		return err
-	})
-}
-
-// nameImage replaces @IMAGE@ and @NS@ in the script's files with the image that the nodes have and the script's
-// namespace.
-func (w world) nameImage(dir, namespace string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	image, err := cluster.Output(w.KubectlCommand(ctx, imageQuery...))
+	api, closeAPI, err := w.client()
 	if err != nil {
 		return err
 	}
+	defer closeAPI()
+	image, err := testImage(ctx, api)
+	if err != nil {
+		return err
+	}
+	if err := replaceInFiles(env.WorkDir, strings.NewReplacer("@IMAGE@", image, "@NS@", name)); err != nil {
+		return err
+	}
+	env.Defer(func() { w.deleteNamespace(name) })
+	return createNamespace(ctx, api, name)
+}
+
+// replaceInFiles replaces text in the script's files.
+func replaceInFiles(dir string, replacer *strings.Replacer) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return err
@@ -168,8 +149,7 @@ func (w world) nameImage(dir, namespace string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(file,
-			[]byte(strings.NewReplacer("@IMAGE@", image, "@NS@", namespace).Replace(string(text))), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(replacer.Replace(string(text))), 0o600); err != nil {
 			return err
 		}
 	}
