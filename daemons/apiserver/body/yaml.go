@@ -14,6 +14,9 @@ import (
 // FromYAML converts a client's YAML to JSON. doubts are what strict decoding would refuse. The size after expanding
 // aliases is limited as JSON bodies are, because a document can repeat a long text by aliases.
 func FromYAML(text []byte) (data []byte, doubts []error, err error) {
+	if isPlainJSON(text) {
+		return text, nil, nil
+	}
 	if anchorPattern.Match(text) && aliasPattern.Match(text) {
 		size, err := expandedSize(text)
 		if err != nil {

@@ -127,7 +127,7 @@ func (m *Memo) Get(key Key, before []metav1.ManagedFieldsEntry, now time.Time) (
 			after[i].Time = &metav1.Time{Time: now.UTC()}
 		}
 	}
-	slices.SortFunc(after, compareEntries)
+	Sort(after)
 	return after, true
 }
 
@@ -153,6 +153,9 @@ func (m *Memo) put(key Key, known outcome) {
 	}
 	m.current[key] = known
 }
+
+// Sort sorts entries as managed fields are sorted.
+func Sort(entries []metav1.ManagedFieldsEntry) { slices.SortFunc(entries, compareEntries) }
 
 // compareEntries compares entries as managed fields are sorted: by operation, time in seconds, manager, version and
 // subresource.

@@ -21,7 +21,7 @@ type orderedConverter struct {
 	ordersAll bool // also order objects without large maps, for a merge with a large declaration
 }
 
-// largeMap is the number of entries from which sorting a map pays off.
+// largeMap is the number of entries from which sorting a map pays off, and from which linearMerge merges a map or list.
 const largeMap = 1000
 
 func (c orderedConverter) ObjectToTyped(obj runtime.Object,
@@ -35,27 +35,35 @@ func (c orderedConverter) ObjectToTyped(obj runtime.Object,
 }
 
 // hasLargeMaps reports whether an object contains a large map at any depth.
-func hasLargeMaps(obj runtime.Object) bool { return hasLargeMap(reflect.ValueOf(obj)) }
+func hasLargeMaps(obj runtime.Object) bool { return hasLarge(reflect.ValueOf(obj), false) }
 
-func hasLargeMap(v reflect.Value) bool {
+// isLarge reports whether an object contains a large map or list at any depth.
+func isLarge(obj runtime.Object) bool { return hasLarge(reflect.ValueOf(obj), true) }
+
+// hasLarge reports whether a value contains a large map, or a large list if lists is set, at any depth.
+func hasLarge(v reflect.Value, lists bool) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return !v.IsNil() && hasLargeMap(v.Elem())
+		return !v.IsNil() && hasLarge(v.Elem(), lists)
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return false // a time refers to its time zone, which is long and shared by the whole process
 		}
 		for i := range v.NumField() {
-			if hasLargeMap(v.Field(i)) {
+			if hasLarge(v.Field(i), lists) {
 				return true
 			}
 		}
 	case reflect.Slice:
-		if k := v.Type().Elem().Kind(); k == reflect.Uint8 || k == reflect.String {
+		k := v.Type().Elem().Kind()
+		if lists && k != reflect.Uint8 && v.Len() >= largeMap {
+			return true
+		}
+		if k == reflect.Uint8 || k == reflect.String {
 			return false
 		}
 		for i := range v.Len() {
-			if hasLargeMap(v.Index(i)) {
+			if hasLarge(v.Index(i), lists) {
 				return true
 			}
 		}
@@ -67,7 +75,7 @@ func hasLargeMap(v reflect.Value) bool {
 			return false
 		}
 		for entries := v.MapRange(); entries.Next(); {
-			if hasLargeMap(entries.Value()) {
+			if hasLarge(entries.Value(), lists) {
 				return true
 			}
 		}

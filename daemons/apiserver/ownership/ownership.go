@@ -91,11 +91,27 @@ func (f *Managers) managerOf(s wire.Served, subresource string) (*managedfields.
 	return f.cachedManager(s, managerKey{s.Kind, s.Alias, subresource, false})
 }
 
-// MergeManager returns the field manager that merges a declared object into a live object.
+// MergeManager returns the Merger that merges a declared object into a live object.
 func (f *Managers) MergeManager(
 	s wire.Served, subresource string, live, declared runtime.Object,
-) (*managedfields.FieldManager, error) {
-	return f.cachedManager(s, managerKey{s.Kind, s.Alias, subresource, hasLargeMaps(declared) || hasLargeMaps(live)})
+) (Merger, error) {
+	if !isLarge(declared) && !isLarge(live) {
+		return f.managerOf(s, subresource)
+	}
+	library, err := f.cachedManager(s,
+		managerKey{s.Kind, s.Alias, subresource, hasLargeMaps(declared) || hasLargeMaps(live)})
+	if err != nil {
+		return nil, err
+	}
+	types, err := f.TypeConverter(s.Kind)
+	if err != nil {
+		return nil, err
+	}
+	version, objects, _ := f.converterOf(s)
+	return &linearMerger{
+		library: library, types: types, objects: objects, defaults: defaulter{s.Kind}, version: version,
+		hub: s.Kind.GVK.GroupVersion(), subresource: subresource, unowned: unownedFields(s.Kind, subresource), now: f.now,
+	}, nil
 }
 
 func (f *Managers) cachedManager(s wire.Served, key managerKey) (*managedfields.FieldManager, error) {
@@ -118,20 +134,30 @@ func (f *Managers) newManager(s wire.Served, subresource string, large bool) (*m
 	if large {
 		converter = orderedConverter{converter, true}
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	version, objects, creater := f.converterOf(s)
+	newManager := managedfields.NewDefaultFieldManager
+	if k.Untyped != nil {
+		newManager = managedfields.NewDefaultCRDFieldManager
+	}
+	return newManager(converter, objects, defaulter{k}, creater, version, k.GVK.GroupVersion(), subresource,
+		resetFields(k, version.GroupVersion(), subresource))
+}
+
+// converterOf returns the version under which the fields of a kind are owned, and what converts to and creates objects
+// of this version.
+func (f *Managers) converterOf(s wire.Served) (schema.GroupVersionKind, runtime.ObjectConvertor, runtime.ObjectCreater) {
+	k := s.Kind
+	switch {
 	case k.Untyped != nil:
 		family := customConverter{k.Untyped.Family}
-		return managedfields.NewDefaultCRDFieldManager(converter, family, defaulter{k}, family,
-			k.GVK, k.GVK.GroupVersion(), subresource, resetFields(k, k.GVK.GroupVersion(), subresource))
+		return k.GVK, family, family
 	case !isClientGoKind(k):
-		return managedfields.NewDefaultFieldManager(converter, f.scheme, defaulter{k}, f.scheme,
-			k.GVK, k.GVK.GroupVersion(), subresource, resetFields(k, k.GVK.GroupVersion(), subresource))
+		return k.GVK, f.scheme, f.scheme
 	}
-	// Fields are owned under the version that the client writes in.
-	return managedfields.NewDefaultFieldManager(converter, kindConverter{f.scheme, k}, defaulter{k}, f.scheme,
-		s.Version(), k.GVK.GroupVersion(), subresource, resetFields(k, s.Version().GroupVersion(), subresource))
+	return s.Version(), kindConverter{f.scheme, k}, f.scheme // the version that the client writes in
 }
 
 func (f *Managers) newScaleManager() (*managedfields.FieldManager, error) {
@@ -189,22 +215,39 @@ func (f *Managers) RemoveKind(k *kinds.Kind) {
 	})
 }
 
-// resetFields returns the fields that a write cannot change, and so does not own.
-func resetFields(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+// unownedFields returns the paths of the fields that a write cannot change, and so does not own.
+func unownedFields(k *kinds.Kind, subresource string) [][]string {
 	if k.Status == nil {
 		return nil
 	}
-	unowned := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
+	unowned := [][]string{{"status"}}
 	if subresource == "status" || subresource == "approval" {
-		unowned = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
+		unowned = [][]string{{"spec"}}
 	}
 	if subresource == "status" {
 		if k.Status.KeepsAllMeta {
-			unowned.Insert(fieldpath.MakePathOrDie("metadata"))
+			unowned = append(unowned, []string{"metadata"})
 		}
 		for _, name := range k.Status.KeptMeta {
-			unowned.Insert(fieldpath.MakePathOrDie("metadata", name))
+			unowned = append(unowned, []string{"metadata", name})
 		}
+	}
+	return unowned
+}
+
+// resetFields returns filters of the unowned fields for all versions of a kind.
+func resetFields(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
+	paths := unownedFields(k, subresource)
+	if paths == nil {
+		return nil
+	}
+	unowned := fieldpath.NewSet()
+	for _, path := range paths {
+		var fields fieldpath.Path
+		for _, name := range path {
+			fields = append(fields, fieldpath.FieldNameElement(name))
+		}
+		unowned.Insert(fields)
 	}
 	filter := fieldpath.NewExcludeSetFilter(unowned)
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(gv.String()): filter}

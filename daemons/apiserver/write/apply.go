@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	kjson "sigs.k8s.io/json"
 
+	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -90,7 +90,7 @@ func (s *Writes) mergeDeclared(
 // applyDeclared merges what a manager declares into live, which it may change.
 func applyDeclared(
 	q *request.Request,
-	fields *managedfields.FieldManager,
+	fields ownership.Merger,
 	live runtime.Object,
 	declared *unstructured.Unstructured,
 	doubts []error,
