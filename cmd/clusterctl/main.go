@@ -87,8 +87,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return withHelpHint(c, err) })
 	root.AddCommand(newValidate(), newGet(), newTest(), newLSP(), newFmt(), newConsole(), newConvert(), newPlan(),
 		newApply(), newDestroy(), newShow(), newGraph(), newOutput(), newKubeconfig(), newSSH(), newStatus(),
-		newEvents(), newWhy(), newDashboard(), newDebug(), newCerts(), newToken(), newGitOps(), newStateCommand(),
-		newEtcd(), newVersion(), newMan(), newPack(), newDaemon(), newDev(), newAgent())
+		newEvents(), newTree(), newWhy(), newDashboard(), newDebug(), newCerts(), newToken(), newGitOps(),
+		newStateCommand(), newEtcd(), newVersion(), newMan(), newPack(), newDaemon(), newDev(), newAgent())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
