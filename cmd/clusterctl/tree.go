@@ -56,6 +56,8 @@ have the caller's rights. The tree lists what these rights hide, and has at most
 }
 
 func newTreeClients(config *rest.Config) (tree.Clients, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{} // of deprecated kinds, all of which are listed
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return tree.Clients{}, fmt.Errorf("create the HTTP client: %w", err)
