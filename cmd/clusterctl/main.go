@@ -87,7 +87,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return withHelpHint(c, err) })
 	root.AddCommand(newValidate(), newGet(), newTest(), newLSP(), newFmt(), newConsole(), newConvert(), newPlan(),
 		newApply(), newDestroy(), newShow(), newGraph(), newOutput(), newKubeconfig(), newSSH(), newStatus(),
-		newEvents(), newTree(), newWhy(), newDashboard(), newDebug(), newCerts(), newToken(), newGitOps(),
+		newEvents(), newTop(), newTree(), newWhy(), newDashboard(), newDebug(), newCerts(), newToken(), newGitOps(),
 		newStateCommand(), newEtcd(), newVersion(), newMan(), newPack(), newDaemon(), newDev(), newAgent())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
