@@ -65,9 +65,9 @@ func (l *keyLab) runCommand(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// startServer starts an sshd with host keys that accepts the keys in authorized, and returns its port. Its sessions have
-// a home directory without files, because a login shell would run those of the user who runs the tests, which takes up
-// to a second.
+// startServer starts an sshd with host keys that accepts the keys in authorized, and returns its port. Its sessions
+// have a home directory without files, because a login shell would run those of the user who runs the tests, which
+// takes up to a second.
 func (l *keyLab) startServer(t *testing.T, name string, authorized []string, more ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("sshd")
