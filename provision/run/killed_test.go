@@ -224,7 +224,7 @@ func TestTheNextApplyCompletesAKilledRun(t *testing.T) {
 		"addition": {[]config.Machine{controlMachine, machineA}, all, []string{"control"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			points, stride := 0, amount.Scaled(1, 6)
+			points, stride := 0, amount.Scaled(1, 12)
 			for at, more := 1, true; more; at += stride {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, all...)

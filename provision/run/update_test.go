@@ -24,17 +24,22 @@ func (w *world) setRelease(name string) { w.setReleaseVersions(name, version.Kub
 
 func (w *world) setReleaseVersions(name, kubernetes string) {
 	w.t.Helper()
+	programs, err := programsDir()
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	dir := w.t.TempDir()
-	for _, program := range bundle.Programs() {
-		content := "program " + program
-		if program == "clusterctl" {
-			content += " " + name
+	for _, other := range append(bundle.Programs(), "packed") {
+		if other == bundle.Clusterctl {
+			err = os.WriteFile(filepath.Join(dir, other), []byte("program clusterctl "+name), 0o755)
+		} else {
+			err = os.Symlink(filepath.Join(programs, other), filepath.Join(dir, other))
 		}
-		if err := os.WriteFile(filepath.Join(dir, program), []byte(content), 0o755); err != nil {
+		if err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	files, err := bundle.Open(filepath.Join(dir, "clusterctl"), filepath.Join(dir, "cache"))
+	files, err := bundle.Open(filepath.Join(dir, bundle.Clusterctl), filepath.Join(dir, "cache"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -210,18 +210,43 @@ func (l *fakeLive) DeleteFormerNode(_ context.Context, node string, now inventor
 	return true, nil
 }
 
-func newWorld(t testing.TB, machines ...config.Machine) *world {
-	t.Helper()
-	dir := t.TempDir()
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := programsDir(); dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// programsDir returns a directory with the programs of a release and their compressed forms. All tests share it.
+var programsDir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "programs-")
+	if err != nil {
+		return "", err
+	}
 	for _, name := range bundle.Programs() {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("program "+name), 0o755); err != nil {
-			t.Fatal(err)
+			return dir, err
 		}
 	}
-	files, err := bundle.Open(filepath.Join(dir, "clusterctl"), filepath.Join(dir, "cache"))
+	files, err := bundle.Open(filepath.Join(dir, bundle.Clusterctl), filepath.Join(dir, "cache"))
+	if err != nil {
+		return dir, err
+	}
+	return dir, files.Pack()
+})
+
+func newWorld(t testing.TB, machines ...config.Machine) *world {
+	t.Helper()
+	programs, err := programsDir()
 	if err != nil {
 		t.Fatal(err)
 	}
+	files, err := bundle.Open(filepath.Join(programs, bundle.Clusterctl), filepath.Join(programs, "cache"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
 	w := &world{
 		t:           t,
 		hosts:       map[string]*hostfake.Host{},

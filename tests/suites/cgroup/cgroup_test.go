@@ -32,8 +32,8 @@ func runCommand(t *testing.T, env []string, name string, args ...string) []byte 
 // Proves S25.
 func TestCgroupsVersionTwo(t *testing.T) {
 	inside := filepath.Join(t.TempDir(), "inside")
-	runCommand(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside,
-		"./inside")
+	runCommand(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
+		"-ldflags", "-s -w", "-o", inside, "./inside")
 	out := runCommand(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=512M", "root=none",
 		"rootfstype=hostfs",
 		"rootflags=/", "ro", "init="+inside,

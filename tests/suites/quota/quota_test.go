@@ -46,8 +46,8 @@ func TestQuotasLimitVolumes(t *testing.T) {
 	ext4 := createImage(t, "ext4", "/usr/sbin/mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota")
 	xfs := createImage(t, "xfs", "/usr/sbin/mkfs.xfs", "-q")
 	inside := filepath.Join(t.TempDir(), "inside")
-	runCommand(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside,
-		"./inside")
+	runCommand(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
+		"-ldflags", "-s -w", "-o", inside, "./inside")
 	// The kernel passes unknown parameters to the init process as environment variables.
 	out := runCommand(t, []string{"TMPDIR=" + t.TempDir()}, "/usr/bin/linux.uml", "mem=256M", "root=none",
 		"rootfstype=hostfs", "rootflags=/", "ro", "init="+inside, "ubdb="+ext4, "ubdc="+xfs, "con=null",

@@ -22,6 +22,9 @@ type keyLab struct {
 func newKeyLab(t *testing.T) *keyLab {
 	t.Helper()
 	l := &keyLab{dir: t.TempDir()}
+	if err := os.Mkdir(l.path("home"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"mine", "second", "stranger", "held", "ca", "otherca", "host", "host2"} {
 		l.runCommand(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", l.path(name))
 	}
@@ -62,7 +65,9 @@ func (l *keyLab) runCommand(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// startServer starts an sshd with host keys that accepts the keys in authorized, and returns its port.
+// startServer starts an sshd with host keys that accepts the keys in authorized, and returns its port. Its sessions
+// have a home directory without files, because a login shell would run those of the user who runs the tests, which
+// takes up to a second.
 func (l *keyLab) startServer(t *testing.T, name string, authorized []string, more ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("sshd")
@@ -90,7 +95,7 @@ func (l *keyLab) startServer(t *testing.T, name string, authorized []string, mor
 	writeFile(t, l.path(name+".conf"), strings.Join(append([]string{
 		"Port " + port, "ListenAddress 127.0.0.1", "PidFile none", "UsePAM no", "StrictModes no", "PermitRootLogin yes",
 		"PasswordAuthentication no",
-		"AuthorizedKeysFile " + l.path(name+".authorized"), "MaxStartups 100",
+		"AuthorizedKeysFile " + l.path(name+".authorized"), "MaxStartups 100", "SetEnv HOME=" + l.path("home"),
 	}, more...), "\n")+"\n")
 	var log bytes.Buffer
 	c := exec.Command(program, "-D", "-e", "-f", l.path(name+".conf"))

@@ -18,6 +18,10 @@ import (
 // flagsOfBuild are the Makefile's MODFLAGS, so that tests and programs share what is compiled.
 var flagsOfBuild = []string{"-trimpath", "-buildvcs=false", "-tags", "grpcnotrace"}
 
+// raceOptions shortens the time for which a program waits at its end for other threads' races. By default it is a
+// second for each package.
+const raceOptions = "GORACE=atexit_sleep_ms=50"
+
 // parallelPackages is how many packages a suite compiles or tests at a time. Many tests mostly wait.
 const parallelPackages = "3"
 
@@ -156,6 +160,9 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	if s.needsRace {
 		flags = append(flags, "-race")
 		environment = append(environment, "CGO_ENABLED=1")
+		if os.Getenv("GORACE") == "" {
+			environment = append(environment, raceOptions)
+		}
 	} else {
 		environment = append(environment, "CGO_ENABLED=0")
 	}
