@@ -32,6 +32,9 @@ type Options struct {
 	Machines []string
 	Log      io.Writer // progress; nil: none
 	Disk     int64     // bytes of each machine's disk; zero: the machine shares the host's
+	// Files are files that all machines have from the start: paths on the machine to files of this host. Their content
+	// must not change while the lab exists. Reinstalled machines do not have them.
+	Files map[string]string
 }
 
 // Lab is a set of running machines.
@@ -131,6 +134,9 @@ func StartMachines(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := lab.makeKeys(); err != nil {
 		return nil, err
 	}
+	if base, err = lab.addFiles(base, o.Files); err != nil {
+		return nil, err
+	}
 	segments := []labSegment{0}
 	for _, entry := range o.Machines {
 		if _, given, _ := strings.Cut(entry, "="); !slices.Contains(segments, segmentOf(given)) {
@@ -140,20 +146,8 @@ func StartMachines(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := lab.makeNetwork(ctx, segments); err != nil {
 		return nil, err
 	}
-	address := segments[0].network().Addr()
-	for range 10 {
-		address = address.Next()
-	}
-	for _, entry := range o.Machines {
-		name, given, ok := strings.Cut(entry, "=")
-		m := &Machine{lab: lab, Name: name, Address: given}
-		if !ok {
-			m.Address, address = address.String(), address.Next()
-		}
-		lab.Machines = append(lab.Machines, m)
-		if err := m.create(ctx, base, o.Disk); err != nil {
-			return nil, fmt.Errorf("create machine %s: %w", name, err)
-		}
+	if err := lab.createMachines(ctx, o, base); err != nil {
+		return nil, err
 	}
 	if err := lab.save(); err != nil {
 		return nil, err
@@ -167,6 +161,26 @@ func StartMachines(ctx context.Context, o Options) (lab *Lab, err error) {
 	}
 	fmt.Fprintf(o.Log, "lab %s: %d machines are up\n", lab.Name, len(lab.Machines))
 	return lab, nil
+}
+
+// createMachines creates the machines and their disks, which are overlays over base.
+func (l *Lab) createMachines(ctx context.Context, o Options, base string) error {
+	address := labSegment(0).network().Addr()
+	for range 10 {
+		address = address.Next()
+	}
+	for _, entry := range o.Machines {
+		name, given, ok := strings.Cut(entry, "=")
+		m := &Machine{lab: l, Name: name, Address: given}
+		if !ok {
+			m.Address, address = address.String(), address.Next()
+		}
+		l.Machines = append(l.Machines, m)
+		if err := m.create(ctx, base, o.Disk); err != nil {
+			return fmt.Errorf("create machine %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // inotifyInstances is the number of inotify instances that the host's root user may have, which is enough for several

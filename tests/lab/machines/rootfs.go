@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,50 @@ func rootFS(ctx context.Context, log io.Writer) (string, error) {
 		return "", fmt.Errorf("build the root file system: %w: %s", err, tail(stderr.String(), 1000))
 	}
 	return strings.TrimSpace(dir.String()), nil
+}
+
+// addFiles returns the lower directories of the machines' disks: base, and a directory with files above it.
+func (l *Lab) addFiles(base string, files map[string]string) (string, error) {
+	if len(files) == 0 {
+		return base, nil
+	}
+	dir := filepath.Join(l.dir(), "files")
+	for path, from := range files {
+		from, err := filepath.EvalSymlinks(from)
+		if err != nil {
+			return "", fmt.Errorf("add %s to the machines: %w", path, err)
+		}
+		to := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return "", err
+		}
+		err = os.Link(from, to)
+		if errors.Is(err, syscall.EXDEV) {
+			err = copyFile(from, to)
+		}
+		if err != nil {
+			return "", fmt.Errorf("add %s to the machines: %w", path, err)
+		}
+	}
+	return dir + ":" + base, nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 func tail(s string, n int) string {

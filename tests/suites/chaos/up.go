@@ -85,7 +85,7 @@ func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 		list = append(list, m+"="+machineAddresses[m])
 	}
 	c, err := cluster.New(ctx,
-		cluster.Options{Name: name, Machines: list, Files: files, Disk: diskBytes, Log: os.Stdout})
+		cluster.Options{Name: name, Machines: list, Files: files, Disk: diskBytes, Log: os.Stdout, HasPrograms: true})
 	if err != nil {
 		return nil, err
 	}

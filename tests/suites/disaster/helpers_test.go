@@ -21,6 +21,8 @@ func startMachines(ctx context.Context, t *testing.T, name string, machines []st
 			Log:      os.Stderr,
 			Machines: machines,
 			Files:    map[string]string{"cluster.hcl": declared},
+
+			HasPrograms: true,
 		},
 	)
 	if err != nil {

@@ -59,7 +59,7 @@ func startCluster(ctx context.Context, name string) (*cluster.Cluster, error) {
 	}
 	c, err := cluster.New(ctx, cluster.Options{Name: name, Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22", "c=10.99.0.23"},
-		Files:    map[string]string{"cluster.hcl": clusterConfig, "web.hcl": string(web)}})
+		Files:    map[string]string{"cluster.hcl": clusterConfig, "web.hcl": string(web)}, HasPrograms: true})
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func startCluster(ctx context.Context, t *testing.T) (c *cluster.Cluster, declar
 		files[name] = strings.ReplaceAll(string(text), `user = "admin"`, `user = "root"`)
 	}
 	c, err = cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("form-%d", os.Getpid()), Log: os.Stderr,
-		Machines: []string{"control=10.99.0.11", "node=10.99.0.21"}, Files: files})
+		Machines: []string{"control=10.99.0.11", "node=10.99.0.21"}, Files: files, HasPrograms: true})
 	if err != nil {
 		t.Fatal(err)
 	}

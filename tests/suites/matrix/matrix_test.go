@@ -356,7 +356,7 @@ func startCluster(t *testing.T, p place, mode string) *world {
 	}
 	c, err := cluster.New(t.Context(), cluster.Options{Name: fmt.Sprintf("matrix-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=" + p.addressB},
-		Files:    map[string]string{"cluster.hcl": p.configuration(mode), "web.hcl": string(web)}})
+		Files:    map[string]string{"cluster.hcl": p.configuration(mode), "web.hcl": string(web)}, HasPrograms: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -306,7 +306,7 @@ func startCluster(t *testing.T) *cluster.Cluster {
 	}
 	c, err := cluster.New(t.Context(), cluster.Options{Name: fmt.Sprintf("packets-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"},
-		Files:    map[string]string{"cluster.hcl": clusterConfig, "web.hcl": string(web)}})
+		Files:    map[string]string{"cluster.hcl": clusterConfig, "web.hcl": string(web)}, HasPrograms: true})
 	if err != nil {
 		t.Fatal(err)
 	}

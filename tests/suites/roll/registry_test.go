@@ -250,7 +250,7 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("registries-%d", os.Getpid()), Log: os.Stderr,
 		Machines: []string{"c1=10.99.0.11", "n1=10.99.0.21"},
 		Files: map[string]string{"cluster.hcl": registriesConfig,
-			"secret.auto.clustervars": "password = \"very secret\"\n"}})
+			"secret.auto.clustervars": "password = \"very secret\"\n"}, HasPrograms: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func startCluster(ctx context.Context, t *testing.T, name, declared string) *clu
 			"c1=10.99.0.11",
 			"c2=10.99.0.12",
 			"c3=10.99.0.13",
-		}, Files: map[string]string{"cluster.hcl": declared}})
+		}, Files: map[string]string{"cluster.hcl": declared}, HasPrograms: true})
 	if err != nil {
 		t.Fatal(err)
 	}

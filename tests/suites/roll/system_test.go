@@ -62,7 +62,8 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 			"c1=10.99.0.11",
 			"n1=10.99.0.21",
 			"n2=10.99.0.22",
-		}, Files: map[string]string{"cluster.hcl": fmt.Sprintf(systemsConfig, `packages = ["lab-hello"]`)}})
+		}, Files: map[string]string{"cluster.hcl": fmt.Sprintf(systemsConfig, `packages = ["lab-hello"]`)},
+		HasPrograms: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 // Run runs scripts against a cluster in parallel, with a kubectl of the bundle.
 func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 	t.Helper()
-	minor := minorOf(t, c, kubectl)
 	w := world{c}
+	minorVersion := sync.OnceValues(func() (int, error) { return w.minorVersion(kubectl) })
 	testscript.Run(t, testscript.Params{
 		Files: files,
 		Setup: func(env *testscript.Env) error { return w.setup(env, kubectl) },
@@ -35,6 +36,10 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 				return false, fmt.Errorf("unknown condition %q", cond)
 			}
 			want, err := strconv.Atoi(least)
+			if err != nil {
+				return false, err
+			}
+			minor, err := minorVersion()
 			return minor >= want, err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -87,10 +92,11 @@ func Files(t *testing.T, folder string) []string {
 	return files
 }
 
-// minorOf returns the minor version of a kubectl.
-func minorOf(t *testing.T, c *cluster.Cluster, kubectl string) int {
-	t.Helper()
-	out, err := exec.Command(filepath.Join(c.Bundle, kubectl), "version", "--client", "-o", "json").Output()
+type world struct{ *cluster.Cluster }
+
+// minorVersion returns the minor version of a kubectl of the bundle.
+func (w world) minorVersion(kubectl string) (int, error) {
+	out, err := exec.Command(filepath.Join(w.Bundle, kubectl), "version", "--client", "-o", "json").Output()
 	var says struct {
 		ClientVersion struct{ GitVersion string }
 	}
@@ -101,12 +107,10 @@ func minorOf(t *testing.T, c *cluster.Cluster, kubectl string) int {
 	minor, _, _ = strings.Cut(minor, ".")
 	n, convErr := strconv.Atoi(minor)
 	if err := errors.Join(err, convErr); err != nil {
-		t.Fatalf("ask %s for its version: %v", kubectl, err)
+		return 0, fmt.Errorf("ask %s for its version: %w", kubectl, err)
 	}
-	return n
+	return n, nil
 }
-
-type world struct{ *cluster.Cluster }
 
 // setup gives a script its own namespace, so that scripts do not affect each other.
 func (w world) setup(env *testscript.Env, kubectl string) error {

@@ -15,7 +15,7 @@ const collectionPercent = 800
 
 func init() {
 	debug.SetGCPercent(collectionPercent)
-	// kubectl loads a catalogue of translations whenever it starts, also for English. That takes a quarter of the start.
+	// kubectl loads a catalogue of translations whenever it starts, also for English. That is a quarter of its start.
 	if err := i18n.SetLoadTranslationsFunc(func() error { return nil }); err != nil {
 		panic(err)
 	}
