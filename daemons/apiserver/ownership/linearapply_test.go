@@ -3,6 +3,7 @@ package ownership
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"pgregory.net/rapid"
 
 	"clusterctl/daemons/apiserver/wire"
@@ -44,13 +44,7 @@ func declare(t interface{ Fatal(...any) }, obj runtime.Object, served wire.Serve
 func editDeclared(t *rapid.T, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(func(yield func(string) bool) {
-			for name := range v {
-				if !yield(name) {
-					return
-				}
-			}
-		}) {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
 			if slices.Contains([]string{"apiVersion", "kind", "metadata", "name"}, name) {
 				continue
 			}
@@ -102,7 +96,8 @@ func TestLinearMergeEqualsTheLibrary(t *testing.T) {
 			if ok {
 				merges++
 				if wantErr != nil {
-					t.Fatalf("%s\nis applied to\n%s\n, but the library refuses it: %v", mustJSON(t, declared), mustJSON(t, live), wantErr)
+					t.Fatalf("%s\nis applied to\n%s\n, but the library refuses it: %v",
+						mustJSON(t, declared), mustJSON(t, live), wantErr)
 				}
 				compareApplied(t, live, declared, got, want)
 			}
@@ -132,7 +127,9 @@ func compareApplied(t interface {
 			t.Fatal(err)
 		}
 		entries := m.GetManagedFields()
-		slices.SortStableFunc(entries, func(a, b metav1.ManagedFieldsEntry) int { return strings.Compare(a.Manager, b.Manager) })
+		slices.SortStableFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
+			return strings.Compare(a.Manager, b.Manager)
+		})
 		for i := range entries {
 			if entries[i].Time != nil {
 				entries[i].Time = &metav1.Time{}
@@ -211,4 +208,17 @@ func BenchmarkApplyOfListItems(b *testing.B) {
 	}
 }
 
-var _ managedfields.TypeConverter = orderedConverter{}
+// TestWorkOfAnApplyGrowsWithItsItems applies ten times as many items, in an order for which sorted insertion takes
+// quadratic time. The library takes no part.
+// Proves S12.
+func TestWorkOfAnApplyGrowsWithItsItems(t *testing.T) {
+	work := func(n int) float64 {
+		apply := applyVariables(t, n)
+		apply()
+		return testing.AllocsPerRun(1, apply)
+	}
+	few, many := work(largeMap), work(10*largeMap)
+	if many > 11*few {
+		t.Errorf("%.0f allocations for %d items, %.0f for %d", few, largeMap, many, 10*largeMap)
+	}
+}

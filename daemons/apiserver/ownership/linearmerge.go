@@ -196,7 +196,9 @@ func sortedIndexes(keys []itemKey) []int {
 	for i := range indexes {
 		indexes[i] = i
 	}
-	slices.SortFunc(indexes, func(i, j int) int { return slices.CompareFunc(keys[i].values, keys[j].values, compareScalars) })
+	slices.SortFunc(indexes, func(i, j int) int {
+		return slices.CompareFunc(keys[i].values, keys[j].values, compareScalars)
+	})
 	return indexes
 }
 

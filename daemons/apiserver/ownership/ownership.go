@@ -110,7 +110,8 @@ func (f *Managers) MergeManager(
 	version, objects, _ := f.converterOf(s)
 	return &linearMerger{
 		library: library, types: types, objects: objects, defaults: defaulter{s.Kind}, version: version,
-		hub: s.Kind.GVK.GroupVersion(), subresource: subresource, unowned: unownedFields(s.Kind, subresource), now: f.now,
+		hub: s.Kind.GVK.GroupVersion(), subresource: subresource, unowned: unownedFields(s.Kind, subresource),
+		now: f.now,
 	}, nil
 }
 
@@ -148,7 +149,9 @@ func (f *Managers) newManager(s wire.Served, subresource string, large bool) (*m
 
 // converterOf returns the version under which the fields of a kind are owned, and what converts to and creates objects
 // of this version.
-func (f *Managers) converterOf(s wire.Served) (schema.GroupVersionKind, runtime.ObjectConvertor, runtime.ObjectCreater) {
+func (f *Managers) converterOf(
+	s wire.Served,
+) (schema.GroupVersionKind, runtime.ObjectConvertor, runtime.ObjectCreater) {
 	k := s.Kind
 	switch {
 	case k.Untyped != nil:

@@ -106,21 +106,33 @@ func validateContainer(
 	errs = append(errs, validate.Supported(c.ImagePullPolicy, []corev1.PullPolicy{
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever,
 	}, at.Child("imagePullPolicy"))...)
-	errs = append(errs, validatePorts(c.Ports, at.Child("ports"))...)
+	if len(c.Ports) > 0 {
+		errs = append(errs, validatePorts(c.Ports, at.Child("ports"))...)
+	}
 	errs = append(errs, validateEnv(c, at)...)
 	errs = append(errs, validateMounts(c, spec, volumes, at)...)
 	errs = append(errs, validateRequirements(&c.Resources, at.Child("resources"))...)
-	errs = append(errs, validateProbe(c.LivenessProbe, true, at.Child("livenessProbe"))...)
-	errs = append(errs, validateProbe(c.ReadinessProbe, false, at.Child("readinessProbe"))...)
-	errs = append(errs, validateProbe(c.StartupProbe, true, at.Child("startupProbe"))...)
+	if c.LivenessProbe != nil {
+		errs = append(errs, validateProbe(c.LivenessProbe, true, at.Child("livenessProbe"))...)
+	}
+	if c.ReadinessProbe != nil {
+		errs = append(errs, validateProbe(c.ReadinessProbe, false, at.Child("readinessProbe"))...)
+	}
+	if c.StartupProbe != nil {
+		errs = append(errs, validateProbe(c.StartupProbe, true, at.Child("startupProbe"))...)
+	}
 	if c.Lifecycle != nil {
 		errs = append(errs, validateHook(c.Lifecycle.PostStart, at.Child("lifecycle", "postStart"))...)
 		errs = append(errs, validateHook(c.Lifecycle.PreStop, at.Child("lifecycle", "preStop"))...)
 	}
 	errs = append(errs, validateRestarts(c, at)...)
 	errs = append(errs, validateStopSignal(c, spec, at)...)
-	errs = append(errs, validateContainerClaims(&c.Resources, spec, at.Child("resources", "claims"))...)
-	errs = append(errs, validateContainerSecurity(c.SecurityContext, spec, at.Child("securityContext"))...)
+	if len(c.Resources.Claims) > 0 {
+		errs = append(errs, validateContainerClaims(&c.Resources, spec, at.Child("resources", "claims"))...)
+	}
+	if c.SecurityContext != nil {
+		errs = append(errs, validateContainerSecurity(c.SecurityContext, spec, at.Child("securityContext"))...)
+	}
 	return errs
 }
 

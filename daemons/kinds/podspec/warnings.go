@@ -83,14 +83,18 @@ const (
 // metadata and spec, or nil for a pod itself.
 func Warnings(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []string {
 	var d warn.List
-	annotations, path := at.Child("metadata", "annotations"), at.Child("spec")
+	path := at.Child("spec")
+	// Paths are made only for warnings: most pods have none.
+	annotation := func(key string) *field.Path { return at.Child("metadata", "annotations").Key(key) }
 	placementWarnings(&d, spec, path)
 	for _, old := range oldAnnotations {
 		if _, ok := meta.Annotations[old.key]; ok {
-			d.Addf(annotations.Key(old.key), "%s", old.text)
+			d.Addf(annotation(old.key), "%s", old.text)
 		}
 	}
-	volumeWarnings(&d, spec.Volumes, path.Child("volumes"))
+	if len(spec.Volumes) > 0 {
+		volumeWarnings(&d, spec.Volumes, path.Child("volumes"))
+	}
 	addressWarnings(&d, spec, path)
 	secrets := map[string]bool{}
 	for i, s := range spec.ImagePullSecrets {
@@ -104,27 +108,28 @@ func Warnings(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []s
 			d.Addf(path.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", "")
 		}
 	}
-	fractionWarnings(&d, spec.Overhead, path.Child("overhead"))
+	if len(spec.Overhead) > 0 {
+		fractionWarnings(&d, spec.Overhead, path.Child("overhead"))
+	}
 	security := spec.SecurityContext
 	if _, ok := meta.Annotations[corev1.SeccompPodAnnotationKey]; ok &&
 		(security == nil || security.SeccompProfile == nil) {
-		d.Addf(annotations.Key(corev1.SeccompPodAnnotationKey), "%s", seccompText)
+		d.Addf(annotation(corev1.SeccompPodAnnotationKey), "%s", seccompText)
 	}
 	containers := allContainers(spec, path)
 	for _, c := range containers {
-		key := corev1.SeccompContainerAnnotationKeyPrefix + c.Name
-		if _, ok := meta.Annotations[key]; ok && (c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil) {
-			d.Addf(annotations.Key(key), "%s", seccompText)
+		if len(meta.Annotations) > 0 {
+			annotationWarnings(&d, meta, security, c, annotation)
 		}
-		key = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
-		confined := security != nil && security.AppArmorProfile != nil ||
-			c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
-		if _, ok := meta.Annotations[key]; ok && !confined {
-			d.Addf(annotations.Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+		if len(c.Resources.Limits) > 0 {
+			fractionWarnings(&d, c.Resources.Limits, c.path.Child("resources", "limits"))
 		}
-		fractionWarnings(&d, c.Resources.Limits, c.path.Child("resources", "limits"))
-		fractionWarnings(&d, c.Resources.Requests, c.path.Child("resources", "requests"))
-		environmentWarnings(&d, c.Env, c.path.Child("env"))
+		if len(c.Resources.Requests) > 0 {
+			fractionWarnings(&d, c.Resources.Requests, c.path.Child("resources", "requests"))
+		}
+		if len(c.Env) > 0 {
+			environmentWarnings(&d, c.Env, c.path.Child("env"))
+		}
 	}
 	portWarnings(&d, containers)
 	portNameWarnings(&d, containers)
@@ -133,6 +138,26 @@ func Warnings(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []s
 			"must be >= 0; negative values are invalid and will be treated as 1")
 	}
 	return d
+}
+
+// annotationWarnings warns about annotations that were replaced by fields of a container.
+func annotationWarnings(
+	d *warn.List,
+	meta *metav1.ObjectMeta,
+	security *corev1.PodSecurityContext,
+	c containerPath,
+	annotation func(key string) *field.Path,
+) {
+	key := corev1.SeccompContainerAnnotationKeyPrefix + c.Name
+	if _, ok := meta.Annotations[key]; ok && (c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil) {
+		d.Addf(annotation(key), "%s", seccompText)
+	}
+	key = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+	confined := security != nil && security.AppArmorProfile != nil ||
+		c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
+	if _, ok := meta.Annotations[key]; ok && !confined {
+		d.Addf(annotation(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+	}
 }
 
 // containerPath is a container of any type with its path.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -14,7 +15,7 @@ func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
 			measured: 57.23},
 		{work: "gone", unit: "s", measured: 1},
 	}))
-	if len(before) != 5 || before["RSS, idle"] != 57.23 {
+	if len(before) != 5 || before["RSS, idle"] != (reportedFigure{57.23, 0}) {
 		t.Errorf("read %v", before)
 	}
 	got := describeWorse([]figure{
@@ -27,10 +28,40 @@ func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if figures := readFigures(lastReleaseReport); figures["create pod, json"] == 0 || len(figures) < 30 {
+	if figures := readFigures(lastReleaseReport); figures["create pod, json"].value == 0 || len(figures) < 30 {
 		t.Errorf("released.md has the figures %v, want at least 30", figures)
 	}
 	if figures := readFigures("# Nothing\n\n| a | b |\n"); len(figures) != 0 {
 		t.Errorf("figures of a file without figures: %v", figures)
+	}
+}
+
+// TestSlowerMachineIsNotReported compares CPU times relative to those of etcd, and other figures as they are.
+func TestSlowerMachineIsNotReported(t *testing.T) {
+	created := func(work string, measured, etcd float64) figure {
+		return figure{work: work, unit: "CPU ms", measured: measured, note: fmt.Sprintf("etcd %.2f CPU ms", etcd)}
+	}
+	before := readFigures(formatReport([]figure{
+		created("create", 0.2, 0.3), created("update", 0.2, 0.3), created("patch", 0.2, 0.3),
+		created("get", 0.05, 0.02),
+		{work: "RSS", unit: "MiB", measured: 50},
+	}))
+	if before["update"] != (reportedFigure{0.2, 0.3}) {
+		t.Errorf("read %v", before)
+	}
+	figures := []figure{
+		created("create", 0.4, 0.6), created("update", 0.42, 0.6), created("patch", 0.424, 0.61),
+		created("get", 0.1, 0.09),
+		{work: "RSS", unit: "MiB", measured: 53},
+	}
+	if factor := machineFactor(figures, before); factor != 2 {
+		t.Errorf("the machine's factor is %v", factor)
+	}
+	want := []string{"patch: 0.212 CPU ms, it was 0.2 (+6 %)", "RSS: 53 MiB, it was 50 (+6 %)"}
+	if got := describeWorse(figures, before); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if factor := machineFactor(figures, nil); factor != 1 {
+		t.Errorf("without an earlier report the machine's factor is %v", factor)
 	}
 }
