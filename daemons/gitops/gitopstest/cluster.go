@@ -216,6 +216,19 @@ func (a *applier) Find(_ context.Context, ids []gitops.ObjectID) ([]*unstructure
 	return found, nil
 }
 
+// Versions implements gitops.Tracker. It knows the versions of objects that the account may read.
+func (a *applier) Versions(ids []gitops.ObjectID) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	versions := make([]string, len(ids))
+	for i, id := range ids {
+		if s := a.objects[keyOf(id)]; s != nil && a.may("get", id) == nil {
+			versions[i] = gitops.VersionOf(s.live)
+		}
+	}
+	return versions
+}
+
 // Compare implements gitops.Applier.
 func (a *applier) Compare(_ context.Context, objects []gitops.Object) ([]gitops.Result, error) {
 	a.mu.Lock()
