@@ -124,7 +124,8 @@ func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *wo
 
 // applyStage applies the objects of a stage, as their drift policies allow.
 func (c *Controller) applyStage(ctx context.Context, s *Source, w *work, st stage) (*progress, *failure) {
-	apply, compare := split(s, w.remaining(st.objects), w.declared, func(id ObjectID) bool { return w.existed[id.identity()] })
+	existed := func(id ObjectID) bool { return w.existed[id.identity()] }
+	apply, compare := split(s, w.remaining(st.objects), w.declared, existed)
 	own := applied(s)
 	for i, o := range apply {
 		apply[i].Adopt = o.Adopt || own(o.ID())

@@ -132,8 +132,8 @@ type Applier interface {
 
 // Tracker is implemented by appliers that watch objects.
 type Tracker interface {
-	// Versions returns what identifies the present versions of objects, in the order of ids. An empty text means that the
-	// version is not known, or that the object does not exist. An object with the same text has not changed in
+	// Versions returns what identifies the present versions of objects, in the order of ids. An empty text means that
+	// the version is not known, or that the object does not exist. An object with the same text has not changed in
 	// between. It does not wait. The objects are watched from now on.
 	Versions(ids []ObjectID) []string
 }

@@ -12,9 +12,9 @@ import (
 	"clusterctl/daemons/config/gitsource"
 )
 
-// This file keeps rounds cheap in which nothing has changed. The controller records the version at which each object was
-// as declared and healthy. While a watch shows the same version, the object is not read again. While also the revision
-// and everything else that the rendering depends on are the same, the source is not rendered again.
+// This file keeps rounds cheap in which nothing has changed. The controller records the version at which each object
+// was as declared and healthy. While a watch shows the same version, the object is not read again. While also the
+// revision and everything else that the rendering depends on are the same, the source is not rendered again.
 
 const (
 	// maxRecorded limits the objects of all sources whose versions are recorded. An object takes a few hundred bytes.

@@ -148,8 +148,8 @@ func hasElements(set fields, declared, live []any) bool {
 	return true
 }
 
-// matchElement returns the key of a declared list element in a set of owned fields, the owned fields of the element, and
-// the index of the live element with the same key. The index is -1 if there is none, or if it is not the only one.
+// matchElement returns the key of a declared list element in a set of owned fields, the owned fields of the element,
+// and the index of the live element with the same key. The index is -1 if there is none, or if it is not the only one.
 func matchElement(set fields, element any, live []any) (key string, inner fields, at int) {
 	at = -1
 	for k, v := range set {

@@ -93,7 +93,8 @@ func TestOnlyObjectsThatCertainlyStayTheSameNeedNoDryRun(t *testing.T) {
 			jsonNumbers(declared)
 			jsonNumbers(live)
 			row.change(declared, live)
-			got := isApplied(&unstructured.Unstructured{Object: declared}, &unstructured.Unstructured{Object: live}, "m")
+			got := isApplied(&unstructured.Unstructured{Object: declared}, &unstructured.Unstructured{Object: live},
+				"m")
 			if got != row.want {
 				t.Errorf("isApplied returns %v", got)
 			}

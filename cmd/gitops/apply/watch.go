@@ -36,8 +36,8 @@ const (
 // busyKinds change too often to be watched. Their objects are read.
 var busyKinds = []string{"Pod", "Node", "Event", "Lease", "Endpoints", "EndpointSlice"}
 
-// watchKey identifies a watch: what one account sees of one kind. Accounts share no watches, so that each sees only what
-// the API server lets it see.
+// watchKey identifies a watch: what one account sees of one kind. Accounts share no watches, so that each sees only
+// what the API server lets it see.
 type watchKey struct {
 	user      string
 	resource  schema.GroupVersionResource
@@ -312,7 +312,8 @@ func (w *watches) watch(ctx context.Context, client metadata.ResourceInterface, 
 }
 
 // update carries out one change.
-func (w *watches) update(ctx context.Context, one *watched, kind watch.EventType, o *metav1.PartialObjectMetadata) error {
+func (w *watches) update(ctx context.Context, one *watched, kind watch.EventType,
+	o *metav1.PartialObjectMetadata) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if kind == watch.Bookmark || one.versions == nil || ctx.Err() != nil {
