@@ -135,8 +135,9 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	measures := gitops.NewMeasures(env.Metrics)
 	broadcaster := events.NewBroadcaster(ctx, typed)
 	defer broadcaster.Shutdown()
+	objects := apply.New(rest)
 	controller := gitops.New(gitops.Config{
-		Client: untyped, Cluster: apply.New(rest), Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
+		Client: untyped, Cluster: objects, Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
 		Observe: measures, Decrypter: sops.Decrypter{}, Sender: notify.Sender{Hosts: cfg.NotifyHosts},
 		Renderer: render.Renderer{KubeVersion: version.Kubernetes, HCL: evaluator},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),
@@ -162,6 +163,10 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	active := func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return controller.Run(ctx) })
+		g.Go(func() error {
+			objects.Run(ctx, env.Log)
+			return nil
+		})
 		g.Go(func() error { return receive(ctx, cfg, receiver, typed, env.Log) })
 		return g.Wait()
 	}

@@ -78,6 +78,8 @@ func requiredBefore(stages []stage, next int) (required []Object) {
 func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *work,
 	objects []Object) (*progress, *failure) {
 	var missing inventory
+	of := len(objects)
+	objects = w.remaining(objects)
 	for _, o := range objects {
 		if _, known := w.live[o.ID().identity()]; !known {
 			missing = append(missing, o.ID())
@@ -113,7 +115,7 @@ func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *wo
 	if c.Clock.Since(w.began) >= s.Spec.Limit() || broken || e.unhealthy == w.digest {
 		e.unhealthy = w.digest // later rounds do not wait again
 		return nil, &failure{reason: reasonHealth, objects: unhealthy,
-			err: fmt.Errorf("%d of %d objects are not healthy: %s", len(unhealthy), len(objects), text)}
+			err: fmt.Errorf("%d of %d objects are not healthy: %s", len(unhealthy), of, text)}
 	}
 	p := &progress{message: "waits for health: " + text, after: w.healthPoll()}
 	w.polls++
@@ -122,9 +124,12 @@ func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *wo
 
 // applyStage applies the objects of a stage, as their drift policies allow.
 func (c *Controller) applyStage(ctx context.Context, s *Source, w *work, st stage) (*progress, *failure) {
-	apply, compare := split(s, st.objects, w.declared, func(id ObjectID) bool { return w.existed[id.identity()] })
-	for i := range apply {
-		apply[i].Adopt = apply[i].Adopt || inventoryHas(s, apply[i].ID())
+	existed := func(id ObjectID) bool { return w.existed[id.identity()] }
+	apply, compare := split(s, w.remaining(st.objects), w.declared, existed)
+	own := applied(s)
+	for i, o := range apply {
+		apply[i].Adopt = o.Adopt || own(o.ID())
+		apply[i].Live = w.live[o.ID().identity()]
 	}
 	results, err := w.applier.Apply(ctx, apply)
 	if err != nil {
@@ -142,9 +147,13 @@ func (c *Controller) applyStage(ctx context.Context, s *Source, w *work, st stag
 			recreated = append(recreated, o.ID().String())
 		case r.Err != nil:
 			failed = append(failed, o.position()+": "+r.Err.Error())
-		case r.Action != ActionNone && w.declared:
+		case r.Action == ActionNone:
+			w.applied(o, r.Live)
+		case w.declared:
+			w.applied(o, r.Live)
 			w.changed = append(w.changed, string(r.Action)+" "+o.ID().String())
-		case r.Action != ActionNone:
+		default:
+			w.applied(o, r.Live)
 			w.revert = append(w.revert, describeDrift(s, o, r))
 		}
 		delete(w.live, o.ID().identity())
@@ -166,6 +175,9 @@ func (c *Controller) compareStage(ctx context.Context, s *Source, w *work, objec
 	if len(objects) == 0 {
 		return nil
 	}
+	for i, o := range objects {
+		objects[i].Live = w.live[o.ID().identity()]
+	}
 	results, err := w.applier.Compare(ctx, objects)
 	if err != nil {
 		return fail(reasonApply, "compare the objects", err)
@@ -180,6 +192,8 @@ func (c *Controller) compareStage(ctx context.Context, s *Source, w *work, objec
 			w.drifted = append(w.drifted, text)
 		case r.Action != ActionNone:
 			w.drifted = append(w.drifted, describeDrift(s, objects[i], r))
+		default:
+			w.applied(objects[i], r.Live)
 		}
 	}
 	return nil

@@ -74,6 +74,7 @@ type Controller struct {
 	entries  map[Key]*entry
 	pruning  map[Key]bool   // sources with objects that are no longer rendered and still exist
 	occupied map[string]int // workers of the namespaces of tenants
+	recorded int            // objects in the records of all entries
 }
 
 // entry is what the controller remembers of a source. Only the worker of the source uses it, except for the fields that
@@ -81,10 +82,11 @@ type Controller struct {
 type entry struct {
 	history
 	work      *work
-	digest    string // digest of the objects that were applied last; "" after a restart
-	unhealthy string // digest of the objects whose health check has failed
-	message   string // message of the last event about a failure
-	attempted string // revision that was fetched last; "" if that failed
+	record    *record // of the last successful round; nil means none; written under Controller.mu
+	digest    string  // digest of the objects that were applied last; "" after a restart
+	unhealthy string  // digest of the objects whose health check has failed
+	message   string  // message of the last event about a failure
+	attempted string  // revision that was fetched last; "" if that failed
 	announced Notification
 
 	status    *gitsource.Status // last written status, which the cache may not have yet; guarded by Controller.mu

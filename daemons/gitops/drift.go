@@ -11,6 +11,17 @@ import (
 // driftPolicies are the policies of objects.
 var driftPolicies = []string{gitsource.DriftRevert, gitsource.DriftReport, gitsource.DriftIgnore}
 
+// applied returns a function that reports whether a source has applied an object before, in whatever version.
+func applied(s *Source) func(ObjectID) bool {
+	in := make(map[identity]bool, len(s.Status.Inventory))
+	for _, text := range s.Status.Inventory {
+		if id, err := ParseID(text); err == nil {
+			in[id.identity()] = true
+		}
+	}
+	return func(id ObjectID) bool { return in[id.identity()] }
+}
+
 // driftPolicy returns the policy of an object: that of its annotation, or else that of the source.
 func driftPolicy(s *Source, o Object) (string, error) {
 	own, ok := o.GetAnnotations()[gitsource.DriftAnnotation]

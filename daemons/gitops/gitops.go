@@ -130,6 +130,22 @@ type Applier interface {
 	Delete(ctx context.Context, id ObjectID, uid types.UID) error
 }
 
+// Tracker is implemented by appliers that watch objects.
+type Tracker interface {
+	// Versions returns what identifies the present versions of objects, in the order of ids. An empty text means that
+	// the version is not known, or that the object does not exist. An object with the same text has not changed in
+	// between. It does not wait. The objects are watched from now on.
+	Versions(ids []ObjectID) []string
+}
+
+// VersionOf returns what identifies the version of a live object, or "" if that is not known.
+func VersionOf(live *unstructured.Unstructured) string {
+	if live == nil || live.GetUID() == "" || live.GetResourceVersion() == "" {
+		return ""
+	}
+	return string(live.GetUID()) + " " + live.GetResourceVersion()
+}
+
 // Cluster provides appliers.
 type Cluster interface {
 	As(namespace, serviceAccount string) (Applier, error)
@@ -161,6 +177,10 @@ type Object struct {
 	Line int    // first line of the object in File; 0 if it is not known
 	// Adopt lets the object be applied over one that another client has created.
 	Adopt bool
+	// Live is the live object, if it was read in the same round. Comparing and applying need not read it again.
+	Live *unstructured.Unstructured
+
+	digest objectDigest // of the content; set before the object is applied
 }
 
 // ID returns the object's identity.

@@ -133,7 +133,10 @@ func definedScopes(objects []Object) map[schema.GroupKind]Scope {
 	return scopes
 }
 
-// digestOf returns a digest of objects, in any order.
+// objectDigest is a digest of the content of an object. It is zero if it is not known.
+type objectDigest [sha256.Size]byte
+
+// digestOf returns a digest of objects, in any order. It sets the digests of the objects.
 func digestOf(objects []Object) (string, error) {
 	sums := make([]string, len(objects))
 	for i, o := range objects {
@@ -141,8 +144,8 @@ func digestOf(objects []Object) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%s: encode the object: %w", o.position(), err)
 		}
-		sum := sha256.Sum256(text)
-		sums[i] = string(sum[:])
+		objects[i].digest = sha256.Sum256(text)
+		sums[i] = string(objects[i].digest[:])
 	}
 	slices.Sort(sums)
 	h := sha256.New()

@@ -29,9 +29,8 @@ type Preview struct {
 // Preview fetches and renders a source and compares the objects with the cluster. It changes nothing. revision, if not
 // empty, replaces what the source selects. all are all sources of the cluster.
 func (c *Controller) Preview(ctx context.Context, s *Source, revision string, all []*Source) (*Preview, error) {
-	var snapshot Snapshot
+	var l *loaded
 	var objects []Object
-	var a Applier
 	var err error
 	for _, selected := range selections(s, revision) {
 		if problems := selected.Spec.Problems(); len(problems) > 0 {
@@ -39,7 +38,7 @@ func (c *Controller) Preview(ctx context.Context, s *Source, revision string, al
 			continue
 		}
 		var f *failure
-		if snapshot, objects, a, f = c.load(ctx, selected); f == nil {
+		if l, objects, f = c.load(ctx, selected); f == nil {
 			err = nil
 			break
 		}
@@ -50,6 +49,7 @@ func (c *Controller) Preview(ctx context.Context, s *Source, revision string, al
 	if err != nil {
 		return nil, err
 	}
+	snapshot, a := l.snapshot, l.applier
 	redact := snapshot.Redact
 	if redact == nil {
 		redact = func(text string) string { return text }
@@ -63,8 +63,9 @@ func (c *Controller) Preview(ctx context.Context, s *Source, revision string, al
 		return nil, fmt.Errorf("no objects are rendered, and %d were applied before; the controller deletes nothing",
 			len(previous))
 	}
-	for i := range objects {
-		objects[i].Adopt = objects[i].Adopt || inventoryHas(s, objects[i].ID())
+	own := applied(s)
+	for i, o := range objects {
+		objects[i].Adopt = o.Adopt || own(o.ID())
 	}
 	results, err := a.Compare(ctx, objects)
 	if err != nil {

@@ -22,6 +22,7 @@ func (c *Controller) sync(ctx context.Context, key Key) time.Duration {
 	c.mu.Lock()
 	e := c.entryOf(key)
 	if s == nil || e.uid != "" && e.uid != string(s.UID) { // deleted, or deleted and created again
+		c.dropRecord(e)
 		delete(c.entries, key)
 		e = c.entryOf(key)
 	}
@@ -101,6 +102,7 @@ func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time
 	var f *failure
 	if w := e.work; w.isCurrent(s) {
 		clear(w.live)
+		c.findSame(s, e, w)
 	} else {
 		c.mu.Lock()
 		e.recheck, e.handled = false, s.Requested
@@ -109,7 +111,7 @@ func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time
 		e.work, f = c.begin(ctx, s, e, st)
 	}
 	var p *progress
-	if f == nil {
+	if f == nil && !e.work.isUnchanged {
 		p, f = c.advance(ctx, s, e, st, e.work)
 		f.redact(e.work.redact)
 		if p != nil && e.work.redact != nil {
@@ -142,6 +144,9 @@ func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time
 		e.message = f.Error()
 	} else {
 		e.failures, e.message, outcome = 0, "", "ready"
+		if !e.work.isUnchanged {
+			c.recordObjects(e, e.work)
+		}
 		setReady(st, s.Generation, now, readyMessage(e.work, st))
 	}
 	e.work = nil

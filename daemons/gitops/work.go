@@ -73,6 +73,13 @@ type work struct {
 	stages     []stage
 	obsolete   inventory // entries of the inventory that are no longer rendered
 
+	isUnchanged bool                // there is nothing to do
+	rendering   rendering           // inputs of the rendering
+	started     time.Time           // when the round began that has rendered the source
+	verifies    bool                // every object is read
+	same        map[identity]bool   // objects that are as they were recorded; they are not read in this round
+	versions    map[identity]string // versions at which objects were as declared
+
 	next    int       // index of the stage to apply
 	began   time.Time // when the objects of the last applied stage began to become healthy
 	polls   int       // health checks since then
@@ -104,43 +111,97 @@ func (w *work) healthPoll() time.Duration {
 	return min(pause, 5*time.Second)
 }
 
-// load fetches and renders a source.
-func (c *Controller) load(ctx context.Context, s *Source) (snapshot Snapshot, objects []Object, a Applier,
-	err *failure) {
-	ctx, cancel := context.WithTimeout(ctx, s.Spec.Limit())
-	defer cancel()
-	a, e := c.Cluster.As(s.Namespace, s.Account())
-	if e != nil {
-		return snapshot, nil, nil, fail(reasonAccount, "act as service account "+s.Namespace+"/"+s.Account(), e)
+// loaded is a fetched source.
+type loaded struct {
+	applier   Applier
+	secrets   Secrets
+	snapshot  Snapshot
+	rendering rendering // inputs of its rendering
+}
+
+// release ends the use of the files.
+func (l *loaded) release() {
+	if l.snapshot.Release != nil {
+		l.snapshot.Release()
 	}
-	secrets, err := readSecrets(ctx, a, s)
+}
+
+// fetch fetches a source. The caller releases what was fetched.
+func (c *Controller) fetch(ctx context.Context, s *Source) (*loaded, *failure) {
+	a, err := c.Cluster.As(s.Namespace, s.Account())
 	if err != nil {
-		return snapshot, nil, nil, err
+		return nil, fail(reasonAccount, "act as service account "+s.Namespace+"/"+s.Account(), err)
 	}
-	if snapshot, e = c.Fetcher.Fetch(ctx, s, secrets); e != nil {
-		f := fail(reasonFetch, "fetch "+s.Spec.URL, e)
+	secrets, f := readSecrets(ctx, a, s)
+	if f != nil {
+		return nil, f
+	}
+	snapshot, err := c.Fetcher.Fetch(ctx, s, secrets)
+	if err != nil {
+		f := fail(reasonFetch, "fetch "+s.Spec.URL, err)
 		var permanent interface{ Permanent() bool }
-		f.stalled = errors.As(e, &permanent) && permanent.Permanent()
-		return snapshot, nil, nil, f
+		f.stalled = errors.As(err, &permanent) && permanent.Permanent()
+		return nil, f
 	}
-	if snapshot.Release != nil {
-		defer snapshot.Release()
-	}
+	return &loaded{applier: a, secrets: secrets, snapshot: snapshot}, nil
+}
+
+// render renders a fetched source, and records the inputs.
+func (c *Controller) render(ctx context.Context, s *Source, l *loaded) (objects []Object, f *failure) {
+	revision := l.snapshot.Revision
 	if s.Spec.Decryption != nil {
-		if e = c.decrypt(&snapshot, secrets.Decryption); e != nil {
-			return snapshot, nil, nil, fail(ReasonDecryption, "decrypt "+snapshot.Revision, e)
+		if err := c.decrypt(&l.snapshot, l.secrets.Decryption); err != nil {
+			return nil, fail(ReasonDecryption, "decrypt "+revision, err)
 		}
 	}
-	defer func() { err.redact(snapshot.Redact) }()
-	rendered, e := c.Renderer.Render(ctx, s, snapshot, a)
-	if e != nil {
-		return snapshot, nil, nil, fail(reasonRender, "render "+snapshot.Revision, e)
+	defer func() { f.redact(l.snapshot.Redact) }()
+	reads, scopes := map[ObjectID]string{}, map[schema.GroupKind]Scope{}
+	rendered, err := c.Renderer.Render(ctx, s, l.snapshot, recordingReader{l.applier, reads})
+	if err != nil {
+		return nil, fail(reasonRender, "render "+revision, err)
 	}
-	objects, e = prepare(s, rendered, func(gk schema.GroupKind) (Scope, error) { return a.Scope(ctx, gk) })
-	if e != nil {
-		return snapshot, nil, nil, fail(reasonRender, "render "+snapshot.Revision, e)
+	objects, err = prepare(s, rendered, func(gk schema.GroupKind) (Scope, error) {
+		scope, err := l.applier.Scope(ctx, gk)
+		scopes[gk] = scope
+		return scope, err
+	})
+	if err != nil {
+		return nil, fail(reasonRender, "render "+revision, err)
 	}
-	return snapshot, objects, a, nil
+	if key, ok := renderingKey(s, revision, l.secrets); ok {
+		l.rendering = rendering{key, reads, scopes}
+	}
+	return objects, nil
+}
+
+// load fetches and renders a source.
+func (c *Controller) load(ctx context.Context, s *Source) (*loaded, []Object, *failure) {
+	ctx, cancel := context.WithTimeout(ctx, s.Spec.Limit())
+	defer cancel()
+	l, f := c.fetch(ctx, s)
+	if f != nil {
+		return nil, nil, f
+	}
+	defer l.release()
+	objects, f := c.render(ctx, s, l)
+	return l, objects, f
+}
+
+// loadChanged is like load, and returns the work instead if there is nothing to do.
+func (c *Controller) loadChanged(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (l *loaded,
+	objects []Object, unchanged *work, f *failure) {
+	ctx, cancel := context.WithTimeout(ctx, s.Spec.Limit())
+	defer cancel()
+	e.attempted = ""
+	if l, f = c.fetch(ctx, s); f != nil {
+		return nil, nil, nil, f
+	}
+	defer l.release()
+	e.attempted = l.snapshot.Revision
+	if unchanged = c.unchangedWork(ctx, s, e, st, l); unchanged == nil {
+		objects, f = c.render(ctx, s, l)
+	}
+	return l, objects, unchanged, f
 }
 
 // decrypt replaces the files of a snapshot by decrypted ones.
@@ -155,20 +216,23 @@ func (c *Controller) decrypt(snapshot *Snapshot, keys map[string][]byte) (err er
 // begin fetches and renders a source, checks that all objects can be applied, and records in the inventory what will be
 // applied. It applies nothing.
 func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (w *work, f *failure) {
-	snapshot, objects, a, f := c.load(ctx, s)
-	if e.attempted = snapshot.Revision; f != nil {
-		return nil, f
+	started := c.Clock.Now()
+	l, objects, w, f := c.loadChanged(ctx, s, e, st)
+	if f != nil || w != nil {
+		return w, f
 	}
+	snapshot := l.snapshot
 	defer func() { f.redact(snapshot.Redact) }()
 	w = &work{redact: snapshot.Redact, generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation],
 		requested: s.Requested, revision: snapshot.Revision,
-		applier: a, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{}}
+		applier: l.applier, live: map[identity]*unstructured.Unstructured{}, existed: map[identity]bool{},
+		rendering: l.rendering, versions: map[identity]string{}, started: started}
 	var err error
-	if w.stages, err = stagesOf(objects); err != nil {
-		return nil, fail(reasonRender, "order the objects", err)
-	}
 	if w.digest, err = digestOf(objects); err != nil {
 		return nil, fail(reasonRender, "render "+snapshot.Revision, err)
+	}
+	if w.stages, err = stagesOf(objects); err != nil {
+		return nil, fail(reasonRender, "order the objects", err)
 	}
 	if w.declared = e.digest != w.digest; e.digest == "" { // after a restart
 		w.declared = st.AppliedRevision != w.revision || st.AppliedSpec != specDigest(&s.Spec)
@@ -181,6 +245,7 @@ func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsour
 		return nil, fail(reasonEmpty, "render "+snapshot.Revision, fmt.Errorf("no objects are rendered, and %d were "+
 			"applied before; nothing is deleted. If all of them are to be deleted, set spec.allowEmpty", len(previous)))
 	}
+	c.findSame(s, e, w)
 	if f := c.check(ctx, s, w, objects); f != nil {
 		return nil, f
 	}
@@ -190,6 +255,11 @@ func (c *Controller) begin(ctx context.Context, s *Source, e *entry, st *gitsour
 
 // check returns a failure if an object cannot be applied. Objects that were applied before need no check.
 func (c *Controller) check(ctx context.Context, s *Source, w *work, objects []Object) *failure {
+	all := len(objects)
+	objects = w.remaining(objects)
+	for id := range w.same {
+		w.existed[id] = true
+	}
 	needsLive := w.declared || slices.ContainsFunc(objects, func(o Object) bool {
 		policy, err := driftPolicy(s, o)
 		return err != nil || policy == gitsource.DriftIgnore
@@ -222,12 +292,13 @@ func (c *Controller) check(ctx context.Context, s *Source, w *work, objects []Ob
 	}
 	var failed []string
 	others := sync.OnceValue(func() []*Source { return c.others(s) })
+	own := applied(s)
 	for i, o := range objects {
 		if err := checkOwner(s, o, w.live[o.ID().identity()], others); err != nil {
 			failed = append(failed, o.position()+": "+err.Error())
 		}
 		// What the source applied before is its own, even if another client has changed the managed fields since.
-		objects[i].Adopt = o.Adopt || inventoryHas(s, o.ID())
+		objects[i].Adopt, objects[i].Live = o.Adopt || own(o.ID()), w.live[o.ID().identity()]
 	}
 	if len(failed) == 0 {
 		results, err := w.applier.Compare(ctx, objects)
@@ -240,7 +311,7 @@ func (c *Controller) check(ctx context.Context, s *Source, w *work, objects []Ob
 			}
 		}
 	}
-	return failedObjects(failed, len(objects), "nothing is applied")
+	return failedObjects(failed, all, "nothing is applied")
 }
 
 // failedObjects returns the failure of some of several objects, or nil.

@@ -117,6 +117,18 @@ func (l *Live) compare(ctx context.Context, d *Desired, existing *listedObjects)
 		o.Action, o.Note = plan.Create, going.Error()
 		return o, going
 	}
+	// A program that compares the same objects again and again spends most of its time with unchanged ones.
+	if l.unchanged.hasChangingDeclarations && len(d.Ignored.Fields) == 0 && !d.Ignored.All &&
+		isApplied(d.Object, live, l.fieldManager()) {
+		d.live = live
+		return o, nil
+	}
+	return l.compareLive(ctx, d, o, live)
+}
+
+// compareLive compares an object with the live one by a dry run, unless it is known to be unchanged.
+func (l *Live) compareLive(ctx context.Context, d *Desired, o plan.Object,
+	live *unstructured.Unstructured) (plan.Object, error) {
 	by := l.creatorOf(live)
 	if by != "" && !d.CanAdopt {
 		o.Action = plan.Change
@@ -345,11 +357,13 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 // someone else: the client's field manager manages none of its fields. It returns "" for our own objects, whatever
 // their labels, since charts set their own.
 func (l *Live) foreignManagers(live *unstructured.Unstructured) string {
-	var managers []string
-	for _, f := range live.GetManagedFields() {
-		if f.Manager == l.fieldManager() && f.Operation == metav1.ManagedFieldsOperationApply {
+	for _, entry := range rawManagedFields(live) {
+		if entry["manager"] == l.fieldManager() && entry["operation"] == string(metav1.ManagedFieldsOperationApply) {
 			return ""
 		}
+	}
+	var managers []string
+	for _, f := range live.GetManagedFields() {
 		if f.Subresource == "" && !slices.Contains(managers, f.Manager) {
 			managers = append(managers, f.Manager)
 		}

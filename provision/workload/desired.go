@@ -38,6 +38,7 @@ type Desired struct {
 	IsProtected bool // may not be deleted later, even if it is no longer declared
 	Ignored     config.Ignored
 	live        *unstructured.Unstructured // the live object that was compared or written; nil if it does not exist
+	read        *unstructured.Unstructured // the live object as the caller has just read it; nil if it is not known
 	// resourceVersion of the live object that ignored fields were copied from; "" means none
 	version string
 }

@@ -31,6 +31,12 @@ func NewLive(cfg *rest.Config, manager string) (*Live, error) {
 	return l, nil
 }
 
+// WithLive returns the object with the live one, which the caller has just read. It is not read again.
+func (d Desired) WithLive(live *unstructured.Unstructured) Desired {
+	d.read = live
+	return d
+}
+
 // Outcome is what was done to an object, or what would be done.
 type Outcome struct {
 	plan.Object
@@ -101,10 +107,17 @@ func (l *Live) ApplyEach(ctx context.Context, desired []Desired) ([]Outcome, err
 // each calls f for every object, maxParallel at a time.
 func (l *Live) each(ctx context.Context, desired []Desired,
 	f func(ctx context.Context, i int, d Desired, existing *listedObjects) error) error {
-	existing, err := l.listReadable(ctx, references(desired))
+	var unknown []Desired
+	for _, d := range desired {
+		if d.read == nil {
+			unknown = append(unknown, d)
+		}
+	}
+	existing, err := l.listReadable(ctx, references(unknown))
 	if err != nil {
 		return err
 	}
+	existing = existing.with(desired)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxParallel)
 	for i, d := range desired {
@@ -161,6 +174,15 @@ func (l *Live) IsNamespaced(kind schema.GroupKind) (namespaced, served bool, err
 		return false, false, err
 	}
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true, nil
+}
+
+// ResourceOf returns the resource of a kind. It reports whether the API is known to serve the kind.
+func (l *Live) ResourceOf(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
+	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return schema.GroupVersionResource{}, false
+	}
+	return mapping.Resource, true
 }
 
 // DeleteObject requests the deletion of an object with a UID. An object that is gone, or that has another UID, is not

@@ -106,6 +106,23 @@ func (s *listedObjects) get(ctx context.Context, l *Live, o state.Object) (*unst
 	return l.get(ctx, o)
 }
 
+// with returns the results with live objects that callers have read. s may be nil.
+func (s *listedObjects) with(desired []Desired) *listedObjects {
+	for _, d := range desired {
+		if d.read == nil {
+			continue
+		}
+		if s == nil {
+			s = &listedObjects{}
+		}
+		if s.objects == nil {
+			s.objects = map[state.Object]*unstructured.Unstructured{}
+		}
+		s.objects[d.reference().Identity()] = d.read
+	}
+	return s
+}
+
 // references returns the references of desired objects.
 func references(desired []Desired) []state.Object {
 	list := make([]state.Object, len(desired))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"clusterctl/daemons/config/gitsource"
@@ -19,12 +20,13 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// requestTimeout limits one request. There are no watches.
+// requestTimeout limits one request that is no watch.
 const requestTimeout = 30 * time.Second
 
 // Cluster implements gitops.Cluster. It impersonates service accounts, so that it has none of their rights itself.
 type Cluster struct {
-	config *rest.Config
+	config  *rest.Config
+	watches *watches
 
 	mu       sync.Mutex // guards appliers
 	appliers map[string]*applier
@@ -35,7 +37,7 @@ const maxAppliers = 128
 
 // New returns a cluster that is reached with a configuration. Its user may impersonate service accounts.
 func New(config *rest.Config) *Cluster {
-	return &Cluster{config: config, appliers: map[string]*applier{}}
+	return &Cluster{config: config, watches: newWatches(), appliers: map[string]*applier{}}
 }
 
 // As implements gitops.Cluster.
@@ -53,7 +55,13 @@ func (c *Cluster) As(namespace, account string) (gitops.Applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &applier{live}
+	forWatches := rest.CopyConfig(config)
+	forWatches.Timeout = 0 // a watch has a limit of its own
+	watching, err := metadata.NewForConfig(forWatches)
+	if err != nil {
+		return nil, err
+	}
+	a := &applier{live, user, watching, c.watches}
 	if len(c.appliers) >= maxAppliers {
 		clear(c.appliers) // they only save time
 	}
@@ -62,7 +70,12 @@ func (c *Cluster) As(namespace, account string) (gitops.Applier, error) {
 }
 
 // applier acts as one account.
-type applier struct{ live *workload.Live }
+type applier struct {
+	live     *workload.Live
+	user     string
+	metadata metadata.Interface // for watches
+	watches  *watches
+}
 
 // reference returns how the engine names an object.
 func reference(id gitops.ObjectID) state.Object {
@@ -121,7 +134,7 @@ func (a *applier) Delete(ctx context.Context, id gitops.ObjectID, uid types.UID)
 func desired(objects []gitops.Object) []workload.Desired {
 	list := make([]workload.Desired, len(objects))
 	for i, o := range objects {
-		list[i] = workload.NewDesired(o.ID().String(), o.Unstructured, o.Adopt)
+		list[i] = workload.NewDesired(o.ID().String(), o.Unstructured, o.Adopt).WithLive(o.Live)
 	}
 	return list
 }

@@ -43,7 +43,7 @@ func (allowAll) Authorize(context.Context, api.User, api.Request) (api.Decision,
 }
 
 // startServer starts an API server and returns the configuration of its clients.
-func startServer(t *testing.T) *rest.Config {
+func startServer(t *testing.T, rights api.Authorizer) *rest.Config {
 	t.Helper()
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	s := memory.New()
@@ -56,7 +56,7 @@ func startServer(t *testing.T) *rest.Config {
 	server, err := apiserver.New(apiserver.Options{
 		Storage: storage, Env: env,
 		Addresses: apiserver.Addresses{ServiceClusterIPRange: []string{"10.96.0.0/16"}},
-		Access:    apiserver.Access{Authorizers: []api.Authorizer{allowAll{}}},
+		Access:    apiserver.Access{Authorizers: []api.Authorizer{rights}},
 		Admission: apiserver.Admission{Mutators: mutators, Validators: validators,
 			Quota: admission.NewQuota(storage.Objects()), External: &write.External{Authorizer: allowAll{}}},
 	})
@@ -88,7 +88,7 @@ func startServer(t *testing.T) *rest.Config {
 
 func newBackend(t *testing.T) gitopstest.Backend {
 	t.Helper()
-	config := startServer(t)
+	config := startServer(t, allowAll{})
 	return &backend{New(config), t, dynamic.NewForConfigOrDie(config)}
 }
 

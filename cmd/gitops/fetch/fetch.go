@@ -156,18 +156,19 @@ func (f *Fetcher) fetchGit(ctx context.Context, s *gitops.Source, secrets gitops
 	if err != nil {
 		return gitops.Snapshot{}, fmt.Errorf("download %s: %w", selected.Revision(), err)
 	}
-	repository := openStorage(dir)
 	if keys != nil {
-		if err := keys.verify(repository, selected, s.Spec.VerifiesTag(), time.Now()); err != nil {
+		if err := keys.verify(openStorage(dir), selected, s.Spec.VerifiesTag(), time.Now()); err != nil {
 			release()
 			return gitops.Snapshot{}, unverified(fmt.Errorf("verify %s: %w", selected.Revision(), err))
 		}
 	}
-	files, err := openTree(repository, plumbing.NewHash(selected.Hash))
-	if err != nil {
-		release()
-		return gitops.Snapshot{}, fmt.Errorf("read %s: %w", selected.Revision(), err)
-	}
+	files := newLazyFiles(func() (*tree, error) {
+		t, err := openTree(openStorage(dir), plumbing.NewHash(selected.Hash))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", selected.Revision(), err)
+		}
+		return t, nil
+	})
 	return gitops.Snapshot{Revision: selected.Revision(), Files: files, Release: release}, nil
 }
 

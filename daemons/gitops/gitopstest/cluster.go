@@ -34,6 +34,7 @@ type Cluster struct {
 	objects map[key]*stored
 	uids    int
 	writes  []string
+	reads   int
 }
 
 type key struct {
@@ -123,6 +124,15 @@ func (c *Cluster) Writes() []string {
 	return list
 }
 
+// Reads returns the number of objects that were read, compared or applied since the last call.
+func (c *Cluster) Reads() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.reads
+	c.reads = 0
+	return n
+}
+
 // create returns a new object. The caller holds mu.
 func (c *Cluster) create(id gitops.ObjectID) *unstructured.Unstructured {
 	c.uids++
@@ -202,6 +212,7 @@ func (a *applier) Find(_ context.Context, ids []gitops.ObjectID) ([]*unstructure
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found := make([]*unstructured.Unstructured, len(ids))
+	a.reads += len(ids)
 	for i, id := range ids {
 		if err := a.may("get", id); err != nil {
 			return nil, err
@@ -214,6 +225,19 @@ func (a *applier) Find(_ context.Context, ids []gitops.ObjectID) ([]*unstructure
 		}
 	}
 	return found, nil
+}
+
+// Versions implements gitops.Tracker. It knows the versions of objects that the account may read.
+func (a *applier) Versions(ids []gitops.ObjectID) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	versions := make([]string, len(ids))
+	for i, id := range ids {
+		if s := a.objects[keyOf(id)]; s != nil && a.may("get", id) == nil {
+			versions[i] = gitops.VersionOf(s.live)
+		}
+	}
+	return versions
 }
 
 // Compare implements gitops.Applier.
@@ -241,6 +265,7 @@ func (a *applier) Apply(_ context.Context, objects []gitops.Object) ([]gitops.Re
 // apply applies an object. planned are objects that exist when the object is applied.
 func (a *applier) apply(o gitops.Object, planned []gitops.Object, isDryRun bool) gitops.Result {
 	id := o.ID()
+	a.reads++
 	s := a.objects[keyOf(id)]
 	fail := func(err error) gitops.Result { return gitops.Result{Err: err} }
 	if a.kinds[id.GroupKind()] == gitops.ScopeUnknown {
