@@ -11,36 +11,29 @@ import (
 
 // Sealing takes a tenth of a second with a passphrase. A run that does not change the keys writes them as it read them.
 func TestKeysAreSealedAgainOnlyWhenTheyChange(t *testing.T) {
-	for name, sealer := range map[string]state.Sealer{
-		"key file":   {KeyFile: filepath.Join(t.TempDir(), "age.key")},
-		"passphrase": {Passphrase: "correct horse"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := state.Store{Dir: t.TempDir(), Sealer: sealer}
-			s, err := state.New("home", authorities)
-			if err == nil {
-				err = store.Write(s)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			next := rewrite(t, store, func(s *state.State) { s.Token = "changed" })
-			if !bytes.Equal(next.Sealed, s.Sealed) || next.Token != "changed" {
-				t.Errorf("unchanged keys were sealed again (token %q)", next.Token)
-			}
-			next = rewrite(t, store, func(s *state.State) { s.Keys.Secrets = []string{"one more"} })
-			if bytes.Equal(next.Sealed, s.Sealed) || len(next.Keys.Secrets) != 1 {
-				t.Errorf("changed keys were not sealed: %q", next.Keys.Secrets)
-			}
-			former := next.Sealed
-			store.Sealer = state.Sealer{Passphrase: "another horse"}
-			if err := store.Write(next); err != nil {
-				t.Fatal(err)
-			}
-			if back, err := store.Read(); err != nil || bytes.Equal(back.Sealed, former) {
-				t.Errorf("the keys were not sealed with the new passphrase: %v", err)
-			}
-		})
+	store := state.Store{Dir: t.TempDir(), Sealer: state.Sealer{KeyFile: filepath.Join(t.TempDir(), "age.key")}}
+	s, err := state.New("home", authorities)
+	if err == nil {
+		err = store.Write(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := rewrite(t, store, func(s *state.State) { s.Token = "changed" })
+	if !bytes.Equal(next.Sealed, s.Sealed) || next.Token != "changed" {
+		t.Errorf("unchanged keys were sealed again (token %q)", next.Token)
+	}
+	next = rewrite(t, store, func(s *state.State) { s.Keys.Secrets = []string{"one more"} })
+	if bytes.Equal(next.Sealed, s.Sealed) || len(next.Keys.Secrets) != 1 {
+		t.Errorf("changed keys were not sealed: %q", next.Keys.Secrets)
+	}
+	former := next.Sealed
+	store.Sealer.KeyFile = filepath.Join(t.TempDir(), "other.key")
+	if err := store.Write(next); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := store.Read(); err != nil || bytes.Equal(back.Sealed, former) {
+		t.Errorf("the keys were not sealed with the new key file: %v", err)
 	}
 }
 
@@ -63,11 +56,11 @@ func rewrite(t *testing.T, store state.Store, change func(*state.State)) *state.
 
 // A saved version is a link to the present file, which is made without opening the keys.
 func TestStatesAreSavedWithoutOpeningTheirKeys(t *testing.T) {
-	store := state.Store{Dir: t.TempDir(), Sealer: state.Sealer{Passphrase: "correct horse"}}
+	store := state.Store{Dir: t.TempDir(), Sealer: state.Sealer{KeyFile: filepath.Join(t.TempDir(), "age.key")}}
 	if err := store.Write(&state.State{Version: 1, Cluster: "home"}); err != nil {
 		t.Fatal(err)
 	}
-	store.Sealer = state.Sealer{Passphrase: "wrong"}
+	store.Sealer.KeyFile = filepath.Join(t.TempDir(), "absent.key")
 	if err := store.SaveVersion(); err != nil {
 		t.Fatal(err)
 	}
