@@ -274,8 +274,13 @@ func TestLinksAndPathsThatClimbOutAreRefused(t *testing.T) {
 		r.git(r.work, "update-ref", "refs/heads/"+branch, commit)
 		r.git(r.bare, "config", "receive.fsckObjects", "false")
 		r.push(branch)
-		_, err = f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url, Branch: branch}),
+		s, err := f.Fetch(t.Context(), sourceOf(gitsource.Spec{URL: url, Branch: branch}),
 			gitops.Secrets{Credentials: map[string][]byte{keyCA: ca}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Release()
+		_, err = gitops.NewBudget().ReadFile(s.Files, "link.yaml")
 		if err == nil || !strings.Contains(err.Error(), "which is no name of a file") {
 			t.Errorf("an entry %q: %v", entry, err)
 		}
