@@ -317,7 +317,7 @@ func TestEncryptedFilesThatAreNotDecryptedAreErrors(t *testing.T) {
 
 // The file that the test of the whole cluster uses was not made by this package.
 func TestTheSecretOfTheClusterTestIsDecrypted(t *testing.T) {
-	script, err := os.ReadFile("../../../tests/suites/e2e/testdata/clusterctl/gitops_objects.txt")
+	script, err := os.ReadFile("../../../tests/suites/e2e/testdata/controlplane/gitops_objects.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

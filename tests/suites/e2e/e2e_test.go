@@ -96,9 +96,14 @@ func TestKubectlNodes(t *testing.T) {
 	}
 }
 
-// Scripts that change the machines run one after the other.
-func TestClusterctl(t *testing.T) {
-	for _, file := range script.Files(t, "clusterctl") {
+// Scripts that change the machines or workloads run one after the other.
+func TestClusterctl(t *testing.T) { runInTurn(t, script.Files(t, "clusterctl")) }
+
+// So do scripts that change how the control plane authenticates, or which services it runs.
+func TestControlPlane(t *testing.T) { runInTurn(t, script.Files(t, "controlplane")) }
+
+func runInTurn(t *testing.T, files []string) {
+	for _, file := range files {
 		t.Run("", func(t *testing.T) { runScripts(t, "kubectl", file) })
 	}
 }

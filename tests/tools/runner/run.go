@@ -194,7 +194,7 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 		argv = append(argv, asRoot(r.root, s, tests)...)
 		return job{suite: at, name: name, argv: argv, dir: dir, env: environment, json: true}
 	}
-	if !s.hasOwnMachines && s.separateTests == "" {
+	if !s.hasOwnMachines && s.separateTests == nil {
 		j := part(s.name, "-test.run="+s.run)
 		j.compile = compile
 		return []job{j}, nil
@@ -202,9 +202,13 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	if err := r.command(ctx, environment, compile).Run(); err != nil {
 		return nil, fmt.Errorf("compile the tests: %w", err)
 	}
-	if s.separateTests != "" {
-		apart := "^(" + s.separateTests + ")$"
-		return []job{part(s.name+"/"+s.separateTests, "-test.run="+apart), part(s.name, "-test.skip="+apart)}, nil
+	if s.separateTests != nil {
+		var jobs []job
+		for _, name := range s.separateTests {
+			jobs = append(jobs, part(s.name+"/"+name, "-test.run=^"+name+"$"))
+		}
+		others := "-test.skip=^(" + strings.Join(s.separateTests, "|") + ")$"
+		return append(jobs, part(s.name, others)), nil
 	}
 	list := exec.CommandContext(ctx, binary, "-test.list", ".")
 	list.Dir, list.Env = dir, environment

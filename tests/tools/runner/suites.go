@@ -37,12 +37,16 @@ type suite struct {
 	bundle   string // the bundle's folder below bin; empty: bin itself
 	// hasOwnMachines means that every test starts its own machines, so that two of them can run at a time.
 	hasOwnMachines bool
-	// separateTests names tests that run on their own machines, in parallel with the other tests of the suite.
-	separateTests string
+	// separateTests are tests that run on their own machines, each in parallel with the others and with the rest of the
+	// suite.
+	separateTests []string
 }
 
 // parallelScripts is for suites whose scripts run in parallel. Scripts mostly wait.
 const parallelScripts = "-test.parallel=4"
+
+// e2eInTurn are the tests of e2e whose scripts run one after the other.
+var e2eInTurn = []string{"TestClusterctl", "TestControlPlane"}
 
 // restPackages stands for all packages that no suite names.
 const restPackages = "rest"
@@ -88,7 +92,7 @@ var suites = []suite{
 		isBackground: true, packages: []string{"./tests/suites/prometheus"}, timeout: "40m"},
 
 	{name: "e2e", about: "scripts of kubectl and clusterctl on three machines", targets: []string{testTarget},
-		packages: []string{"./tests/suites/e2e"}, needsLab: true, separateTests: "TestClusterctl", timeout: "25m",
+		packages: []string{"./tests/suites/e2e"}, needsLab: true, separateTests: e2eInTurn, timeout: "25m",
 		args: []string{parallelScripts}},
 	{name: "roll", about: "changes of a control plane of three machines", targets: []string{testTarget, allTarget},
 		packages: []string{"./tests/suites/roll"}, needsLab: true, hasOwnMachines: true, timeout: "15m"},
@@ -148,7 +152,7 @@ var suites = []suite{
 		args: []string{"-runtime", "debian-runtime"}, timeout: "20m"},
 	{name: "e2e-all", about: "scripts of kubectl and clusterctl, every one with Debian's kubectl, too",
 		targets:  []string{allTarget},
-		packages: []string{"./tests/suites/e2e"}, needsLab: true, separateTests: "TestClusterctl",
+		packages: []string{"./tests/suites/e2e"}, needsLab: true, separateTests: e2eInTurn,
 		args: []string{parallelScripts, "-every-script"}, timeout: "40m"},
 	{name: "disaster-all", about: "every disaster", targets: []string{allTarget},
 		packages: []string{"./tests/suites/disaster"}, needsLab: true, args: []string{"-all"}, timeout: "180m"},
