@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"time"
 
 	"clusterctl/provision/host"
@@ -19,8 +20,13 @@ type AwaitReload struct {
 	host.Client
 }
 
-// reloadTimeout is how long a server may take to start and to load the file.
-const reloadTimeout = 20 * time.Second
+const (
+	// reloadTimeout is how long a server may take to start and to load the file.
+	reloadTimeout = 20 * time.Second
+	// refusalTimeout is how long a server may answer that it does not use the file. It reads the file before each
+	// answer.
+	refusalTimeout = 3 * time.Second
+)
 
 // Label names the file.
 func (s *AwaitReload) Label() string { return "use of " + s.Path }
@@ -43,7 +49,21 @@ func (s *AwaitReload) Check(ctx context.Context, h host.Host, w *Walk) (Change, 
 func (s *AwaitReload) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
-	if err := retryUntil(ctx, func() error { return h.CheckURL(ctx, s.URL, s.Client) }); err != nil {
+	var refused time.Time // first of the last refusals
+	err := retryUntil(ctx, func() error {
+		err := h.CheckURL(ctx, s.URL, s.Client)
+		var status host.StatusError
+		switch {
+		case !errors.As(err, &status) || status != http.StatusInternalServerError:
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		case time.Since(refused) > refusalTimeout:
+			cancel()
+		}
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("%s does not use %s and goes on with what was there before (journalctl -u %s says why): %w",
 			s.Unit, s.Path, s.Unit, err)
 	}

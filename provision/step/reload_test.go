@@ -1,10 +1,14 @@
 package step_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"clusterctl/provision/host"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/step"
 )
@@ -35,5 +39,20 @@ func TestReloadedFilesAreInUse(t *testing.T) {
 	check(w, "kube-apiserver reads it by itself")
 	if err := s.Apply(t.Context(), h, w); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server that answers that it cannot use a file is not asked as long as one that does not answer yet.
+func TestARefusedFileIsReportedEarly(t *testing.T) {
+	s := &step.AwaitReload{Path: "/etc/a.yaml", URL: "https://10.0.0.1:6443/readyz/a-config", Unit: "kube-apiserver"}
+	h := &hostfake.Host{AnswerErrors: map[string]error{s.URL: fmt.Errorf("ask: %w", host.StatusError(500))}}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	err := s.Apply(ctx, h, &step.Walk{})
+	if !errors.Is(err, host.StatusError(500)) || !strings.Contains(err.Error(), "journalctl -u kube-apiserver") {
+		t.Error(err)
+	}
+	if ctx.Err() != nil {
+		t.Error("it was asked until the time was over")
 	}
 }
