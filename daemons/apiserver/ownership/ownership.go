@@ -26,6 +26,7 @@ import (
 	"clusterctl/daemons/apiserver/openapi"
 	"clusterctl/daemons/apiserver/wire"
 	"clusterctl/daemons/kinds"
+	"clusterctl/daemons/libraries"
 )
 
 // scaleKind is the kind of scale subresources.
@@ -95,7 +96,7 @@ func (f *Managers) managerOf(s wire.Served, subresource string) (*managedfields.
 func (f *Managers) MergeManager(
 	s wire.Served, subresource string, live, declared runtime.Object,
 ) (Merger, error) {
-	if !isLarge(declared) && !isLarge(live) {
+	if libraries.Selected || !isLarge(declared) && !isLarge(live) {
 		return f.managerOf(s, subresource)
 	}
 	library, err := f.cachedManager(s,
