@@ -36,6 +36,16 @@ func (s *server) set(change func()) {
 	change()
 }
 
+// awaitWatch waits until a watch has begun, which receives events.
+func (s *server) awaitWatch(t *testing.T) {
+	t.Helper()
+	until(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.watches > 0
+	}, func() string { return "the server has no watch" })
+}
+
 func tableRowOf(name string) string {
 	return fmt.Sprintf(`{"cells":[%q,"5d"],"object":{"metadata":{"name":%q,"uid":%q,"resourceVersion":"7"}}}`, name, name,
 		"uid-"+name)
@@ -199,6 +209,7 @@ func TestFailuresKeepTheRows(t *testing.T) {
 			s := newServer("a", "b")
 			v := s.open(t)
 			await(t, v, "a b", Live)
+			s.awaitWatch(t)
 			s.set(func() { s.fail = func(bool) error { return unavailable } })
 			s.events <- end
 			if name == "garbage" {
@@ -221,6 +232,7 @@ func TestAnIncompleteListRemovesNoRows(t *testing.T) {
 	s := newServer("a", "b", "c")
 	v := s.open(t)
 	await(t, v, "a b c", Live)
+	s.awaitWatch(t)
 	pagesLeft := 1
 	s.set(func() {
 		s.names, s.pages = []string{"x", "y"}, 1
@@ -261,6 +273,7 @@ func TestRowsDisappearWithTheRightToReadThem(t *testing.T) {
 	s := newServer("a")
 	v := s.open(t)
 	await(t, v, "a", Live)
+	s.awaitWatch(t)
 	s.set(func() { s.fail = func(bool) error { return apierrors.NewUnauthorized("expired") } })
 	s.events <- ""
 	until(t, func() bool {
