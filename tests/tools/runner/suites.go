@@ -42,9 +42,6 @@ type suite struct {
 	separateTests []string
 }
 
-// parallelScripts is for suites whose scripts run in parallel. Scripts mostly wait.
-const parallelScripts = "-test.parallel=4"
-
 // e2eInTurn are the tests of e2e whose scripts run one after the other.
 var e2eInTurn = []string{"TestClusterctl", "TestControlPlane"}
 
@@ -92,8 +89,7 @@ var suites = []suite{
 		isBackground: true, packages: []string{"./tests/suites/prometheus"}, timeout: "40m"},
 
 	{name: "e2e", about: "scripts of kubectl and clusterctl on three machines", targets: []string{testTarget},
-		packages: []string{"./tests/suites/e2e"}, needsLab: true, separateTests: e2eInTurn, timeout: "25m",
-		args: []string{parallelScripts}},
+		packages: []string{"./tests/suites/e2e"}, needsLab: true, separateTests: e2eInTurn, timeout: "25m"},
 	{name: "roll", about: "changes of a control plane of three machines", targets: []string{testTarget, allTarget},
 		packages: []string{"./tests/suites/roll"}, needsLab: true, hasOwnMachines: true, timeout: "15m"},
 	{name: "flows", about: "what users expect of a cluster; its daemons have the race detector",
@@ -153,7 +149,7 @@ var suites = []suite{
 	{name: "e2e-all", about: "scripts of kubectl and clusterctl, every one with Debian's kubectl, too",
 		targets:  []string{allTarget},
 		packages: []string{"./tests/suites/e2e"}, needsLab: true, separateTests: e2eInTurn,
-		args: []string{parallelScripts, "-every-script"}, timeout: "40m"},
+		args: []string{"-every-script"}, timeout: "40m"},
 	{name: "disaster-all", about: "every disaster", targets: []string{allTarget},
 		packages: []string{"./tests/suites/disaster"}, needsLab: true, args: []string{"-all"}, timeout: "180m"},
 	{name: "matrix-all", about: "packets every way in every mode of the proxy, also through routers",
