@@ -302,6 +302,50 @@ func TestFullQueueDropsEvents(t *testing.T) {
 	}
 }
 
+// kubeconfigOf returns a kubeconfig that names a webhook.
+func kubeconfigOf(url string) []byte {
+	return []byte("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + url +
+		"}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n")
+}
+
+// A batch that does not fill up is sent after the longest time that it may wait.
+func TestPartialBatchesAreSentAfterTheirWait(t *testing.T) {
+	sizes := make(chan int, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var list auditv1.EventList
+		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
+			t.Error(err)
+		}
+		sizes <- len(list.Items)
+	}))
+	defer server.Close()
+	a := newTestAuditor(t, func(dir string, cfg *config.APIServer) {
+		cfg.AuditWebhookConfigFile = filepath.Join(dir, "hook.conf")
+		if err := os.WriteFile(cfg.AuditWebhookConfigFile, kubeconfigOf(server.URL), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookBatchMaxWait = 10, 10*time.Millisecond
+	})
+	for _, e := range newEvents(3) {
+		a.Record(e)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	select {
+	case n := <-sizes:
+		if n != 3 {
+			t.Errorf("it got a batch of %d events, want 3", n)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the webhook got nothing")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFailedBatchesAreRetried(t *testing.T) {
 	var mu sync.Mutex
 	var sizes []int
@@ -322,9 +366,7 @@ func TestFailedBatchesAreRetried(t *testing.T) {
 	defer server.Close()
 	a := newTestAuditor(t, func(dir string, cfg *config.APIServer) {
 		cfg.AuditWebhookConfigFile = filepath.Join(dir, "hook.conf")
-		text := "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + server.URL +
-			"}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
-		if err := os.WriteFile(cfg.AuditWebhookConfigFile, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(cfg.AuditWebhookConfigFile, kubeconfigOf(server.URL), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookBatchMaxWait, cfg.AuditWebhookInitialBackoff = 10, time.Hour,
@@ -378,17 +420,11 @@ func TestRetriesUseTheCurrentKubeconfig(t *testing.T) {
 		got <- len(list.Items)
 	}))
 	defer takes.Close()
-	leads := func(to string) []byte {
-		return []byte(
-			"apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: " + to + "}}]\ncontexts: [{name: " +
-				"a, context: {cluster: a}}]\ncurrent-context: a\n",
-		)
-	}
 	var path string
 	a := newTestAuditor(t, func(dir string, cfg *config.APIServer) {
 		path = filepath.Join(dir, "hook.conf")
 		cfg.AuditWebhookConfigFile = path
-		if err := os.WriteFile(path, leads(refuses.URL), 0o600); err != nil {
+		if err := os.WriteFile(path, kubeconfigOf(refuses.URL), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		cfg.AuditWebhookBatchMaxSize, cfg.AuditWebhookInitialBackoff = 3, time.Second
@@ -406,7 +442,7 @@ func TestRetriesUseTheCurrentKubeconfig(t *testing.T) {
 		}
 	}()
 	<-busy
-	if err := os.WriteFile(path, leads(takes.URL), 0o600); err != nil {
+	if err := os.WriteFile(path, kubeconfigOf(takes.URL), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Webhook.Reload(); err != nil {
