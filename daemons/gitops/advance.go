@@ -148,12 +148,12 @@ func (c *Controller) applyStage(ctx context.Context, s *Source, w *work, st stag
 		case r.Err != nil:
 			failed = append(failed, o.position()+": "+r.Err.Error())
 		case r.Action == ActionNone:
-			w.applied(o, r.Live)
+			w.recordVersion(o, r.Live)
 		case w.declared:
-			w.applied(o, r.Live)
+			w.recordVersion(o, r.Live)
 			w.changed = append(w.changed, string(r.Action)+" "+o.ID().String())
 		default:
-			w.applied(o, r.Live)
+			w.recordVersion(o, r.Live)
 			w.revert = append(w.revert, describeDrift(s, o, r))
 		}
 		delete(w.live, o.ID().identity())
@@ -193,7 +193,7 @@ func (c *Controller) compareStage(ctx context.Context, s *Source, w *work, objec
 		case r.Action != ActionNone:
 			w.drifted = append(w.drifted, describeDrift(s, objects[i], r))
 		default:
-			w.applied(objects[i], r.Live)
+			w.recordVersion(objects[i], r.Live)
 		}
 	}
 	return nil

@@ -165,8 +165,8 @@ func (w *work) remaining(objects []Object) (rest []Object) {
 	return rest
 }
 
-// applied records that an object was found or made as declared.
-func (w *work) applied(o Object, live *unstructured.Unstructured) {
+// recordVersion records the version at which an object was found or made as declared.
+func (w *work) recordVersion(o Object, live *unstructured.Unstructured) {
 	if version := VersionOf(live); version != "" {
 		w.versions[o.ID().identity()] = version
 	}

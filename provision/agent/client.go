@@ -163,12 +163,12 @@ func (c *Client) callWithSteps(ctx context.Context, q request, steps []step.Step
 	return c.exchange(ctx, q, steps, len(steps), progress)
 }
 
-// exchange sends a request with its steps, and reads up to its answer. The agent reports at most most steps.
+// exchange sends a request with its steps, and reads up to its answer. The agent may report maxReports steps.
 func (c *Client) exchange(
 	ctx context.Context,
 	q request,
 	steps []step.Step,
-	most int,
+	maxReports int,
 	progress func(Progress),
 ) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
@@ -184,7 +184,7 @@ func (c *Client) exchange(
 	if err != nil {
 		return answer{}, err
 	}
-	a, err := c.readAnswer(q, most, restart, progress)
+	a, err := c.readAnswer(q, maxReports, restart, progress)
 	if err != nil && ctx.Err() != nil {
 		return a, ctx.Err()
 	}

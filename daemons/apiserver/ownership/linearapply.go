@@ -174,17 +174,22 @@ func (l *linearMerger) readEntries(live runtime.Object, manager string) (*ownerE
 		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, Subresource: l.subresource,
 		APIVersion: l.version.GroupVersion().String(), FieldsType: "FieldsV1",
 	}}
-	for i, e := range m.GetManagedFields() {
+	type owner struct {
+		manager, subresource string
+		operation            metav1.ManagedFieldsOperationType
+	}
+	seen := map[owner]bool{}
+	for _, e := range m.GetManagedFields() {
 		if e.APIVersion != entries.own.APIVersion || e.FieldsType != entries.own.FieldsType || e.FieldsV1 == nil ||
 			len(e.FieldsV1.Raw) < len(`{"f:":{}}`) ||
 			e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate {
 			return nil, false
 		}
-		for _, o := range m.GetManagedFields()[:i] {
-			if o.Manager == e.Manager && o.Operation == e.Operation && o.Subresource == e.Subresource {
-				return nil, false
-			}
+		by := owner{e.Manager, e.Subresource, e.Operation}
+		if seen[by] {
+			return nil, false
 		}
+		seen[by] = true
 		if e.Manager == manager && e.Operation == entries.own.Operation && e.Subresource == l.subresource {
 			entries.own.Time, entries.last = e.Time, e.FieldsV1.Raw
 			continue

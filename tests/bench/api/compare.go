@@ -67,9 +67,9 @@ const minEtcdTime = 0.1
 func machineFactor(figures []figure, before map[string]reportedFigure) float64 {
 	var factors []float64
 	for _, f := range figures {
-		is, was := etcdTime(f.note), before[f.work].etcd
-		if is >= minEtcdTime && was >= minEtcdTime {
-			factors = append(factors, is/was)
+		now, earlier := etcdTime(f.note), before[f.work].etcd
+		if now >= minEtcdTime && earlier >= minEtcdTime {
+			factors = append(factors, now/earlier)
 		}
 	}
 	if len(factors) == 0 {
@@ -83,18 +83,18 @@ func machineFactor(figures []figure, before map[string]reportedFigure) float64 {
 func describeWorse(figures []figure, before map[string]reportedFigure) (lines []string) {
 	factor := machineFactor(figures, before)
 	for _, f := range figures {
-		was, ok := before[f.work]
-		is := f.measured
+		earlier, ok := before[f.work]
+		now := f.measured
 		if strings.HasPrefix(f.unit, "CPU") {
-			is /= factor
+			now /= factor
 		}
 		switch {
 		case !ok:
-		case was.value == 0 && is > 0:
-			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was 0", f.work, is, f.unit))
-		case was.value > 0 && is > was.value*(1+tolerance):
+		case earlier.value == 0 && now > 0:
+			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was 0", f.work, now, f.unit))
+		case earlier.value > 0 && now > earlier.value*(1+tolerance):
 			lines = append(lines, fmt.Sprintf("%s: %.4g %s, it was %.4g (%+.0f %%)",
-				f.work, is, f.unit, was.value, 100*(is/was.value-1)))
+				f.work, now, f.unit, earlier.value, 100*(now/earlier.value-1)))
 		}
 	}
 	return lines

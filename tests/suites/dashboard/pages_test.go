@@ -161,18 +161,20 @@ func TestTheOverviewNamesWhatIsNotWellAndExplainsIt(t *testing.T) {
 	}
 }
 
+// signInShown is the condition that the page for signing in is shown.
+const signInShown = `location.pathname === '/signin' && document.body?.innerText.includes('not signed in')`
+
 func TestSigningOutEndsTheSession(t *testing.T) {
 	p := openTab(t, board, "/p/pods")
 	p.waitText("db-0")
 	p.click("button", "Sign out")
-	p.wait("the page for signing in", `location.pathname === '/signin' && document.body?.innerText.includes('not signed in')`)
+	p.wait("the page for signing in", signInShown)
 	p.picture("signin-light")
 	p.scheme("dark")
 	p.picture("signin-dark")
 	p.checkContrast("the page for signing in")
 	p.do(chromedp.Navigate(p.base + "/p/pods"))
-	p.wait("the page for signing in again",
-		`location.pathname === '/signin' && document.body?.innerText.includes('not signed in')`)
+	p.wait("the page for signing in again", signInShown)
 }
 
 func TestAPageOpensTheSignInPageWhenItsSessionHasEnded(t *testing.T) {
