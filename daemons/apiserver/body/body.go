@@ -184,11 +184,12 @@ func DecodeProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object
 	if !found {
 		return apierrors.NewBadRequest("the body does not begin as a protobuf object does")
 	}
-	is, raw, err := wire.OpenEnvelope(raw)
+	typeMeta, raw, err := wire.OpenEnvelope(raw)
 	if err != nil {
 		return newDecodeError(gvk, err)
 	}
-	if err := checkTypeMeta(metav1.TypeMeta{APIVersion: is.APIVersion, Kind: is.Kind}, gvk, data); err != nil {
+	if err := checkTypeMeta(metav1.TypeMeta{APIVersion: typeMeta.APIVersion, Kind: typeMeta.Kind}, gvk,
+		data); err != nil {
 		return err
 	}
 	if err := message.Unmarshal(raw); err != nil {

@@ -73,15 +73,15 @@ func (s *Writes) mergeDeclared(
 				"the name of the object (%s based on URL) was undeterminable: name must be provided", q.Name))
 		}
 	} else {
-		was, err := meta.Accessor(before)
+		old, err := meta.Accessor(before)
 		if err != nil {
 			return nil, err
 		}
-		if err := checkVersion(q, declared, was); err != nil {
+		if err := checkVersion(q, declared, old); err != nil {
 			return nil, err
 		}
 		if m.GetResourceVersion() == "" {
-			m.SetResourceVersion(was.GetResourceVersion())
+			m.SetResourceVersion(old.GetResourceVersion())
 		}
 	}
 	return obj, setNameAndNamespace(q, m)

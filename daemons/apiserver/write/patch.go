@@ -34,12 +34,12 @@ const patchTypes = "application/json-patch+json, application/merge-patch+json, "
 const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, " +
 	"application/apply-patch+cbor"
 
-func unsupportedPatch(q *request.Request, known string) error {
-	q.Answer.Header().Set("Accept-Patch", known)
+func unsupportedPatch(q *request.Request, supported string) error {
+	q.Answer.Header().Set("Accept-Patch", supported)
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: " + known,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + supported,
 	}}
 }
 
