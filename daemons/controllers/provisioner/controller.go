@@ -57,8 +57,8 @@ func New(c loop.Context) loop.Controller {
 	c.OnChange(claims.Informer(), func(old, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
 			p.Add(claim)
-		} else if gone, ok := old.(*corev1.PersistentVolumeClaim); ok {
-			p.usedClaims.delete(gone.Namespace + "/" + gone.Name)
+		} else if deleted, ok := old.(*corev1.PersistentVolumeClaim); ok {
+			p.usedClaims.delete(deleted.Namespace + "/" + deleted.Name)
 		}
 	})
 	c.OnChange(pods.Informer(), func(_, obj any) {
