@@ -259,16 +259,16 @@ func validateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
 // validateServiceCIDRUpdate allows a second range of the other family to be added. Existing ranges are immutable.
 func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 	path := field.NewPath("spec", "cidrs")
-	is, was := c.Spec.CIDRs, old.Spec.CIDRs
+	after, before := c.Spec.CIDRs, old.Spec.CIDRs
 	switch {
-	case len(was) == 1 && len(is) == 2:
-		return append(validateServiceCIDR(c), validate.Immutable(is[0], was[0], path.Index(0))...)
-	case len(is) != len(was):
-		return field.ErrorList{field.Invalid(path, is, validate.ImmutableText)}
+	case len(before) == 1 && len(after) == 2:
+		return append(validateServiceCIDR(c), validate.Immutable(after[0], before[0], path.Index(0))...)
+	case len(after) != len(before):
+		return field.ErrorList{field.Invalid(path, after, validate.ImmutableText)}
 	}
 	var errs field.ErrorList
-	for i := range is {
-		errs = append(errs, validate.Immutable(is[i], was[i], path.Index(i))...)
+	for i := range after {
+		errs = append(errs, validate.Immutable(after[i], before[i], path.Index(i))...)
 	}
 	return errs
 }
