@@ -69,8 +69,8 @@ func filterBridged() error {
 // setKernel writes a kernel setting. It does nothing if the setting already has the value, even if it is read-only, or
 // if the kernel does not have the setting.
 func setKernel(path, value string) error {
-	have, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == value {
+	existing, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(existing)) == value {
 		return nil
 	}
 	if err == nil {

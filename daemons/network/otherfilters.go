@@ -152,9 +152,9 @@ func (f *otherFilters) fillAcceptChain(p familyProtocol, program, suffix string)
 	rules = append(rules, "-A "+acceptChain+" -m mark --mark "+proxyMark+" -j ACCEPT",
 		"-A "+acceptChain+" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
 	// If the chain does not exist, the command fails and the chain has no rules.
-	if has, err := f.runProgram(nil, program+suffix, "-w", "5", "-S", acceptChain); err == nil {
+	if listed, err := f.runProgram(nil, program+suffix, "-w", "5", "-S", acceptChain); err == nil {
 		var found []string
-		for line := range strings.Lines(string(has)) {
+		for line := range strings.Lines(string(listed)) {
 			if strings.HasPrefix(line, "-A ") {
 				found = append(found, strings.TrimSpace(line))
 			}

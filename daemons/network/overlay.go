@@ -146,8 +146,9 @@ func (o overlay) interfaceWithMTU(mtu int) (netlink.Link, error) {
 	}
 	want := macOf(o.self)
 	if err == nil {
-		is, ok := l.(*netlink.Vxlan)
-		if ok && is.VxlanId == o.id && is.Port == o.port && !is.Learning && is.HardwareAddr.String() == want.String() {
+		vxlan, ok := l.(*netlink.Vxlan)
+		if ok && vxlan.VxlanId == o.id && vxlan.Port == o.port && !vxlan.Learning &&
+			vxlan.HardwareAddr.String() == want.String() {
 			return l, nil
 		}
 		if err := netlink.LinkDel(l); err != nil {
@@ -168,15 +169,15 @@ func (o overlay) interfaceWithMTU(mtu int) (netlink.Link, error) {
 // setAddresses sets the interface's addresses. Pods respond through the overlay to requests that the machine sends from
 // one of them.
 func (o overlay) setAddresses(l netlink.Link) error {
-	have, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	existing, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("look at the addresses of %s: %w", overlayName, err)
 	}
 	var failures []error
 	for _, a := range o.own {
-		at := slices.IndexFunc(have, func(h netlink.Addr) bool { return h.IP.Equal(a.AsSlice()) })
+		at := slices.IndexFunc(existing, func(h netlink.Addr) bool { return h.IP.Equal(a.AsSlice()) })
 		if at >= 0 {
-			have = slices.Delete(have, at, at+1)
+			existing = slices.Delete(existing, at, at+1)
 			continue
 		}
 		if err := netlink.AddrAdd(l,
@@ -184,7 +185,7 @@ func (o overlay) setAddresses(l netlink.Link) error {
 			failures = append(failures, fmt.Errorf("put %s on %s: %w", a, overlayName, err))
 		}
 	}
-	for _, h := range have {
+	for _, h := range existing {
 		if !h.IP.IsLinkLocalUnicast() {
 			if err := netlink.AddrDel(l, &h); err != nil {
 				failures = append(failures, fmt.Errorf("take %s from %s: %w", h.IP, overlayName, err))
