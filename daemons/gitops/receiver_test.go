@@ -79,9 +79,9 @@ func TestAWebhookRequestsAReconciliationOfWhatWasPushed(t *testing.T) {
 			first := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one")})
 			w.declare("platform", "interval: 24h\nreceiver: {type: "+kind+", secret: hook}")
 			s := w.ready("platform", "True", "", first)
-			said := condition(s, gitsource.ConditionReceiving)
-			if !strings.Contains(said, "/hooks/kube-system/platform") {
-				t.Errorf("the condition is %q", said)
+			message := condition(s, gitsource.ConditionReceiving)
+			if !strings.Contains(message, "/hooks/kube-system/platform") {
+				t.Errorf("the condition is %q", message)
 			}
 			r := w.receiver()
 			body := `{"ref":"refs/heads/main","repository":{"default_branch":"main"}}`

@@ -59,8 +59,8 @@ func TestUnidentifiedConnectionsAreLimited(t *testing.T) {
 		_, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 200 OK")))
 		return err
 	}
-	known := dial()
-	if err := ask(known, "Authorization: Bearer x\r\n"); err != nil {
+	identified := dial()
+	if err := ask(identified, "Authorization: Bearer x\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	strangers := make([]net.Conn, 15)
@@ -77,7 +77,7 @@ func TestUnidentifiedConnectionsAreLimited(t *testing.T) {
 			t.Errorf("connection %d of the newest ten: %v", i, err)
 		}
 	}
-	if err := ask(known, ""); err != nil {
+	if err := ask(identified, ""); err != nil {
 		t.Errorf("the client that was identified: %v", err)
 	}
 }
