@@ -20,19 +20,19 @@ func TestNodesOfFormerMachinesAreDeletedAndReplacedInTheInventory(t *testing.T) 
 		Addresses:  []string{"10.0.0.7"},
 	}
 	for name, c := range map[string]struct {
-		has  string
-		gone bool
+		current string
+		isGone  bool
 	}{"the former's": {"clusterctl://home/old", true}, "its own": {now.ProviderID, false},
 		"another cloud's": {"aws:///i-1", false}, "nobody's": {"", false}} {
-		node := newItem("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": c.has}})
+		node := newItem("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": c.current}})
 		newNode := newItem("v1", "ConfigMap", "kube-system", inventory.Name,
 			map[string]any{"data": map[string]any{"n": "{}", "other": "{}"}})
 		l, client := newFakeLive(node, newNode)
 		forgot, err := l.DeleteFormerNode(t.Context(), "n", now)
-		if err != nil || forgot != c.gone {
+		if err != nil || forgot != c.isGone {
 			t.Errorf("%s: forgot %t, %v", name, forgot, err)
 		}
-		if _, err := client.Tracker().Get(nodes, "", "n"); apierrors.IsNotFound(err) != c.gone {
+		if _, err := client.Tracker().Get(nodes, "", "n"); apierrors.IsNotFound(err) != c.isGone {
 			t.Errorf("%s: of the Node is left: %v", name, err)
 		}
 		after, err := client.Resource(configMaps).

@@ -97,7 +97,7 @@ func (l *Live) Drain(ctx context.Context, node string, report func(string)) erro
 			since = time.Time{}
 		case left.running > 0:
 			since = time.Time{}
-			if gone, err := l.isSilentNode(ctx, node); err == nil && gone {
+			if isGone, err := l.isSilentNode(ctx, node); err == nil && isGone {
 				report("its kubelet is gone, and nothing can end " + plan.Number(left.running, "pod"))
 				return nil
 			}
@@ -121,8 +121,8 @@ func (l *Live) Drain(ctx context.Context, node string, report func(string)) erro
 // isSilentNode reports whether a node no longer exists, or is no longer ready for lack of a heartbeat.
 func (l *Live) isSilentNode(ctx context.Context, node string) (bool, error) {
 	ready, err := l.Nodes(ctx)
-	is, ok := ready[node]
-	return !ok || is == string(corev1.ConditionUnknown), err
+	current, ok := ready[node]
+	return !ok || current == string(corev1.ConditionUnknown), err
 }
 
 // podCounts counts a node's pods that must go.
@@ -183,8 +183,8 @@ func drainGrace(pod *unstructured.Unstructured) *int64 {
 	if own <= maxGrace {
 		return nil
 	}
-	most := int64(maxGrace)
-	return &most
+	maximum := int64(maxGrace)
+	return &maximum
 }
 
 func staysOnNode(pod *unstructured.Unstructured) bool {
@@ -228,13 +228,13 @@ func (l *Live) DeleteFormerNode(ctx context.Context, node string, now inventory.
 		return false, fmt.Errorf("look at node %s: %w", node, err)
 	}
 	if err == nil {
-		has, _, _ := unstructured.NestedString(live.Object, "spec", "providerID")
-		if forgot = strings.HasPrefix(has, inventory.Scheme) && has != now.ProviderID; forgot {
+		actual, _, _ := unstructured.NestedString(live.Object, "spec", "providerID")
+		if forgot = strings.HasPrefix(actual, inventory.Scheme) && actual != now.ProviderID; forgot {
 			uid := live.GetUID()
 			err = l.dynamic.Resource(nodes).
 				Delete(ctx, node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 			if err != nil && !apierrors.IsNotFound(err) {
-				return false, fmt.Errorf("delete node %s of the machine %s: %w", node, has, err)
+				return false, fmt.Errorf("delete node %s of the machine %s: %w", node, actual, err)
 			}
 		}
 	}
