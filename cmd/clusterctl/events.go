@@ -19,7 +19,7 @@ func newEvents() *cobra.Command {
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "events [KIND/NAME]",
-		Short: "List the events of a namespace, of all or of one object, the newest last",
+		Short: "List the events of a namespace, of all namespaces or of one object, the newest last",
 		Long: `List events with the rights of the caller, the newest last. Events that repeat are one line with their number.
 
 KIND is one of those of clusterctl why. Events of the objects that the object owns are not included.`,
