@@ -6,8 +6,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// AddChange adds the conntrack entries to delete when a service's ports change from existing to want. Entries of flows to
-// removed endpoints are deleted if the flow is UDP or was never answered: nothing would end the flow, and a new flow
+// AddChange adds the conntrack entries to delete when a service's ports change from existing to want. Entries of flows
+// to removed endpoints are deleted if the flow is UDP or was never answered: nothing would end the flow, and a new flow
 // from the same client port would use its entry. For the same reason, all entries are deleted of flows to a UDP port
 // that gets its first endpoint. SCTP associations keep the client's port and are kept alive by heartbeats. Their
 // entries are deleted once no endpoint slice lists the endpoint. They stay while it is listed in any condition.
