@@ -52,7 +52,7 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 		service, err = nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at the service %s: %w", Name, err)
+		return false, fmt.Errorf("read the service %s: %w", Name, err)
 	}
 	untyped, err := r.dynamic.Resource(registrations).Get(ctx, apiService, metav1.GetOptions{})
 	var registered *apiregistrationv1.APIService
@@ -63,7 +63,7 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 			return false, fmt.Errorf("read the API service %s: %w", apiService, err)
 		}
 	case !apierrors.IsNotFound(err):
-		return false, fmt.Errorf("look at the API service %s: %w", apiService, err)
+		return false, fmt.Errorf("read the API service %s: %w", apiService, err)
 	}
 	wantedService, wanted := r.service(), r.replacement(registered)
 	if isForeignService(service) || isForeign(registered) {

@@ -27,20 +27,20 @@ func retireBridge(pods []netip.Prefix) (exists bool, err error) {
 	case errors.As(err, &missing):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("look at the former bridge of pods: %w", err)
+		return false, fmt.Errorf("read the former bridge of pods: %w", err)
 	case l.Type() != "bridge":
 		return false, nil
 	}
 	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
-		return false, fmt.Errorf("look at the former bridge of pods: %w", err)
+		return false, fmt.Errorf("read the former bridge of pods: %w", err)
 	}
 	if !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return hasIP(pods, a.IP) }) {
 		return false, nil
 	}
 	all, err := netlink.LinkList()
 	if err != nil {
-		return true, fmt.Errorf("look at the former bridge of pods: %w", err)
+		return true, fmt.Errorf("read the former bridge of pods: %w", err)
 	}
 	if slices.ContainsFunc(all, func(port netlink.Link) bool { return port.Attrs().MasterIndex == l.Attrs().Index }) {
 		return true, errors.Join(setKernel("/proc/sys/net/ipv4/conf/"+formerBridge+"/proxy_arp", "1"), filterBridged())

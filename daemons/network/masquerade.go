@@ -107,7 +107,7 @@ func (m *masquerade) isIntact(deep bool) (bool, error) {
 	for i, t := range m.tables {
 		if intact, err := m.kernels[i].IsIntact(t, deep); err != nil || !intact {
 			if err != nil {
-				err = fmt.Errorf("look at masquerading: %w", err)
+				err = fmt.Errorf("read masquerading: %w", err)
 			}
 			return false, err
 		}

@@ -165,7 +165,7 @@ func (p *policyEnforcer) sync(ctx context.Context) error {
 		p.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	if !p.isInEffect.Swap(true) {
-		p.log.Info("the rules of network policies are there", "pods", len(p.passed.uids))
+		p.log.Info("the rules of network policies are in the kernel", "pods", len(p.passed.uids))
 	}
 	p.confirmAdmissions()
 	return nil

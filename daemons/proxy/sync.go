@@ -71,7 +71,7 @@ func (d *daemon) isIntact(whole bool) bool {
 		}
 		intact, err := f.IsIntact(whole)
 		if err != nil {
-			d.env.Log.Warn("look whether the rules are there", "family", f.family, "error", err)
+			d.env.Log.Warn("check whether the rules are in the kernel", "family", f.family, "error", err)
 			continue
 		}
 		if !intact {

@@ -42,10 +42,10 @@ func (c *Client) Close() error { return c.conn.Close() }
 func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 	a, err := c.call(ctx, request{Op: opFacts}, nil)
 	if err != nil {
-		return host.Facts{}, fmt.Errorf("look at the machine: %w", err)
+		return host.Facts{}, fmt.Errorf("read the machine: %w", err)
 	}
 	if a.Facts == nil {
-		return host.Facts{}, errors.New("look at the machine: no facts in the answer")
+		return host.Facts{}, errors.New("read the machine: no facts in the answer")
 	}
 	return *a.Facts, nil
 }

@@ -37,7 +37,7 @@ func (l *Live) IsCordoned(ctx context.Context, node string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at node %s: %w", node, err)
+		return false, fmt.Errorf("read node %s: %w", node, err)
 	}
 	cordoned, _, _ := unstructured.NestedBool(live.Object, "spec", "unschedulable")
 	return cordoned, nil
@@ -225,7 +225,7 @@ func (l *Live) DeleteNode(ctx context.Context, node string) error {
 func (l *Live) DeleteFormerNode(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("look at node %s: %w", node, err)
+		return false, fmt.Errorf("read node %s: %w", node, err)
 	}
 	if err == nil {
 		actual, _, _ := unstructured.NestedString(live.Object, "spec", "providerID")

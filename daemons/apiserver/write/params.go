@@ -103,7 +103,7 @@ func (p policyParams) find(
 	}
 	entries, err := look(served, r)
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", served.GR(), err)
+		return nil, fmt.Errorf("read %s: %w", served.GR(), err)
 	}
 	entries = slices.DeleteFunc(entries, func(e *cache.Entry) bool { return e == nil })
 	if err := cache.Convert(ctx, entries, served.Kind); err != nil {

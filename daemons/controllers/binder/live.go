@@ -20,7 +20,7 @@ func (b *controller) liveClaim(
 	if loop.IsAbsent(err, "persistentvolumeclaims", before.Name) || err == nil && claim.UID != before.UID {
 		return nil, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at claim %s/%s before it counts as lost: %w", before.Namespace, before.Name,
+		return nil, nil, fmt.Errorf("read claim %s/%s before it counts as lost: %w", before.Namespace, before.Name,
 			err)
 	}
 	if claim.Spec.VolumeName == "" {
@@ -30,7 +30,7 @@ func (b *controller) liveClaim(
 	if loop.IsAbsent(err, "persistentvolumes", claim.Spec.VolumeName) {
 		return claim, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at volume %s before its claim counts as lost: %w", claim.Spec.VolumeName, err)
+		return nil, nil, fmt.Errorf("read volume %s before its claim counts as lost: %w", claim.Spec.VolumeName, err)
 	}
 	return claim, []*corev1.PersistentVolume{v}, nil
 }
@@ -45,7 +45,7 @@ func (b *controller) liveVolume(
 	if loop.IsAbsent(err, "persistentvolumes", before.Name) || err == nil && v.UID != before.UID {
 		return nil, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at volume %s before it is given up: %w", before.Name, err)
+		return nil, nil, fmt.Errorf("read volume %s before it is given up: %w", before.Name, err)
 	}
 	if v.Spec.ClaimRef == nil {
 		return v, nil, nil
@@ -56,7 +56,7 @@ func (b *controller) liveVolume(
 	if loop.IsAbsent(err, "persistentvolumeclaims", v.Spec.ClaimRef.Name) {
 		return v, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at the claim of volume %s before it is given up: %w", before.Name, err)
+		return nil, nil, fmt.Errorf("read the claim of volume %s before it is given up: %w", before.Name, err)
 	}
 	return v, claim, nil
 }

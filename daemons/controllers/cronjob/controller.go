@@ -109,7 +109,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("look at CronJob %s before starting a job: %w", key, err)
+			return fmt.Errorf("read CronJob %s before starting a job: %w", key, err)
 		}
 		if live.Spec.ConcurrencyPolicy != batchv1.AllowConcurrent {
 			if jobs, err = j.liveJobsOf(ctx, live); err != nil {
@@ -187,7 +187,7 @@ func (j *controller) decideOnCopy(
 		case apierrors.IsNotFound(err), err == nil && live.UID != r.UID:
 			removed[r.UID] = true
 		case err != nil:
-			return nil, Decision{}, fmt.Errorf("look at job %s/%s: %w", cj.Namespace, r.Name, err)
+			return nil, Decision{}, fmt.Errorf("read job %s/%s: %w", cj.Namespace, r.Name, err)
 		default:
 			jobs = append(jobs, live)
 		}
@@ -220,7 +220,7 @@ func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		if job, err = j.Client.BatchV1().Jobs(cj.Namespace).Get(ctx, wanted.Name, metav1.GetOptions{}); err != nil {
-			return fmt.Errorf("look at job %s/%s: %w", cj.Namespace, wanted.Name, err)
+			return fmt.Errorf("read job %s/%s: %w", cj.Namespace, wanted.Name, err)
 		}
 		if !metav1.IsControlledBy(job, cj) {
 			j.Events.Eventf(cj, corev1.EventTypeWarning, "FailedCreate",

@@ -87,7 +87,7 @@ func (d *controller) adopt(
 ) (*appsv1.ReplicaSet, error) {
 	fresh, err := d.Client.AppsV1().Deployments(deployment.Namespace).Get(ctx, deployment.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("look at Deployment %s/%s before adopting: %w", deployment.Namespace, deployment.Name,
+		return nil, fmt.Errorf("read Deployment %s/%s before adopting: %w", deployment.Namespace, deployment.Name,
 			err)
 	}
 	if fresh.UID != deployment.UID || fresh.DeletionTimestamp != nil {

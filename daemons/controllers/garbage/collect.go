@@ -218,7 +218,7 @@ func (g *controller) withConflictRetry(ctx context.Context, o object, act func(n
 	}
 	live, err := g.clientFor(o).Get(ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return ignoreNotFound(fmt.Errorf("look at %s: %w", o, err))
+		return ignoreNotFound(fmt.Errorf("read %s: %w", o, err))
 	}
 	if live.UID != o.GetUID() {
 		return nil

@@ -120,7 +120,7 @@ func (j *controller) releaseOrphan(ctx context.Context, key string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("look at pod %s: %w", key, err)
+		return fmt.Errorf("read pod %s: %w", key, err)
 	}
 	return j.removeFinalizers(ctx, []*corev1.Pod{pod},
 		func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil })

@@ -128,7 +128,7 @@ func canAdopt(
 ) (bool, error) {
 	now, err := fresh(ctx)
 	if err != nil {
-		return false, fmt.Errorf("look at %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(),
+		return false, fmt.Errorf("read %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(),
 			owner.GetName(), err)
 	}
 	return now.GetUID() == owner.GetUID() && now.GetDeletionTimestamp() == nil, nil

@@ -90,7 +90,7 @@ func (Local) Memory() (available, capacity int64, err error) {
 func (l Local) Disk() (Disk, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(l.Root, &s); err != nil {
-		return Disk{}, fmt.Errorf("look at the file system of %s: %w", l.Root, err)
+		return Disk{}, fmt.Errorf("read the file system of %s: %w", l.Root, err)
 	}
 	return Disk{
 		Available: int64(s.Bavail) * s.Bsize, Capacity: int64(s.Blocks) * s.Bsize,

@@ -102,7 +102,7 @@ func (f FileSystem) deviceIdentity() (string, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(f.Device, &st); err != nil {
-		return "", fmt.Errorf("look at %s: %w", f.Device, err)
+		return "", fmt.Errorf("read %s: %w", f.Device, err)
 	}
 	dir, err := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
 	if err != nil {

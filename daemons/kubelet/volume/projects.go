@@ -124,7 +124,7 @@ func (p *Projects) readRecord(k ProjectKernel, dir string) (Record, error) {
 		}
 		q, err := k.Quota(dir, id)
 		if err != nil {
-			return r, fmt.Errorf("look whether project %d is free: %w", id, err)
+			return r, fmt.Errorf("check whether project %d is free: %w", id, err)
 		}
 		if q != (Quota{}) {
 			continue // used by another program

@@ -277,7 +277,7 @@ func (m *Manager) usersOf(path string) ([]string, error) {
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("look at %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	uids, err := m.Pods()
 	if err != nil {
@@ -313,7 +313,7 @@ func hasFile(dir string, stat *unix.Stat_t) (bool, error) {
 		case errors.Is(err, unix.ENOENT):
 			continue
 		case err != nil:
-			return false, fmt.Errorf("look at %s: %w", filepath.Join(dir, e.Name()), err)
+			return false, fmt.Errorf("read %s: %w", filepath.Join(dir, e.Name()), err)
 		}
 		if st.Dev == stat.Dev && st.Ino == stat.Ino {
 			return true, nil

@@ -223,7 +223,7 @@ func removeLink(name string) error {
 // Check returns an error that describes what is missing of the pair.
 func (p Pair) Check(path string) error {
 	if _, err := netlink.LinkByName(p.Host); err != nil {
-		return fmt.Errorf("look at the interface %s: %w", p.Host, err)
+		return fmt.Errorf("read the interface %s: %w", p.Host, err)
 	}
 	pod, err := openNamespace(path)
 	if err != nil {
@@ -232,11 +232,11 @@ func (p Pair) Check(path string) error {
 	defer pod.close()
 	l, err := pod.LinkByName(p.Inside)
 	if err != nil {
-		return fmt.Errorf("look at the pod's interface %s: %w", p.Inside, err)
+		return fmt.Errorf("read the pod's interface %s: %w", p.Inside, err)
 	}
 	existing, err := pod.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
-		return fmt.Errorf("look at the addresses of the pod's interface %s: %w", p.Inside, err)
+		return fmt.Errorf("read the addresses of the pod's interface %s: %w", p.Inside, err)
 	}
 	for _, a := range p.Addresses {
 		exists := false

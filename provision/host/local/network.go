@@ -46,7 +46,7 @@ func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look at link %s: %w", name, err)
+			return nil, fmt.Errorf("read link %s: %w", name, err)
 		}
 		found = append(found, "link "+name)
 	}
