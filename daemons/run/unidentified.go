@@ -18,8 +18,8 @@ import (
 // many arrive at once, for example after a restart, they are served in turn, and none is cut off in its handshake.
 type UnidentifiedLimiter struct {
 	Limit int // maximum number of served connections; zero means 1000. Twice as many may wait
-	// Grace is how long a connection may send nothing before another may replace it, or a third of how long it is served
-	// before that. If too many wait, it is replaced earlier. Zero means two seconds.
+	// Grace is how long a connection may send nothing before another may replace it. One that sends something may be
+	// replaced after three times as long. If too many wait, it is replaced earlier. Zero means two seconds.
 	Grace time.Duration
 
 	mu      sync.Mutex
