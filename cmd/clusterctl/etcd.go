@@ -120,6 +120,9 @@ func newEtcdStatus() *cobra.Command {
 						Unreached: a.Unreached(),
 					}
 					s.addProblems(configuration, time.Now())
+					if text := a.DescribeMembership(ctx); text != "" {
+						s.Problems = append(s.Problems, text)
+					}
 					if flags.json {
 						err = flags.print(c, s)
 					} else {

@@ -12,8 +12,10 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
@@ -311,6 +313,61 @@ func TestHostileBodiesOfWebhooksAreBounded(t *testing.T) {
 		if code := <-done; code != http.StatusNotFound {
 			t.Errorf("a slow request is answered with %d", code)
 		}
+	}
+}
+
+// A client that sends bodies byte by byte must not keep the webhooks of others from being served.
+func TestSlowBodiesDoNotBlockReceivers(t *testing.T) {
+	w := newWorld(t)
+	w.putToken("hook", hookToken)
+	commit := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one")})
+	w.declare("platform", "interval: 24h\nreceiver: {type: github, secret: hook}")
+	w.ready("platform", "True", "", commit)
+	r := w.receiver()
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait) // after the bodies are closed
+	hold := func(client string) {
+		reader, writer := io.Pipe()
+		t.Cleanup(func() { _ = writer.Close() })
+		all.Go(func() {
+			request := httptest.NewRequest("POST", "/hooks/x/y", reader)
+			request.RemoteAddr = client
+			r.ServeHTTP(httptest.NewRecorder(), request)
+		})
+		if _, err := writer.Write([]byte("x")); err != nil { // returns once the handler reads
+			t.Fatal(err)
+		}
+	}
+	push := func(client string) int {
+		request := httptest.NewRequest("POST", "/hooks/kube-system/platform", strings.NewReader("{}"))
+		request.RemoteAddr = client
+		for k, v := range headersOf("github", hookToken, "{}") {
+			request.Header.Set(k, v)
+		}
+		answer := httptest.NewRecorder()
+		r.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	for range 32 {
+		hold("198.51.100.1:1")
+	}
+	if code := push("198.51.100.2:1"); code != http.StatusAccepted {
+		t.Errorf("while another client has all seats, a push is answered with %d", code)
+	}
+	hold("198.51.100.1:2")
+	if code := push("198.51.100.1:3"); code != http.StatusServiceUnavailable {
+		t.Errorf("one request too many of a client is answered with %d", code)
+	}
+	w.clock.Step(time.Second)
+	if code := push("198.51.100.1:4"); code != http.StatusAccepted {
+		t.Errorf("after the slow requests of a proxy, a push is answered with %d", code)
+	}
+	for i := range 32 { // each is another client, and none has more than one
+		hold(fmt.Sprintf("[2001:db8:0:%x::1]:1", i))
+	}
+	w.clock.Step(time.Second)
+	if code := push("198.51.100.2:1"); code != http.StatusAccepted {
+		t.Errorf("among many slow clients, a push is answered with %d", code)
 	}
 }
 

@@ -171,12 +171,32 @@ func TestLeftoversOfAnEarlierDemotionAreRemovedAndReported(t *testing.T) {
 	if err != nil || !strings.Contains(o.Members, "etcd has the member c") {
 		t.Errorf("status says %q, %v", o.Members, err)
 	}
+	if text := describeMembership(t, w); !strings.Contains(text, "etcd has the member c (3)") {
+		t.Errorf("etcd status says %q of the member without a machine", text)
+	}
+	if err := store.Remove(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if text := describeMembership(t, w); text != "" {
+		t.Errorf("etcd status says %q although the members are exact", text)
+	}
 	if err := store.Remove(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
 	if o, err = w.engine.Status(t.Context()); err != nil || !strings.Contains(o.Members, "etcd has no member b") {
 		t.Errorf("status says %q, %v", o.Members, err)
 	}
+}
+
+// describeMembership returns what etcd status says of the list of members.
+func describeMembership(t *testing.T, w *world) string {
+	t.Helper()
+	a, err := w.engine.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	return a.DescribeMembership(t.Context())
 }
 
 func TestInterruptedDemotionsContinueWithTheNextApply(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,12 +136,12 @@ type podCounts struct {
 
 // evict evicts every pod that may go, and returns what is left.
 func (l *Live) evict(ctx context.Context, node string) (podCounts, error) {
-	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	list, err := l.podsOn(ctx, node)
 	if err != nil {
-		return podCounts{}, fmt.Errorf("list the pods of %s: %w", node, err)
+		return podCounts{}, err
 	}
 	now := podCounts{reason: "they are ending"}
-	for _, item := range list.Items {
+	for _, item := range list {
 		if staysOnNode(&item) {
 			continue
 		}
@@ -204,7 +205,8 @@ func hasFinished(pod *unstructured.Unstructured) bool {
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }
 
-// DeleteNode deletes a machine's Node, with which its pods are deleted, and the endpoint of its name server.
+// DeleteNode deletes a machine's Node, its pods, and the endpoint of its name server. Nothing reports the end of the
+// pods any more, so they are deleted without a grace period. The pod garbage collector would do it a minute later.
 func (l *Live) DeleteNode(ctx context.Context, node string) error {
 	err := l.dynamic.Resource(endpointSlices).
 		Namespace("kube-system").
@@ -213,10 +215,34 @@ func (l *Live) DeleteNode(ctx context.Context, node string) error {
 		return err
 	}
 	err = l.dynamic.Resource(nodes).Delete(ctx, node, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
 	}
-	return err
+	list, err := l.podsOn(ctx, node)
+	if err != nil {
+		return err
+	}
+	for _, pod := range list {
+		uid, atOnce := pod.GetUID(), int64(0)
+		err := l.dynamic.Resource(pods).Namespace(pod.GetNamespace()).Delete(ctx, pod.GetName(), metav1.DeleteOptions{
+			GracePeriodSeconds: &atOnce, Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete pod %s: %w", fullName(pod.GetNamespace(), pod.GetName()), err)
+		}
+	}
+	return nil
+}
+
+// podsOn returns the pods of a node.
+func (l *Live) podsOn(ctx context.Context, node string) ([]unstructured.Unstructured, error) {
+	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of %s: %w", node, err)
+	}
+	return slices.DeleteFunc(list.Items, func(pod unstructured.Unstructured) bool {
+		on, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+		return on != node
+	}), nil
 }
 
 // DeleteFormerNode deletes a Node whose provider ID comes from the inventory and is not that of the present machine.

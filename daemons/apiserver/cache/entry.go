@@ -304,7 +304,7 @@ func (e *Entry) Object() (runtime.Object, error) {
 }
 
 func (e *Entry) cacheDecoded(obj runtime.Object) {
-	if pinnedResources[e.kind.Resource] {
+	if e.kind.Untyped == nil && pinnedResources[e.kind.Resource] {
 		e.forms.pinned.Store(&obj)
 		return
 	}
@@ -312,7 +312,7 @@ func (e *Entry) cacheDecoded(obj runtime.Object) {
 	e.forms.decoded.Store(&w)
 }
 
-// pinnedResources names the resources whose objects are decoded at once and stay decoded. They are few, and
+// pinnedResources names the built-in resources whose objects are decoded at once and stay decoded. They are few, and
 // authorization or admission reads them on every request. Decoding them early means that unreadable ones are known
 // before any decision depends on them.
 var pinnedResources = map[string]bool{

@@ -95,10 +95,11 @@ func (m *linearMerge) keyFields(t *schema.List) (names []string, defaults []any)
 	return names, defaults
 }
 
-// appendKey appends the path element of an item, and sets values to the values of its key fields.
+// appendKey appends the path element of an item, and sets values to the values of its key fields. An item without
+// fields, whose keys all have defaults, is unsupported: the library removes it when it is declared again.
 func (m *linearMerge) appendKey(text []byte, names []string, defaults []any, item any, values []any) []byte {
 	fields, ok := item.(map[string]any)
-	if !ok {
+	if !ok || len(fields) == 0 {
 		m.isUnsupported = true
 		return text
 	}

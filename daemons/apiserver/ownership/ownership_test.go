@@ -26,6 +26,10 @@ func newPodManagers(t testing.TB) (*Managers, wire.Served) {
 	for _, k := range kinds.All() {
 		scheme.AddKnownTypeWithName(k.GVK, k.New())
 		metav1.AddToGroupVersion(scheme, k.GVK.GroupVersion())
+		for _, a := range k.Aliases {
+			scheme.AddKnownTypeWithName(a.GVK, a.New())
+			metav1.AddToGroupVersion(scheme, a.GVK.GroupVersion())
+		}
 	}
 	for _, k := range kinds.All() {
 		if k.Resource == "pods" && k.GVK.Group == "" {

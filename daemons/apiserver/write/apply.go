@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/request"
 )
@@ -25,6 +26,17 @@ func decodeDeclared(data []byte) (*unstructured.Unstructured, error) {
 		u.Object = map[string]any{}
 	}
 	return u, nil
+}
+
+// checkDeclared returns an error if what a manager declares has a quantity that is not parsed.
+func checkDeclared(q *request.Request, data []byte) error {
+	if q.Served.Untyped != nil {
+		return nil
+	}
+	if err := body.CheckQuantities(data, q.Served.NewObject()); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	return nil
 }
 
 // mergeDeclared returns the object that results when a manager declares fields of it; live is nil if there is no object

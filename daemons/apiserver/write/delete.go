@@ -75,7 +75,7 @@ func (s *Writes) Delete(q *request.Request) error {
 	if err != nil {
 		return err
 	}
-	if !isGone || deletionReturnsObject[q.Served.Resource] {
+	if !isGone || q.Served.Untyped == nil && deletionReturnsObject[q.Served.Resource] {
 		return q.WriteEntry(http.StatusOK, e)
 	}
 	obj, err := e.Object()
@@ -97,7 +97,7 @@ func (s *Writes) Delete(q *request.Request) error {
 	})
 }
 
-// deletionReturnsObject names the resources whose deletion returns the object itself, as upstream does.
+// deletionReturnsObject names the built-in resources whose deletion returns the object itself, as upstream does.
 var deletionReturnsObject = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
 	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true,

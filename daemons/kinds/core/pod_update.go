@@ -25,10 +25,13 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}
 	}
 	errs := validateMirrorUpdate(pod, old)
-	for i, c := range pod.Spec.Containers {
-		if c.Image == "" {
-			errs = append(errs, field.Required(path.Child("containers").Index(i).Child("image"), ""))
-		}
+	for i := range pod.Spec.InitContainers {
+		errs = append(errs, podspec.ValidateImage(pod.Spec.InitContainers[i].Image,
+			path.Child("initContainers").Index(i).Child("image"))...)
+	}
+	for i := range pod.Spec.Containers {
+		errs = append(errs, podspec.ValidateImage(pod.Spec.Containers[i].Image,
+			path.Child("containers").Index(i).Child("image"))...)
 	}
 	errs = append(errs, validateDeadline(pod, old, path.Child("activeDeadlineSeconds"))...)
 	errs = append(errs, validateTolerationsUpdate(pod.Spec.Tolerations, old.Spec.Tolerations,

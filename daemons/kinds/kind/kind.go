@@ -103,6 +103,9 @@ type Kind struct {
 	// Finalizers are added by a deletion, for work that must be done first.
 	Finalizers []string
 
+	// Expires means that the store removes an object some time after its last write, as with events.
+	Expires bool
+
 	// Untyped is set for kinds that an object in the cluster declares. Each version of them is a Kind of its own.
 	Untyped *Untyped
 }

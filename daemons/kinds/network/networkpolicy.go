@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -58,12 +59,33 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	}
 }
 
-// validateNetworkPolicy accepts invalid ranges that old already has.
+// maxPolicyRules limits the packet rules that every node with a pod of the namespace needs for a policy.
+const maxPolicyRules = 10_000
+
+// countPolicyRules returns the number of combinations of peers and ports in a policy.
+func countPolicyRules(p *networkingv1.NetworkPolicy) (n int) {
+	if p == nil {
+		return 0
+	}
+	for _, r := range p.Spec.Ingress {
+		n += max(len(r.From), 1) * max(len(r.Ports), 1)
+	}
+	for _, r := range p.Spec.Egress {
+		n += max(len(r.To), 1) * max(len(r.Ports), 1)
+	}
+	return n
+}
+
+// validateNetworkPolicy accepts invalid ranges, and as many rules, as old already has.
 func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	before := blocksOf(old)
 	path := field.NewPath("spec")
 	errs := metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, metavalidation.LabelSelectorValidationOptions{},
 		path.Child("podSelector"))
+	if n := countPolicyRules(p); n > maxPolicyRules && n > countPolicyRules(old) {
+		return append(errs, field.Forbidden(path, fmt.Sprintf("its rules have %d combinations of peers and ports; nodes "+
+			"have packet rules for each, and at most %d are allowed", n, maxPolicyRules)))
+	}
 	for i, r := range p.Spec.Ingress {
 		at := path.Child("ingress").Index(i)
 		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ports"))...)

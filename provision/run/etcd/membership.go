@@ -13,6 +13,12 @@ import (
 )
 
 // DescribeMembership returns how etcd's list of members differs from the machines that should have a member. It returns
+// "" if there is no difference.
+func (a *Access) DescribeMembership(ctx context.Context) string {
+	return DescribeMembership(ctx, a.Config, a.State, a.Session.Machines)
+}
+
+// DescribeMembership returns how etcd's list of members differs from the machines that should have a member. It returns
 // "" if there is no difference, or if no machine can be asked.
 func DescribeMembership(ctx context.Context, c *config.Cluster, s *state.State, machines []*session.Machine) string {
 	var through *session.Machine
