@@ -19,12 +19,14 @@ import (
 type UnidentifiedLimiter struct {
 	Limit int // maximum number of served connections; zero means 1000. Twice as many may wait
 	// Grace is how long a connection may send nothing before another may replace it. One that sends something may be
-	// replaced after three times as long. If too many wait, it is replaced earlier. Zero means two seconds.
+	// replaced after three times as long. While other clients are being identified, so that those that wait get their
+	// turn, it is five times as long. If too many wait, connections are replaced earlier. Zero means two seconds.
 	Grace time.Duration
 
-	mu      sync.Mutex
-	changed sync.Cond // signals changes of the fields below; its lock is mu
-	conns   list.List // served connections as *UnidentifiedConn, the oldest first
+	mu           sync.Mutex
+	changed      sync.Cond // signals changes of the fields below; its lock is mu
+	conns        list.List // served connections as *UnidentifiedConn, the oldest first
+	identifiedAt time.Time // when a client was identified last
 }
 
 // UnidentifiedConn is a connection that counts until its client is identified.
@@ -61,7 +63,11 @@ func (v *UnidentifiedConn) Identify() {
 	if v != nil {
 		v.once.Do(func() {
 			close(v.identified)
-			v.limiter.lockAndRemove(v)
+			u := v.limiter
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.identifiedAt = time.Now()
+			u.remove(v)
 		})
 	}
 }
@@ -181,6 +187,12 @@ func (u *UnidentifiedLimiter) untilSlotFree(atOnce bool) time.Duration {
 		v := e.Value.(*UnidentifiedConn)
 		if at := v.replaceableAt(grace); first == nil || at.Before(firstAt) {
 			first, firstAt = v, at
+		}
+	}
+	if progress := u.identifiedAt.Add(grace / 2); progress.After(firstAt) {
+		firstAt = progress
+		if last := first.servedSince.Add(5 * grace); last.Before(firstAt) {
+			firstAt = last
 		}
 	}
 	if left := time.Until(firstAt); left > 0 && !atOnce {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,61 +190,97 @@ func (l *pipeListener) Close() error {
 	return nil
 }
 
-// If many clients return at once, a slow server must not close those that it has not served yet. So the connection that
-// has been silent longest is closed first, and one that sends something now and then after three times the grace.
+// newLimited returns a listener with two places, and a function that connects to it.
+func newLimited(t *testing.T, grace time.Duration) (limited net.Listener, dial func() net.Conn) {
+	pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	limited = (&run.UnidentifiedLimiter{Limit: 2, Grace: grace}).Listen(pipes)
+	return limited, func() net.Conn {
+		client, server := net.Pipe()
+		t.Cleanup(func() { _ = client.Close() })
+		pipes.conns <- server
+		return client
+	}
+}
+
+// accept accepts a connection, and reads from it until it is closed.
+func accept(t *testing.T, limited net.Listener) (conn *run.UnidentifiedConn, closed chan time.Time) {
+	t.Helper()
+	accepted, err := limited.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed = make(chan time.Time, 1)
+	go func() {
+		_, _ = io.Copy(io.Discard, accepted)
+		closed <- time.Now()
+	}()
+	return accepted.(*run.UnidentifiedConn), closed
+}
+
+// If many clients return at once, a slow server must not close those that it has not served yet. So the connection
+// that has been silent longest is closed first, and one that sends something now and then after three times the grace.
 func TestSilentConnectionsAreReplacedBeforeThoseThatSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const grace = 2 * time.Second
-		pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-		limited := (&run.UnidentifiedLimiter{Limit: 2, Grace: grace}).Listen(pipes)
-		began := time.Now()
-		closedAt := make([]time.Duration, 5)
-		dial := func(i int) net.Conn {
-			client, server := net.Pipe()
-			t.Cleanup(func() { _ = client.Close() })
-			pipes.conns <- server
-			return client
-		}
-		go func() {
-			for i := range closedAt {
-				conn, err := limited.Accept()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				go func() {
-					_, _ = io.Copy(io.Discard, conn)
-					closedAt[i] = time.Since(began)
-				}()
-			}
-		}()
-		dripping, silent := dial(0), dial(1)
-		drip := time.NewTicker(time.Second)
-		go func() {
-			for range drip.C {
+		limited, dial := newLimited(t, grace)
+		start := time.Now()
+		dripping := dial()
+		_, drippingClosed := accept(t, limited)
+		var drip sync.WaitGroup
+		defer drip.Wait()
+		drip.Go(func() {
+			for {
+				time.Sleep(grace / 2)
 				if _, err := dripping.Write([]byte("x")); err != nil {
 					return
 				}
 			}
-		}()
-		for i := 2; i < len(closedAt); i++ {
-			dial(i)
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		drip.Stop()
-		_ = dripping.Close()
-		_ = silent.Close()
-		_ = pipes.Close()
-		if _, err := limited.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
-		}
-		// The silent one makes room for the third, which makes room for the fourth. Then the first gives way.
-		want := []time.Duration{3 * grace, grace, 2 * grace}
-		for i, at := range want {
-			if closedAt[i] != at {
-				t.Errorf("connection %d was closed after %s, expected %s", i, closedAt[i], at)
+		})
+		dial()
+		_, silentClosed := accept(t, limited)
+		for i, closed := range []chan time.Time{silentClosed, nil, drippingClosed} {
+			dial()
+			_, next := accept(t, limited) // waits until another is closed
+			if closed == nil {
+				closed = silentClosed
+			}
+			silentClosed = next
+			want := time.Duration(i+1) * grace
+			if at := (<-closed).Sub(start); at != want {
+				t.Errorf("connection %d was closed after %s, expected %s", i, at, want)
 			}
 		}
+		_ = limited.Close()
+	})
+}
+
+// While clients are identified, those that wait get their turn, and a connection that the server is slow to serve
+// stays.
+func TestNoConnectionIsReplacedWhileClientsAreIdentified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grace = 2 * time.Second
+		limited, dial := newLimited(t, grace)
+		start := time.Now()
+		dial()
+		_, closed := accept(t, limited)
+		for time.Since(start) < 8*time.Second {
+			dial()
+			conn, _ := accept(t, limited)
+			time.Sleep(grace / 4)
+			conn.Identify()
+		}
+		select {
+		case <-closed:
+			t.Error("a connection was closed while others were identified")
+		default:
+		}
+		for range 2 {
+			dial()
+			accept(t, limited)
+		}
+		if waited := (<-closed).Sub(start); waited != 8*time.Second+grace/2 {
+			t.Errorf("without progress, it was closed after %s", waited)
+		}
+		_ = limited.Close()
 	})
 }
