@@ -75,7 +75,7 @@ func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// retryResizes checks whether there is room now for pending resizes, highest priority first.
+// retryResizes checks whether there is room now for pending resizes, in the order of pod.CompareResizes.
 func (k *Kubelet) retryResizes() {
 	k.pods.mu.Lock()
 	defer k.pods.mu.Unlock()
@@ -88,14 +88,8 @@ func (k *Kubelet) retryResizes() {
 		}
 		w.inbox.mu.Unlock()
 	}
-	priority := func(w *worker) int32 {
-		if p := w.inbox.size.desired.Spec.Priority; p != nil {
-			return *p
-		}
-		return 0
-	}
 	slices.SortFunc(waiting, func(a, b *worker) int {
-		return cmp.Or(cmp.Compare(priority(b), priority(a)), a.firstSeen.Compare(b.firstSeen))
+		return cmp.Or(pod.CompareResizes(a.inbox.size.desired, b.inbox.size.desired), a.firstSeen.Compare(b.firstSeen))
 	})
 	for _, w := range waiting {
 		w.update(k.allocate(w, w.inbox.size.desired))

@@ -137,6 +137,51 @@ func TestResizeWaitsForRoom(t *testing.T) {
 	n.until("the pod to have the other's place", n.hasCPU("web", "3"))
 }
 
+// When room becomes free, a guaranteed pod is resized before a burstable one that is older.
+// Proves S23.
+func TestGuaranteedPodsAreResizedBeforeBurstableOnes(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	for _, name := range []string{"burstable", "guaranteed", "other"} {
+		p := simplePod(name)
+		l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"),
+			corev1.ResourceMemory: resource.MustParse("64Mi")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: l, Limits: l}
+		switch name {
+		case "burstable":
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		case "other":
+			l[corev1.ResourceCPU] = resource.MustParse("2")
+		}
+		n.create(p)
+		n.until("the pod to run", n.hasCPU(name, l.Cpu().String()))
+	}
+	grow := func(name string) {
+		p := n.pod(name).DeepCopy()
+		p.Generation++
+		for _, list := range []corev1.ResourceList{p.Spec.Containers[0].Resources.Requests,
+			p.Spec.Containers[0].Resources.Limits} {
+			list[corev1.ResourceCPU] = resource.MustParse("2500m")
+		}
+		n.updatePod(p)
+		n.until("the resize to wait", func() bool {
+			c := podCondition(n.pod(name), corev1.PodResizePending)
+			return c != nil && c.Reason == corev1.PodReasonDeferred
+		})
+	}
+	grow("burstable")
+	grow("guaranteed")
+	if err := n.client.CoreV1().Pods("default").Delete(context.Background(), "other",
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the guaranteed pod to grow", n.hasCPU("guaranteed", "2500m"))
+	if c := podCondition(n.pod("burstable"), corev1.PodResizePending); c == nil {
+		t.Error("both have grown")
+	}
+}
+
 func TestFailedResizesAreReportedAndRetried(t *testing.T) {
 	n := newNode(t)
 	var works atomic.Bool

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -28,6 +29,38 @@ type Resize struct {
 	// Generation is the generation of the pod at which the node last allocated a new size, until all containers have
 	// that size. 0 means none.
 	Generation int64
+}
+
+// CompareResizes orders pods whose resize waits for room on the node: pods of higher priority first, then guaranteed
+// pods, then those that have waited longest.
+func CompareResizes(a, b *corev1.Pod) int {
+	priority := func(p *corev1.Pod) int32 {
+		if p.Spec.Priority != nil {
+			return *p.Spec.Priority
+		}
+		return 0
+	}
+	class := func(p *corev1.Pod) int {
+		if QOS(p) == corev1.PodQOSGuaranteed {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(priority(b), priority(a)), cmp.Compare(class(a), class(b)),
+		waitingSince(a).Compare(waitingSince(b)))
+}
+
+// distantFuture is later than the time of any condition.
+var distantFuture = time.Unix(1<<40, 0)
+
+// waitingSince returns when a pod's resize was reported as pending. A resize that was not reported yet has waited least.
+func waitingSince(p *corev1.Pod) time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodResizePending {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return distantFuture
 }
 
 // Size is the CPU and memory that a container runs with. A zero limit means no limit.

@@ -155,7 +155,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 		}
 	}
 	if len(attempts) == 0 {
-		return unstartedStatus(f, s, init, end)
+		return unstartedStatus(f, s, init && !IsSidecar(spec), end)
 	}
 	c := attempts[0]
 	s.RestartCount = int32(c.Attempt)
@@ -206,14 +206,15 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	return s
 }
 
-// unstartedStatus completes the status of a container that the runtime does not have.
-func unstartedStatus(f *Facts, s corev1.ContainerStatus, init bool, end *End) corev1.ContainerStatus {
+// unstartedStatus completes the status of a container that the runtime does not have. A container that runs to its end
+// is ready when it has succeeded.
+func unstartedStatus(f *Facts, s corev1.ContainerStatus, runsToEnd bool, end *End) corev1.ContainerStatus {
 	for _, last := range slices.Concat(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses,
 		f.Pod.Status.EphemeralContainerStatuses) {
 		// The runtime no longer has the container, but the API has its end.
 		if last.Name == s.Name && last.State.Terminated != nil &&
 			(end != nil || f.Pod.DeletionTimestamp != nil) {
-			last.Ready = init && last.State.Terminated.ExitCode == 0
+			last.Ready = runsToEnd && last.State.Terminated.ExitCode == 0
 			last.Started = s.Started
 			return last
 		}

@@ -96,6 +96,28 @@ func TestStatusOfAPod(t *testing.T) {
 	}
 }
 
+// A sidecar that has ended is not ready, also when the runtime no longer has it. An init container that has succeeded is.
+func TestEndedSidecarsAreNotReady(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		f := runningFacts(func(f *Facts) {
+			always := corev1.ContainerRestartPolicyAlways
+			sidecar := testContainer("s")
+			sidecar.RestartPolicy = &always
+			f.Pod.Spec.RestartPolicy, f.Sandboxes[0].Ready = corev1.RestartPolicyNever, false
+			f.Pod.Spec.InitContainers = []corev1.Container{testContainer("i"), sidecar}
+			f.Containers = []Container{attemptOf("m", 0, Exited, 0, 0), attemptOf("s", 0, Exited, 0, 0),
+				attemptOf("i", 0, Exited, 0, 0)}
+		})
+		if f.Pod.Status = Status(f); !has {
+			f.Containers = nil
+		}
+		s := Status(f)
+		if s.Phase != corev1.PodSucceeded || !s.InitContainerStatuses[0].Ready || s.InitContainerStatuses[1].Ready {
+			t.Errorf("the runtime has the containers: %v: %s, %+v", has, s.Phase, s.InitContainerStatuses)
+		}
+	}
+}
+
 func TestConditionKeepsItsTransitionTimeWithoutAStatusChange(t *testing.T) {
 	f := runningFacts(func(f *Facts) { f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)} })
 	f.Pod.Status = Status(f)
