@@ -85,13 +85,13 @@ func diff(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	evaluator, err := render.NewHCL(dir)
+	processes, err := render.NewProcesses(dir)
 	if err != nil {
 		return err
 	}
 	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(config), Fetcher: fetcher,
 		Decrypter: sops.Decrypter{}, Recorder: noEvents{},
-		Renderer: render.Renderer{KubeVersion: version.Kubernetes, HCL: evaluator}, Log: slog.New(slog.DiscardHandler)})
+		Renderer: render.Renderer{KubeVersion: version.Kubernetes, Processes: processes}, Log: slog.New(slog.DiscardHandler)})
 	preview, err := c.Preview(ctx, selected, *revision, all)
 	if err != nil {
 		return err

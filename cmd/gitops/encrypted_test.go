@@ -8,7 +8,6 @@ import (
 
 	"filippo.io/age"
 
-	"clusterctl/cmd/gitops/render"
 	"clusterctl/cmd/gitops/sops"
 	"clusterctl/cmd/gitops/sops/sopstest"
 	"clusterctl/daemons/gitops"
@@ -52,10 +51,11 @@ func TestEncryptedFilesAreRendered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	renderer := newRenderer(t)
 	renderOne := func(path string) ([]gitops.Object, error) {
 		s := &gitops.Source{}
 		s.Namespace, s.Name, s.Spec.Path = "kube-system", "platform", path
-		return render.Renderer{KubeVersion: "v1.37.0"}.Render(t.Context(), s,
+		return renderer.Render(t.Context(), s,
 			gitops.Snapshot{Revision: "main", Files: decrypted}, nil)
 	}
 	for _, path := range []string{"plain", "overlay", "chart"} {

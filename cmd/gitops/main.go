@@ -44,8 +44,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
 	switch {
-	case render.IsHCLCommand(os.Args):
-		err = render.EvaluateHCL(os.Args, os.Stdout)
+	case render.IsProcess(os.Args):
+		err = render.RunProcess(os.Stdin, os.Stdout)
 	case len(os.Args) > 1 && os.Args[1] == "diff":
 		err = diff(ctx, os.Args[2:], os.Stdout)
 	default:
@@ -128,9 +128,9 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	if err != nil {
 		return fmt.Errorf("use --state-dir %s: %w", cfg.StateDir, err)
 	}
-	evaluator, err := render.NewHCL(os.Getenv("RUNTIME_DIRECTORY")) // in memory, for files may be decrypted
+	processes, err := render.NewProcesses(os.Getenv("RUNTIME_DIRECTORY")) // in memory, for files may be decrypted
 	if err != nil {
-		return fmt.Errorf("prepare the evaluation of HCL: %w", err)
+		return fmt.Errorf("prepare rendering: %w", err)
 	}
 	measures := gitops.NewMeasures(env.Metrics)
 	broadcaster := events.NewBroadcaster(ctx, typed)
@@ -139,7 +139,7 @@ func serve(ctx context.Context, cfg config.GitOps, env run.Env) error {
 	controller := gitops.New(gitops.Config{
 		Client: untyped, Cluster: objects, Fetcher: fetcher, Workers: cfg.Workers, Log: env.Log,
 		Observe: measures, Decrypter: sops.Decrypter{}, Sender: notify.Sender{Hosts: cfg.NotifyHosts},
-		Renderer: render.Renderer{KubeVersion: version.Kubernetes, HCL: evaluator},
+		Renderer: render.Renderer{KubeVersion: version.Kubernetes, Processes: processes},
 		Recorder: broadcaster.NewRecorder(scheme.Scheme(), corev1.EventSource{Component: name}),
 	})
 	var started atomic.Bool

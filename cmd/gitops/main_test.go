@@ -213,6 +213,28 @@ func requestSync(t *testing.T, in dynamic.ResourceInterface, request string) *gi
 	return s
 }
 
+// TestMain renders a source where a test has started this program for it.
+func TestMain(m *testing.M) {
+	if render.IsProcess(os.Args) {
+		if err := render.RunProcess(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// newRenderer returns the renderer of the controller.
+func newRenderer(t *testing.T) render.Renderer {
+	t.Helper()
+	processes, err := render.NewProcesses(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return render.Renderer{KubeVersion: "v1.37.0", Processes: processes}
+}
+
 // startController runs a controller until the test ends.
 func startController(t *testing.T, cfg *rest.Config, client dynamic.Interface) {
 	fetcher, err := fetch.New(t.TempDir())
@@ -220,7 +242,7 @@ func startController(t *testing.T, cfg *rest.Config, client dynamic.Interface) {
 		t.Fatal(err)
 	}
 	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(cfg), Fetcher: fetcher,
-		Renderer: render.Renderer{KubeVersion: "v1.37.0"}, Recorder: noEvents{},
+		Renderer: newRenderer(t), Recorder: noEvents{},
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Observe: gitops.NewMeasures(run.NewEnv(slog.Default()).Metrics)})
 	ctx, cancel := context.WithCancel(t.Context())

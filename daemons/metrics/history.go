@@ -109,10 +109,17 @@ func (h *history) sweep(minute int64) {
 }
 
 // recordState records the newest usage of a node and its pods. A pod without the usage of a container is not recorded,
-// since a partial sum would be misleading.
+// since a partial sum would be misleading. A time that a node reports and that cannot be is replaced by that of its
+// answer: one in the future would remove the history of all other nodes.
 func (h *history) recordState(node string, s *State) {
+	record := func(key, uid string, u Usage) {
+		if age := s.AnsweredAt.Sub(u.At); age < 0 || age >= historyMinutes*time.Minute {
+			u.At = s.AnsweredAt
+		}
+		h.record(key, uid, u)
+	}
 	if u, ok := s.Node.Usage(); ok {
-		h.record(nodeKey(node), "", u)
+		record(nodeKey(node), "", u)
 	}
 	for name, pod := range s.Pods {
 		var sum Usage
@@ -123,7 +130,7 @@ func (h *history) recordState(node string, s *State) {
 			sum.NanoCPUs, sum.Memory, sum.At = sum.NanoCPUs+u.NanoCPUs, sum.Memory+u.Memory, u.At
 		}
 		if isWhole && len(pod.Containers) > 0 {
-			h.record(podKey(name), pod.UID, sum)
+			record(podKey(name), pod.UID, sum)
 		}
 	}
 }

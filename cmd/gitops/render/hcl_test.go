@@ -15,10 +15,10 @@ import (
 	"clusterctl/daemons/gitops"
 )
 
-// TestMain runs an evaluation of the configuration language where a test has started this program for it.
+// TestMain renders a source where a test has started this program for it.
 func TestMain(m *testing.M) {
-	if IsHCLCommand(os.Args) {
-		if err := EvaluateHCL(os.Args, os.Stdout); err != nil {
+	if IsProcess(os.Args) {
+		if err := RunProcess(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -39,12 +39,12 @@ func renderHCLFiles(t *testing.T, folder string, files map[string]string) ([]git
 
 func renderHCLTree(t *testing.T, folder string, tree fs.FS) ([]gitops.Object, error) {
 	t.Helper()
-	evaluator, err := NewHCL(t.TempDir())
+	evaluator, err := NewProcesses(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &gitops.Source{Spec: gitsource.Spec{Path: folder}}
-	return Renderer{HCL: evaluator}.Render(t.Context(), s, gitops.Snapshot{Revision: "r", Files: tree}, nil)
+	return Renderer{Processes: evaluator}.Render(t.Context(), s, gitops.Snapshot{Revision: "r", Files: tree}, nil)
 }
 
 // homeFiles are the files of a repository with a folder of the configuration language.
@@ -209,17 +209,17 @@ func TestHugeHCLIsBounded(t *testing.T) {
 	if _, err = renderHCLFiles(t, "", map[string]string{"a.hcl": deep}); err == nil {
 		t.Error("an expression of a great depth is accepted")
 	}
-	if took := time.Since(began); took > 2*hclTimeout {
+	if took := time.Since(began); took > 2*processTimeout {
 		t.Errorf("the evaluations took %s", took)
 	}
-	evaluator, err := NewHCL(t.TempDir())
+	evaluator, err := NewProcesses(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	tree := fstest.MapFS{"a.hcl": {Data: []byte("locals {}\n"), Mode: 0o644}}
-	_, err = Renderer{HCL: evaluator}.Render(ctx, &gitops.Source{}, gitops.Snapshot{Files: tree}, nil)
+	_, err = Renderer{Processes: evaluator}.Render(ctx, &gitops.Source{}, gitops.Snapshot{Files: tree}, nil)
 	if err == nil {
 		t.Error("an evaluation goes on after its context has ended")
 	}

@@ -21,6 +21,7 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/ignore"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/config/gitsource"
@@ -36,23 +37,27 @@ const (
 // hookAnnotation names the events at which Helm creates an object.
 const hookAnnotation = "helm.sh/hook"
 
-// renderHelm renders the chart in the source's folder, as `helm template` does. The function lookup finds nothing.
-func (r Renderer) renderHelm(ctx context.Context, s *gitops.Source, from gitops.Snapshot,
-	read gitops.Reader) ([]gitops.Object, error) {
-	root := gitops.Folder(s.Spec.Path)
-	c, err := loadChart(ctx, from.Files, root)
+// renderHelm renders the chart in the task's folder, as `helm template` does. The function lookup finds nothing.
+func renderHelm(ctx context.Context, t task, files fs.FS) ([]gitops.Object, error) {
+	root := t.Folder
+	c, err := loadChart(ctx, files, root)
 	if err != nil {
 		return nil, err
 	}
-	settings := s.Spec.Helm
-	if settings == nil {
-		settings = &gitsource.Helm{}
+	settings := gitsource.Helm{}
+	if err := json.UnmarshalCaseSensitivePreserveInts(t.Helm, &settings); err != nil {
+		return nil, fmt.Errorf("read the settings of the chart: %w", err)
 	}
-	values, err := valuesOf(ctx, s, settings, read)
-	if err != nil {
-		return nil, err
+	values := map[string]any{}
+	for _, text := range t.Values {
+		var more map[string]any
+		if err := yaml.UnmarshalStrict(text, &more); err != nil {
+			return nil, errors.New("values are not a map in YAML")
+		}
+		values = loader.MergeMaps(values, more)
 	}
-	rendered, err := r.template(ctx, c, s, settings, values)
+	values = loader.MergeMaps(values, settings.Values)
+	rendered, err := template(ctx, c, t, settings.Release, values)
 	if err != nil {
 		return nil, fmt.Errorf("chart %q: %w", root, err)
 	}
@@ -193,11 +198,10 @@ func checkChart(c *chart.Chart, root string) error {
 	return nil
 }
 
-// valuesOf returns the values of a source. Later ones take precedence, and those in the source take precedence over
-// all.
+// valuesOf returns the texts of the ConfigMaps and Secrets with values of a source. Later ones take precedence, and
+// those in the source take precedence over all.
 func valuesOf(ctx context.Context, s *gitops.Source, settings *gitsource.Helm,
-	read gitops.Reader) (map[string]any, error) {
-	values := map[string]any{}
+	read gitops.Reader) (texts [][]byte, err error) {
 	for _, from := range settings.ValuesFrom {
 		key := cmp.Or(from.Key, gitsource.DefaultValuesKey)
 		at := fmt.Sprintf("values from %s %s/%s, key %s", from.Kind, s.Namespace, from.Name, key)
@@ -230,19 +234,19 @@ func valuesOf(ctx context.Context, s *gitops.Source, settings *gitsource.Helm,
 			// The error can contain values of a Secret.
 			return nil, fmt.Errorf("%s: it is not a map in YAML", at)
 		}
-		values = loader.MergeMaps(values, more)
+		texts = append(texts, text)
 	}
-	return loader.MergeMaps(values, settings.Values), nil
+	return texts, nil
 }
 
 // template renders the templates of a chart.
-func (r Renderer) template(ctx context.Context, c *chart.Chart, s *gitops.Source, settings *gitsource.Helm,
+func template(ctx context.Context, c *chart.Chart, t task, release string,
 	values map[string]any) (map[string]string, error) {
 	if err := chartutil.ProcessDependencies(c, values); err != nil {
 		return nil, err
 	}
 	capabilities := common.DefaultCapabilities.Copy()
-	version, err := common.ParseKubeVersion(r.KubeVersion)
+	version, err := common.ParseKubeVersion(t.KubeVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -250,13 +254,12 @@ func (r Renderer) template(ctx context.Context, c *chart.Chart, s *gitops.Source
 	if need := c.Metadata.KubeVersion; need != "" && !chartutil.IsCompatibleRange(need, version.Version) {
 		return nil, fmt.Errorf("it requires Kubernetes %s, and the cluster has %s", need, version.Version)
 	}
-	release := common.ReleaseOptions{Name: cmp.Or(settings.Release, s.Name), Namespace: s.DefaultNamespace(),
-		Revision:  1,
+	options := common.ReleaseOptions{Name: cmp.Or(release, t.Name), Namespace: t.Namespace, Revision: 1,
 		IsInstall: true}
-	if err := chartutil.ValidateReleaseName(release.Name); err != nil {
-		return nil, fmt.Errorf("the release %q: %w; set spec.helm.release", release.Name, err)
+	if err := chartutil.ValidateReleaseName(options.Name); err != nil {
+		return nil, fmt.Errorf("the release %q: %w; set spec.helm.release", options.Name, err)
 	}
-	complete, err := commonutil.ToRenderValues(c, values, release, capabilities)
+	complete, err := commonutil.ToRenderValues(c, values, options, capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/yaml"
 
 	"clusterctl/daemons/gitops"
@@ -25,17 +24,9 @@ import (
 // objects of the overlay.
 const maxKustomizeReads = 4000
 
-// renderKustomize runs kustomize on the source's folder.
-func renderKustomize(ctx context.Context, s *gitops.Source, from gitops.Snapshot) ([]gitops.Object, error) {
-	root := gitops.Folder(s.Spec.Path)
-	files := &readOnly{ctx: ctx, files: from.Files, budget: gitops.NewBudget().WithFiles(maxKustomizeReads)}
-	select {
-	case kustomizing <- struct{}{}:
-		defer func() { <-kustomizing }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer resetSchema()
+// renderKustomize runs kustomize on a folder. Its schemas are global variables, so that it does not run twice at a time.
+func renderKustomize(ctx context.Context, root string, from fs.FS) ([]gitops.Object, error) {
+	files := &readOnly{ctx: ctx, files: from, budget: gitops.NewBudget().WithFiles(maxKustomizeReads)}
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"+strings.TrimPrefix(root, "."))
 	if files.err != nil { // kustomize makes further attempts after an error
 		return nil, files.err
@@ -55,16 +46,6 @@ func renderKustomize(ctx context.Context, s *gitops.Source, from gitops.Snapshot
 		objects[i].File, objects[i].Line = root, 0 // lines of the output mean nothing in the repository
 	}
 	return objects, err
-}
-
-// kustomizing is occupied while kustomize runs, because its schemas are global variables.
-var kustomizing = make(chan struct{}, 1)
-
-// resetSchema removes the schema that a kustomization has set, which kustomize would use for the next one too.
-func resetSchema() {
-	if openapi.GetSchemaVersion() != openapi.DefaultOpenAPI {
-		openapi.ResetOpenAPI()
-	}
 }
 
 // remotePattern matches what kustomize would download: URLs, and the short forms of repositories.

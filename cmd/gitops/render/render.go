@@ -5,6 +5,7 @@ package render
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,8 +23,8 @@ import (
 type Renderer struct {
 	// KubeVersion is the cluster's version, such as v1.37.0, for charts.
 	KubeVersion string
-	// HCL renders the configuration language. It is required for sources that have it.
-	HCL *HCL
+	// Processes render everything but plain manifests. They are required for sources that have it.
+	Processes *Processes
 }
 
 // kustomizations are the names of kustomize's files.
@@ -36,15 +37,35 @@ func (r Renderer) Render(ctx context.Context, s *gitops.Source, from gitops.Snap
 	if err != nil {
 		return nil, err
 	}
-	switch kind {
-	case gitsource.RendererKustomize:
-		return renderKustomize(ctx, s, from)
-	case gitsource.RendererHelm:
-		return r.renderHelm(ctx, s, from, read)
-	case gitsource.RendererHCL:
-		return r.HCL.render(ctx, s, from)
+	if kind == gitsource.RendererYAML {
+		return gitops.Manifests{}.Render(ctx, s, from, read)
 	}
-	return gitops.Manifests{}.Render(ctx, s, from, read)
+	t, err := r.taskOf(ctx, s, kind, read)
+	if err != nil {
+		return nil, err
+	}
+	return r.Processes.run(ctx, s.Namespace, from.Files, t)
+}
+
+// taskOf returns the task of a source.
+func (r Renderer) taskOf(ctx context.Context, s *gitops.Source, kind string, read gitops.Reader) (task, error) {
+	t := task{Renderer: kind, Folder: gitops.Folder(s.Spec.Path), Name: s.Name, Namespace: s.DefaultNamespace(),
+		KubeVersion: r.KubeVersion}
+	if kind != gitsource.RendererHelm {
+		return t, nil
+	}
+	settings := s.Spec.Helm
+	if settings == nil {
+		settings = &gitsource.Helm{}
+	}
+	var err error
+	if t.Values, err = valuesOf(ctx, s, settings, read); err != nil {
+		return t, err
+	}
+	if t.Helm, err = json.Marshal(settings); err != nil {
+		return t, fmt.Errorf("encode spec.helm: %w", err)
+	}
+	return t, nil
 }
 
 // detect returns the renderer of a source: the declared one, or that which the files of the folder ask for.

@@ -19,7 +19,25 @@ import (
 	"clusterctl/daemons/gitops"
 )
 
-var renderer = Renderer{KubeVersion: "v1.37.0"}
+// renderer renders in the process of the test, which takes less time.
+var renderer inProcess
+
+type inProcess struct{}
+
+// Render implements gitops.Renderer.
+func (inProcess) Render(ctx context.Context, s *gitops.Source, from gitops.Snapshot,
+	read gitops.Reader) ([]gitops.Object, error) {
+	r := Renderer{KubeVersion: "v1.37.0"}
+	kind, err := detect(s, from.Files)
+	if err != nil || kind == gitsource.RendererYAML {
+		return r.Render(ctx, s, from, read)
+	}
+	t, err := r.taskOf(ctx, s, kind, read)
+	if err != nil {
+		return nil, err
+	}
+	return t.render(ctx, from.Files)
+}
 
 // objects is a reader of a few objects.
 type objects map[gitops.ObjectID]*unstructured.Unstructured

@@ -10,30 +10,12 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"clusterctl/daemons/apiserver/quantity"
 )
 
-// The library expands a quantity to all of its digits. The ten bytes 1e-9999999 take seconds, and 1e-999999999 takes
-// minutes and gigabytes. So quantities are checked before they are parsed.
-const (
-	maxQuantity = 128 // bytes
-	maxExponent = 999
-)
-
-// ErrQuantity is the error of a body with a quantity that is not parsed.
-var ErrQuantity = errors.New("quantities must have at most 128 characters, and an exponent between -999 and 999")
-
-// isHugeQuantity reports whether parsing a text as a quantity takes long.
-func isHugeQuantity(text string) bool {
-	if len(text) > maxQuantity {
-		return true
-	}
-	at := strings.IndexAny(text, "eE")
-	if at < 0 {
-		return false
-	}
-	exponent, err := strconv.Atoi(text[at+1:]) // another suffix, such as Ei, is no number
-	return errors.Is(err, strconv.ErrRange) || err == nil && (exponent > maxExponent || exponent < -maxExponent)
-}
+// maxDigits is the number of digits in a row from which a quantity is looked at.
+const maxDigits = 64
 
 // mayHaveHugeQuantity reports whether a body may have a huge quantity: long digits or a long exponent anywhere. It is
 // fast, because it reads every body of a type with quantities.
@@ -42,7 +24,7 @@ func mayHaveHugeQuantity(data []byte) bool {
 	for i, c := range data {
 		switch {
 		case c >= '0' && c <= '9' || c == '.':
-			if digits++; digits > maxQuantity/2 {
+			if digits++; digits > maxDigits {
 				return true
 			}
 			continue
@@ -123,7 +105,7 @@ func elementOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// CheckQuantities returns ErrQuantity if a JSON document of the type of obj has a huge quantity. It accepts documents
+// CheckQuantities returns quantity.Err if a JSON document of the type of obj has a huge quantity. It accepts documents
 // that are not valid.
 func CheckQuantities(data []byte, obj any) error {
 	t := reflect.TypeOf(obj)
@@ -132,7 +114,7 @@ func CheckQuantities(data []byte, obj any) error {
 	}
 	w := jsonWalk{json.NewDecoder(bytes.NewReader(data))}
 	w.UseNumber()
-	if err := w.value(t, 0); errors.Is(err, ErrQuantity) {
+	if err := w.value(t, 0); errors.Is(err, quantity.Err) {
 		return err
 	}
 	return nil // the decoder reports other errors
@@ -174,8 +156,8 @@ func (w jsonWalk) value(t reflect.Type, depth int) error {
 }
 
 func checkQuantity(t reflect.Type, text string) error {
-	if t == quantityType && isHugeQuantity(text) {
-		return ErrQuantity
+	if t == quantityType && quantity.IsHuge(text) {
+		return quantity.Err
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"clusterctl/daemons/apiserver/quantity"
 )
 
 const podBegin, podEnd = `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"c","resources":{"limits":{`, `}}}]}}`
@@ -30,7 +32,7 @@ func TestHugeQuantitiesAreNotParsed(t *testing.T) {
 		"an embedded struct": `{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1e-999999999"}}]}}`,
 	} {
 		obj := &corev1.Pod{}
-		if err := CheckQuantities([]byte(text), obj); !errors.Is(err, ErrQuantity) {
+		if err := CheckQuantities([]byte(text), obj); !errors.Is(err, quantity.Err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -73,7 +75,7 @@ func TestHugeQuantitiesOfMessagesAreNotParsed(t *testing.T) {
 	long := append([]byte{15 << 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, pod...)
 	for name, raw := range map[string][]byte{"a pod": pod, "after a group": group, "a high number": high,
 		"a long number": long} {
-		if err := CheckMessageQuantities(raw, &corev1.Pod{}); !errors.Is(err, ErrQuantity) {
+		if err := CheckMessageQuantities(raw, &corev1.Pod{}); !errors.Is(err, quantity.Err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

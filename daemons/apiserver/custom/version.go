@@ -1,6 +1,7 @@
 package custom
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
+
+	"clusterctl/daemons/apiserver/quantity"
 )
 
 // definitionVersion is one version of a definition, with its compiled schema.
@@ -38,6 +41,8 @@ type definitionVersion struct {
 	statusDefaults   *structural.Structural     // the schema of the status, if it has defaults; otherwise nil
 	// rules compiles the rules at the first call; nil if there are none.
 	rules func() *cel.Validator
+	// parsesQuantities reports whether a rule may parse a text of the object as a quantity.
+	parsesQuantities func() bool
 }
 
 func newDefinitionVersion(
@@ -77,6 +82,10 @@ func newDefinitionVersion(
 	v.rules = sync.OnceValue(func() *cel.Validator {
 		return cel.NewValidator(v.structural, true,
 			celconfig.PerCallLimit)
+	})
+	v.parsesQuantities = sync.OnceValue(func() bool {
+		text, err := json.Marshal(spec.Schema)
+		return err != nil || bytes.Contains(text, []byte("uantity(")) // of quantity and isQuantity
 	})
 	return v, nil
 }
@@ -208,6 +217,9 @@ func (v *definitionVersion) validate(obj, old runtime.Object, statusOnly bool) f
 	if blocksRules(errs) {
 		return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was "+
 			"invalid; correct the existing errors to complete validation"))
+	}
+	if v.parsesQuantities() && quantity.HasHuge(u.Object) {
+		return append(errs, field.Invalid(nil, nil, "the validation rules parse quantities, and "+quantity.Err.Error()))
 	}
 	broken, _ := rules.Validate(ctx, nil, v.structural, u.Object, before, celconfig.RuntimeCELCostBudget, celOptions...)
 	return append(errs, broken...)

@@ -55,6 +55,7 @@ type managerKey struct {
 	alias        *kinds.Alias
 	subresource  string
 	ordersFields bool // the converter orders the fields of all objects
+	sorts        bool // the converter also orders lists, which only comparing allows
 }
 
 // New returns the field managers of the kinds in a scheme.
@@ -89,7 +90,7 @@ func (f *Managers) listKeys() managed.Keys {
 }
 
 func (f *Managers) managerOf(s wire.Served, subresource string) (*managedfields.FieldManager, error) {
-	return f.cachedManager(s, managerKey{s.Kind, s.Alias, subresource, false})
+	return f.cachedManager(s, managerKey{kind: s.Kind, alias: s.Alias, subresource: subresource})
 }
 
 // MergeManager returns the Merger that merges a declared object into a live object.
@@ -100,7 +101,8 @@ func (f *Managers) MergeManager(
 		return f.managerOf(s, subresource)
 	}
 	library, err := f.cachedManager(s,
-		managerKey{s.Kind, s.Alias, subresource, hasLargeMaps(declared) || hasLargeMaps(live)})
+		managerKey{kind: s.Kind, alias: s.Alias, subresource: subresource,
+			ordersFields: hasLargeMaps(declared) || hasLargeMaps(live)})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +124,7 @@ func (f *Managers) cachedManager(s wire.Served, key managerKey) (*managedfields.
 	if m := f.managers[key]; m != nil {
 		return m, nil
 	}
-	m, err := f.newManager(s, key.subresource, key.ordersFields)
+	m, err := f.newManager(s, key)
 	if err != nil {
 		return nil, fmt.Errorf("keep account of the fields of %s: %w", s.GVK.Kind, err)
 	}
@@ -130,10 +132,13 @@ func (f *Managers) cachedManager(s wire.Served, key managerKey) (*managedfields.
 	return m, nil
 }
 
-func (f *Managers) newManager(s wire.Served, subresource string, large bool) (*managedfields.FieldManager, error) {
+func (f *Managers) newManager(s wire.Served, key managerKey) (*managedfields.FieldManager, error) {
 	k := s.Kind
 	converter, err := f.typeConverterLocked(k)
-	if large {
+	switch {
+	case key.sorts:
+		converter = sortedConverter{converter}
+	case key.ordersFields:
 		converter = orderedConverter{converter, true}
 	}
 	if err != nil {
@@ -144,8 +149,8 @@ func (f *Managers) newManager(s wire.Served, subresource string, large bool) (*m
 	if k.Untyped != nil {
 		newManager = managedfields.NewDefaultCRDFieldManager
 	}
-	return newManager(converter, objects, defaulter{k}, creater, version, k.GVK.GroupVersion(), subresource,
-		resetFields(k, version.GroupVersion(), subresource))
+	return newManager(converter, objects, defaulter{k}, creater, version, k.GVK.GroupVersion(), key.subresource,
+		resetFields(k, version.GroupVersion(), key.subresource))
 }
 
 // converterOf returns the version under which the fields of a kind are owned, and what converts to and creates objects
@@ -282,10 +287,6 @@ func (f *Managers) Update(
 	live, obj runtime.Object,
 	manager string,
 ) (runtime.Object, error) {
-	m, err := f.managerOf(s, subresource)
-	if err != nil {
-		return nil, err
-	}
 	key, account, remembered := f.memoKey(s, subresource, before, live, obj, manager)
 	if remembered {
 		if after, ok := f.memo.Get(key, account, f.now()); ok {
@@ -295,6 +296,11 @@ func (f *Managers) Update(
 			}
 			return obj, err
 		}
+	}
+	m, err := f.cachedManager(s, managerKey{kind: s.Kind, alias: s.Alias, subresource: subresource,
+		sorts: isLarge(live) || isLarge(obj)})
+	if err != nil {
+		return nil, err
 	}
 	// The field manager removes managedFields from its input, and changes nothing below that.
 	live = ShallowCopy(live)

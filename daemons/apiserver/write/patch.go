@@ -21,6 +21,7 @@ import (
 
 	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/jsonpatch"
+	"clusterctl/daemons/apiserver/quantity"
 	"clusterctl/daemons/apiserver/request"
 )
 
@@ -238,7 +239,7 @@ func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error)
 		return err
 	}
 	var bad *body.Error
-	if errors.As(err, &bad) && errors.Is(bad.Cause, body.ErrQuantity) {
+	if errors.As(err, &bad) && errors.Is(bad.Cause, quantity.Err) {
 		return invalidPatch(fmt.Sprintf("%+v", change), err)
 	}
 	if convertErr := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); convertErr != nil {

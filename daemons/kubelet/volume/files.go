@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,31 +21,64 @@ type volumeFile struct {
 	user *int64 // owner; nil means root
 }
 
+// Bounds of the files of a pod that are generated from API objects. A pod can name the same object thousands of times.
+// The files of Secrets are in memory, which the pod's limits do not count.
+const (
+	maxGenerated = 64 << 20 // bytes
+	fileOverhead = 512      // about the bytes that a file takes besides its content
+)
+
+// generatedBudget limits the files of a pod. It is safe for concurrent use.
+type generatedBudget struct{ used atomic.Int64 }
+
+// take counts a file. It returns an error if the pod has too many, or too large ones.
+func (b *generatedBudget) take(size int) error {
+	if b.used.Add(int64(size)+fileOverhead) > maxGenerated {
+		return fmt.Errorf("the files of the pod's volumes from API objects take more than %d bytes", maxGenerated)
+	}
+	return nil
+}
+
+// fileSet are the files of a volume.
+type fileSet struct {
+	files  map[string]volumeFile
+	budget *generatedBudget
+}
+
+func (s *fileSet) add(path string, f volumeFile) error {
+	if err := s.budget.take(len(f.data)); err != nil {
+		return err
+	}
+	s.files[path] = f
+	return nil
+}
+
 // contents makes the files of volumes that are generated from API objects.
 type contents struct {
 	source Source
 	node   func() pod.Node
+	budget *generatedBudget // of the pod
 }
 
 // files returns the wanted files of a volume generated from API objects, by path. It also returns when the files must
 // be refreshed; zero means no fixed time.
 func (c contents) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (map[string]volumeFile,
 	time.Time, error) {
-	all := map[string]volumeFile{}
+	all := &fileSet{map[string]volumeFile{}, c.budget}
 	switch {
 	case v.ConfigMap != nil:
 		m := v.ConfigMap
-		return all, time.Time{},
+		return all.files, time.Time{},
 			c.addConfigMap(ctx, p.Namespace, m.Name, m.Items, m.Optional, fileMode(m.DefaultMode), all)
 	case v.Secret != nil:
 		s := v.Secret
-		return all, time.Time{},
+		return all.files, time.Time{},
 			c.addSecret(ctx, p.Namespace, s.SecretName, s.Items, s.Optional, fileMode(s.DefaultMode), all)
 	case v.DownwardAPI != nil:
-		return all, time.Time{}, c.addDownward(p, v.DownwardAPI.Items, fileMode(v.DownwardAPI.DefaultMode), all)
+		return all.files, time.Time{}, c.addDownward(p, v.DownwardAPI.Items, fileMode(v.DownwardAPI.DefaultMode), all)
 	case v.Projected != nil:
 		again, err := c.addProjected(ctx, p, v, all)
-		return all, again, err
+		return all.files, again, err
 	}
 	return nil, time.Time{}, fmt.Errorf("volume %s: its type is not supported", v.Name)
 }
@@ -56,7 +90,7 @@ func fileMode(m *int32) fs.FileMode {
 	return fs.FileMode(*m)
 }
 
-func (c contents) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all map[string]volumeFile,
+func (c contents) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Volume, all *fileSet,
 ) (again time.Time, err error) {
 	perm := fileMode(v.Projected.DefaultMode)
 	soonest := func(t time.Time) {
@@ -80,7 +114,7 @@ func (c contents) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Vol
 		case s.ClusterTrustBundle != nil:
 			var anchors []byte
 			if anchors, err = c.trustAnchors(ctx, s.ClusterTrustBundle); err == nil {
-				all[s.ClusterTrustBundle.Path] = volumeFile{anchors, only, user}
+				err = all.add(s.ClusterTrustBundle.Path, volumeFile{anchors, only, user})
 			}
 		case s.ServiceAccountToken != nil:
 			t := s.ServiceAccountToken
@@ -93,7 +127,9 @@ func (c contents) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Vol
 				return again, fmt.Errorf("failed to fetch token: %w", err)
 			}
 			soonest(renew)
-			all[t.Path] = volumeFile{[]byte(token), only, user}
+			if err := all.add(t.Path, volumeFile{[]byte(token), only, user}); err != nil {
+				return again, err
+			}
 		case s.PodCertificate != nil:
 			wanted := s.PodCertificate
 			pair, renew, err := c.source.PodCertificate(ctx, p, v.Name, i, wanted)
@@ -109,8 +145,11 @@ func (c contents) addProjected(ctx context.Context, p *corev1.Pod, v *corev1.Vol
 				wanted.CredentialBundlePath: slices.Concat(pair.Key, pair.Chain),
 				wanted.KeyPath:              pair.Key, wanted.CertificateChainPath: pair.Chain,
 			} {
-				if path != "" {
-					all[path] = volumeFile{data, only, owner}
+				if path == "" {
+					continue
+				}
+				if err := all.add(path, volumeFile{data, only, owner}); err != nil {
+					return again, err
 				}
 			}
 		default:
@@ -148,7 +187,7 @@ func (c contents) addConfigMap(
 	items []corev1.KeyToPath,
 	optional *bool,
 	perm fs.FileMode,
-	all map[string]volumeFile,
+	all *fileSet,
 ) error {
 	m, err := c.source.ConfigMap(ctx, namespace, name)
 	if err != nil {
@@ -170,7 +209,7 @@ func (c contents) addSecret(
 	items []corev1.KeyToPath,
 	optional *bool,
 	perm fs.FileMode,
-	all map[string]volumeFile,
+	all *fileSet,
 ) error {
 	s, err := c.source.Secret(ctx, namespace, name)
 	if err != nil {
@@ -193,11 +232,13 @@ func selectItems(
 	items []corev1.KeyToPath,
 	optional *bool,
 	perm fs.FileMode,
-	all map[string]volumeFile,
+	all *fileSet,
 ) error {
 	if len(items) == 0 {
 		for k, v := range data {
-			all[k] = volumeFile{data: v, mode: perm}
+			if err := all.add(k, volumeFile{data: v, mode: perm}); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -213,7 +254,9 @@ func selectItems(
 		if item.Mode != nil {
 			f.mode = fs.FileMode(*item.Mode)
 		}
-		all[item.Path] = f
+		if err := all.add(item.Path, f); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -222,7 +265,7 @@ func (c contents) addDownward(
 	p *corev1.Pod,
 	items []corev1.DownwardAPIVolumeFile,
 	perm fs.FileMode,
-	all map[string]volumeFile,
+	all *fileSet,
 ) error {
 	node := c.node()
 	for _, item := range items {
@@ -245,7 +288,9 @@ func (c contents) addDownward(
 		if item.Mode != nil {
 			f.mode = fs.FileMode(*item.Mode)
 		}
-		all[item.Path] = f
+		if err := all.add(item.Path, f); err != nil {
+			return err
+		}
 	}
 	return nil
 }

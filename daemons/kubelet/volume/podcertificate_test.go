@@ -36,7 +36,7 @@ func TestKeysAndCertificatesOfPodsAreProjected(t *testing.T) {
 					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
 					{PodCertificate: &row.source}}}}}
 		m := &Manager{Source: &fakeSource{}}
-		files, again, err := contents{m.Source, m.Node}.files(t.Context(), p, v)
+		files, again, err := contents{m.Source, m.Node, &generatedBudget{}}.files(t.Context(), p, v)
 		if err != nil || !again.Equal(time.Unix(4000, 0)) {
 			t.Errorf("%s: again at %s, %v", name, again, err)
 		}
@@ -55,7 +55,7 @@ func TestKeysAndCertificatesOfPodsAreProjected(t *testing.T) {
 	v := &corev1.Volume{Name: "v",
 		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{KeyPath: "k"}}}}}}
-	if _, _, err := (contents{source: &fakeSource{}}).files(t.Context(), &corev1.Pod{}, v); err == nil ||
+	if _, _, err := (contents{source: &fakeSource{}, budget: &generatedBudget{}}).files(t.Context(), &corev1.Pod{}, v); err == nil ||
 		!strings.Contains(err.Error(), "issued nothing") {
 		t.Errorf("a certificate that is not issued: %v", err)
 	}

@@ -89,12 +89,13 @@ func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, er
 	var mu sync.Mutex
 	var failures []error
 	var all sync.WaitGroup
+	var budget generatedBudget
 	// Run in parallel, because each volume waits for the API.
 	for i := range p.Spec.Volumes {
 		all.Go(func() {
 			v := &p.Spec.Volumes[i]
 			done := m.operations.begin(string(p.UID), fmt.Sprintf("MountVolume.SetUp of volume %q", v.Name))
-			at, err := m.setupVolume(ctx, p, v)
+			at, err := m.setupVolume(ctx, p, v, &budget)
 			done()
 			mu.Lock()
 			defer mu.Unlock()
@@ -110,7 +111,8 @@ func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, er
 	return again, errors.Join(failures...)
 }
 
-func (m *Manager) setupVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (time.Time, error) {
+func (m *Manager) setupVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volume,
+	budget *generatedBudget) (time.Time, error) {
 	dir := m.volumeDir(p, v)
 	switch {
 	case v.EmptyDir != nil:
@@ -122,7 +124,7 @@ func (m *Manager) setupVolume(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	case v.Image != nil:
 		return time.Time{}, nil // the runtime mounts it
 	}
-	files, again, err := contents{m.Source, m.Node}.files(ctx, p, v)
+	files, again, err := contents{m.Source, m.Node, budget}.files(ctx, p, v)
 	if err != nil {
 		return time.Time{}, err
 	}
