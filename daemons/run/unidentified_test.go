@@ -196,7 +196,7 @@ func TestSilentConnectionsAreReplacedBeforeThoseThatSend(t *testing.T) {
 		const grace = 2 * time.Second
 		pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 		limited := (&run.UnidentifiedLimiter{Limit: 2, Grace: grace}).Listen(pipes)
-		began := time.Now()
+		start := time.Now()
 		closedAt := make([]time.Duration, 5)
 		dial := func(i int) net.Conn {
 			client, server := net.Pipe()
@@ -213,7 +213,7 @@ func TestSilentConnectionsAreReplacedBeforeThoseThatSend(t *testing.T) {
 				}
 				go func() {
 					_, _ = io.Copy(io.Discard, conn)
-					closedAt[i] = time.Since(began)
+					closedAt[i] = time.Since(start)
 				}()
 			}
 		}()
