@@ -296,7 +296,7 @@ func TestPodsAreResized(t *testing.T) {
 	)
 }
 
-// The same holds for resources of the pod as a whole.
+// Resources of the pod as a whole can be resized as those of a container are.
 // Proves S11.
 func TestPodLevelResourcesAreResized(t *testing.T) {
 	c := sharedClient(t)
