@@ -224,10 +224,10 @@ func TestNoReachableServerIsARefusedConnection(t *testing.T) {
 // Daemons that wait while no server is available connect as soon as one is, however long each request has waited.
 // Proves S14.
 func TestRequestsWaitForAServer(t *testing.T) {
-	gone := serve(t, "gone")
-	cfg := config(t, gone)
-	address := gone.Listener.Addr().String()
-	gone.Listener.Close()
+	unavailable := serve(t, "gone")
+	cfg := config(t, unavailable)
+	address := unavailable.Listener.Addr().String()
+	unavailable.Listener.Close()
 	var all sync.WaitGroup
 	answers := make(chan error, 10)
 	for range cap(answers) {

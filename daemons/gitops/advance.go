@@ -43,7 +43,7 @@ func (c *Controller) advance(ctx context.Context, s *Source, e *entry, st *gitso
 }
 
 // reportChanges records events about what was applied, once.
-func (c *Controller) reportChanges(s *Source, w *work) {
+func (c *steps) reportChanges(s *Source, w *work) {
 	if len(w.revert) > 0 {
 		c.event(s, corev1.EventTypeNormal, "DriftReverted", strings.Join(limitList(w.revert), ", "))
 	}
@@ -75,7 +75,7 @@ func requiredBefore(stages []stage, next int) (required []Object) {
 
 // awaitHealth returns nil, nil if objects are healthy, and otherwise what they wait for. Objects that are unhealthy for
 // longer than the source's timeout are a failure.
-func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *work,
+func (c *steps) awaitHealth(ctx context.Context, s *Source, e *entry, w *work,
 	objects []Object) (*progress, *failure) {
 	var missing inventory
 	of := len(objects)
@@ -200,7 +200,7 @@ func (c *Controller) compareStage(ctx context.Context, s *Source, w *work, objec
 }
 
 // recreate deletes an object whose immutable field differs. The next round creates it.
-func (c *Controller) recreate(ctx context.Context, s *Source, w *work, o Object) *failure {
+func (c *steps) recreate(ctx context.Context, s *Source, w *work, o Object) *failure {
 	lives, err := w.applier.Find(ctx, []ObjectID{o.ID()})
 	if err == nil && lives[0] != nil && lives[0].GetDeletionTimestamp() == nil {
 		err = w.applier.Delete(ctx, o.ID(), lives[0].GetUID())

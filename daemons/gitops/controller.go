@@ -60,9 +60,12 @@ type Observer interface {
 	Reconciled(key Key, outcome string, took time.Duration)
 }
 
+// steps has the parts of a reconciliation that need neither the queue nor other sources.
+type steps struct{ Config }
+
 // Controller reconciles GitSources.
 type Controller struct {
-	Config
+	steps
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedDelayingInterface[Key]
 	notes    *notes
@@ -105,7 +108,7 @@ func New(cfg Config) *Controller {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
-	c := &Controller{Config: cfg, entries: map[Key]*entry{}, pruning: map[Key]bool{}, occupied: map[string]int{}}
+	c := &Controller{steps: steps{cfg}, entries: map[Key]*entry{}, pruning: map[Key]bool{}, occupied: map[string]int{}}
 	c.notes = newNotes(cfg.Clock)
 	client := cfg.Client.Resource(sources)
 	c.informer = cache.NewSharedIndexInformer(&cache.ListWatch{
@@ -320,7 +323,7 @@ func (c *Controller) decode(obj any) *Source {
 }
 
 // event records an event about a source, and logs it.
-func (c *Controller) event(s *Source, eventType, reason, message string) {
+func (c *steps) event(s *Source, eventType, reason, message string) {
 	level := slog.LevelInfo
 	if eventType == corev1.EventTypeWarning {
 		level = slog.LevelWarn

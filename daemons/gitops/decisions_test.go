@@ -463,7 +463,7 @@ spec: {group: x, scope: Namespaced, names: {kind: X}}
 
 // The sources of tenants, whose servers may answer slowly, leave workers to others.
 func TestTenantsDoNotOccupyAllWorkers(t *testing.T) {
-	c := &Controller{Config: Config{Workers: 4}, occupied: map[string]int{}}
+	c := &Controller{steps: steps{Config{Workers: 4}}, occupied: map[string]int{}}
 	team, other, own := Key{Namespace: "team"}, Key{Namespace: "other"}, Key{Namespace: gitsource.Namespace}
 	for i, step := range []struct {
 		key  Key

@@ -249,7 +249,7 @@ func (c *Controller) sendNote(ctx context.Context, key noteKey) time.Duration {
 }
 
 // sendOnce reads the Secret of a target and sends a notification.
-func (c *Controller) sendOnce(ctx context.Context, s *Source, to Target, n Notification) error {
+func (c *steps) sendOnce(ctx context.Context, s *Source, to Target, n Notification) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
 	a, err := c.Cluster.As(s.Namespace, s.Account())

@@ -248,7 +248,7 @@ func (c *Controller) receive(ctx context.Context, s *Source, st *gitsource.Statu
 }
 
 // readToken returns the token in a Secret of the source's namespace, without spaces around it.
-func (c *Controller) readToken(ctx context.Context, s *Source, secret string) ([]byte, error) {
+func (c *steps) readToken(ctx context.Context, s *Source, secret string) ([]byte, error) {
 	a, err := c.Cluster.As(s.Namespace, s.Account())
 	if err != nil {
 		return nil, err

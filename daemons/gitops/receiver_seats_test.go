@@ -9,10 +9,10 @@ import (
 )
 
 func TestABodyNeedsAMinimumRate(t *testing.T) {
-	began := time.Now()
+	start := time.Now()
 	var last time.Duration
-	d := &readDeadline{set: func(at time.Time) { last = at.Sub(began) }}
-	body := &pacedBody{Reader: iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 1<<10))), began: began,
+	d := &readDeadline{set: func(at time.Time) { last = at.Sub(start) }}
+	body := &pacedBody{Reader: iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 1<<10))), began: start,
 		until: d.extend}
 	if _, err := io.ReadAll(body); err != nil || last < hookGrace || last > hookGrace+time.Second/8 {
 		t.Errorf("one kilobyte may take %s: %v", last, err)

@@ -81,7 +81,7 @@ func (c *Controller) postpone(ctx context.Context, s *Source, e *entry, v verdic
 
 // hold sets the finalizer of a source that prunes, and removes it from one that does not. It returns false if the
 // source has changed, so that a later round goes on.
-func (c *Controller) hold(ctx context.Context, s *Source, e *entry) (time.Duration, bool) {
+func (c *steps) hold(ctx context.Context, s *Source, e *entry) (time.Duration, bool) {
 	if slices.Contains(s.Finalizers, gitsource.Finalizer) == s.Spec.Prunes() {
 		return 0, true
 	}
@@ -224,7 +224,7 @@ func (c *Controller) finalPrune(ctx context.Context, s *Source, st *gitsource.St
 }
 
 // isEnding reports whether a namespace is being deleted. It returns false if that is not known.
-func (c *Controller) isEnding(ctx context.Context, namespace string) bool {
+func (c *steps) isEnding(ctx context.Context, namespace string) bool {
 	o, err := c.Client.Resource(namespaces).Get(ctx, namespace, metav1.GetOptions{})
 	return err == nil && o.GetDeletionTimestamp() != nil
 }
@@ -271,7 +271,7 @@ func (c *Controller) writeStatus(ctx context.Context, s *Source, e *entry, st *g
 }
 
 // writeFinalizers replaces the finalizers of a source, unless the source has changed since.
-func (c *Controller) writeFinalizers(ctx context.Context, s *Source, list []string) error {
+func (c *steps) writeFinalizers(ctx context.Context, s *Source, list []string) error {
 	if list == nil {
 		list = []string{}
 	}

@@ -88,7 +88,7 @@ func (r *rendering) isCurrent(ctx context.Context, a Applier, key [sha256.Size]b
 }
 
 // unchangedWork returns the work of a source whose round has nothing to do, or nil if that is not certain.
-func (c *Controller) unchangedWork(ctx context.Context, s *Source, e *entry, st *gitsource.Status, l *loaded) *work {
+func (c *steps) unchangedWork(ctx context.Context, s *Source, e *entry, st *gitsource.Status, l *loaded) *work {
 	r := e.record
 	switch {
 	case r == nil || !r.isComplete || c.mustVerify(s, r):
@@ -123,13 +123,13 @@ func (c *Controller) unchangedWork(ctx context.Context, s *Source, e *entry, st 
 }
 
 // mustVerify reports whether a round reads every object: if a user has requested it, and once in an hour.
-func (c *Controller) mustVerify(s *Source, r *record) bool {
+func (c *steps) mustVerify(s *Source, r *record) bool {
 	return s.Annotations[gitsource.SyncAnnotation] != s.Status.HandledSync ||
 		c.Clock.Since(r.verified) >= verifyInterval
 }
 
 // findSame finds the objects of the work that are as they were recorded. They need no comparison.
-func (c *Controller) findSame(s *Source, e *entry, w *work) {
+func (c *steps) findSame(s *Source, e *entry, w *work) {
 	w.same = nil
 	r := e.record
 	tracker, ok := w.applier.(Tracker)

@@ -127,7 +127,7 @@ func (l *loaded) release() {
 }
 
 // fetch fetches a source. The caller releases what was fetched.
-func (c *Controller) fetch(ctx context.Context, s *Source) (*loaded, *failure) {
+func (c *steps) fetch(ctx context.Context, s *Source) (*loaded, *failure) {
 	a, err := c.Cluster.As(s.Namespace, s.Account())
 	if err != nil {
 		return nil, fail(reasonAccount, "act as service account "+s.Namespace+"/"+s.Account(), err)
@@ -147,7 +147,7 @@ func (c *Controller) fetch(ctx context.Context, s *Source) (*loaded, *failure) {
 }
 
 // render renders a fetched source, and records the inputs.
-func (c *Controller) render(ctx context.Context, s *Source, l *loaded) (objects []Object, f *failure) {
+func (c *steps) render(ctx context.Context, s *Source, l *loaded) (objects []Object, f *failure) {
 	revision := l.snapshot.Revision
 	if s.Spec.Decryption != nil {
 		if err := c.decrypt(&l.snapshot, l.secrets.Decryption); err != nil {
@@ -175,7 +175,7 @@ func (c *Controller) render(ctx context.Context, s *Source, l *loaded) (objects 
 }
 
 // load fetches and renders a source.
-func (c *Controller) load(ctx context.Context, s *Source) (*loaded, []Object, *failure) {
+func (c *steps) load(ctx context.Context, s *Source) (*loaded, []Object, *failure) {
 	ctx, cancel := context.WithTimeout(ctx, s.Spec.Limit())
 	defer cancel()
 	l, f := c.fetch(ctx, s)
@@ -188,7 +188,7 @@ func (c *Controller) load(ctx context.Context, s *Source) (*loaded, []Object, *f
 }
 
 // loadChanged is like load, and returns the work instead if there is nothing to do.
-func (c *Controller) loadChanged(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (l *loaded,
+func (c *steps) loadChanged(ctx context.Context, s *Source, e *entry, st *gitsource.Status) (l *loaded,
 	objects []Object, unchanged *work, f *failure) {
 	ctx, cancel := context.WithTimeout(ctx, s.Spec.Limit())
 	defer cancel()
@@ -205,7 +205,7 @@ func (c *Controller) loadChanged(ctx context.Context, s *Source, e *entry, st *g
 }
 
 // decrypt replaces the files of a snapshot by decrypted ones.
-func (c *Controller) decrypt(snapshot *Snapshot, keys map[string][]byte) (err error) {
+func (c *steps) decrypt(snapshot *Snapshot, keys map[string][]byte) (err error) {
 	if c.Decrypter == nil {
 		return errors.New("this program decrypts no files")
 	}

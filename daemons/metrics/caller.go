@@ -86,9 +86,9 @@ func (c *callers) withVerifiedChain(r *http.Request) *http.Request {
 	if chain, err := c.verify(r.TLS, c.clients); err == nil {
 		state.VerifiedChains = [][]*x509.Certificate{chain}
 	}
-	known := *r
-	known.TLS = &state
-	return &known
+	authenticated := *r
+	authenticated.TLS = &state
+	return &authenticated
 }
 
 // verify returns the chain of a certificate that an authority in by has signed and that is not revoked.

@@ -29,9 +29,9 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 	paused.Spec.Paused = true
 	stale, _ := newDeployment("web")
 	stale.Generation = 2
-	gone := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
+	expired := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
 		Name: "kube-controller-manager"}}
-	gone.Spec.RenewTime = ptr.To(metav1.NewMicroTime(metav1.Now().Add(-120e9)))
+	expired.Spec.RenewTime = ptr.To(metav1.NewMicroTime(metav1.Now().Add(-120e9)))
 	used := &corev1.ResourceQuota{ObjectMeta: newMeta("team")}
 	hook := untyped("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "checks", map[string]any{
 		"webhooks": []any{map[string]any{"name": "images.example.com",
@@ -63,7 +63,7 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 		{name: "paused", object: "deployment/web", objects: []runtime.Object{paused},
 			verdict: "Deployment shop/web has 0 of 2 pods available because it is paused.",
 			remedy:  "kubectl rollout resume -n shop deployment/web"},
-		{name: "no controller manager", object: "deployment/web", objects: []runtime.Object{stale, gone},
+		{name: "no controller manager", object: "deployment/web", objects: []runtime.Object{stale, expired},
 			verdict: "Deployment shop/web has 0 of 2 pods available because no kube-controller-manager has been " +
 				"running for " +
 				"2m0s.", remedy: "clusterctl status"},

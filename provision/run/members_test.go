@@ -84,14 +84,14 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 // A healthy member is not removed only to get an odd number of members, unless the configuration sets the number.
 // Proves S10.
 func TestHealthyMembersStay(t *testing.T) {
-	for _, said := range []bool{false, true} {
+	for _, isExplicit := range []bool{false, true} {
 		w, store, declare := newPlane(t, "a", "b", "c")
 		w.mustApply()
 		declare("a", "b")
-		w.engine.Config.Etcd.MembersSet = said // members = 1
+		w.engine.Config.Etcd.MembersSet = isExplicit // members = 1
 		w.mustApply()
-		if names := voters(t, store); (len(names) == 1) != said {
-			t.Errorf("said %v: the members are %v", said, names)
+		if names := voters(t, store); (len(names) == 1) != isExplicit {
+			t.Errorf("said %v: the members are %v", isExplicit, names)
 		}
 	}
 }

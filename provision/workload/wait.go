@@ -148,14 +148,14 @@ func jobFailure(live *unstructured.Unstructured) string {
 	if live.GetKind() != jobKind {
 		return ""
 	}
-	if failed, why := jobCondition(live, batchv1.JobFailed); failed {
-		return "has failed: " + why
+	if failed, reason := jobCondition(live, batchv1.JobFailed); failed {
+		return "has failed: " + reason
 	}
 	return ""
 }
 
 // jobCondition reports whether a condition of a Job is true, and returns its explanation.
-func jobCondition(live *unstructured.Unstructured, kind batchv1.JobConditionType) (isTrue bool, why string) {
+func jobCondition(live *unstructured.Unstructured, kind batchv1.JobConditionType) (isTrue bool, cause string) {
 	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
 	for _, c := range conditions {
 		if m, ok := c.(map[string]any); ok && m["type"] == string(kind) && m["status"] == "True" {

@@ -45,9 +45,9 @@ func TestObjectsAreAppliedAfterTheJobsThatTheyDependOn(t *testing.T) {
 		l, setStatus := newJobLive(map[string]any{"succeeded": int64(1)})
 		desired := []Desired{{Address: "workload.migrate", Object: newJob(nil), HasDependents: true}}
 		time.AfterFunc(time.Minute, func() { setStatus(t, jobStatus("Complete", "")) })
-		began, notes := time.Now(), []string{}
+		start, notes := time.Now(), []string{}
 		err := l.wait(t.Context(), desired, func(o plan.Object) { notes = append(notes, o.Note) })
-		if waited := time.Since(began); err != nil || waited < time.Minute || waited > time.Minute+time.Second {
+		if waited := time.Since(start); err != nil || waited < time.Minute || waited > time.Minute+time.Second {
 			t.Errorf("waited for %s: %v", waited, err)
 		}
 		if len(notes) == 0 || notes[0] != "1 of 2 completions" {
@@ -59,10 +59,10 @@ func TestObjectsAreAppliedAfterTheJobsThatTheyDependOn(t *testing.T) {
 func TestRunningJobsWithoutDependentsAreNotAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newJobLive(nil)
-		began := time.Now()
+		start := time.Now()
 		c := &config.Cluster{Name: "home", Objects: []config.Object{newDeclared("object.migrate", 1, newJob(nil))}}
-		if err := l.Wait(t.Context(), c, nil); err != nil || time.Since(began) > 0 {
-			t.Errorf("waited for %s: %v", time.Since(began), err)
+		if err := l.Wait(t.Context(), c, nil); err != nil || time.Since(start) > 0 {
+			t.Errorf("waited for %s: %v", time.Since(start), err)
 		}
 		if health, err := l.Health(t.Context(), c); err != nil || health["object.migrate  Job default/migrate"] != "" {
 			t.Error(health, err)
@@ -90,11 +90,11 @@ func TestADeadlineOfAJobLengthensTheWait(t *testing.T) {
 		l, _ := newJobLive(nil)
 		declared := newJob(nil)
 		_ = unstructured.SetNestedField(declared.Object, int64(3600), "spec", "activeDeadlineSeconds")
-		began := time.Now()
+		start := time.Now()
 		err := l.wait(t.Context(), []Desired{{Address: "a", Object: declared, HasDependents: true}},
 			func(plan.Object) {})
-		if err == nil || time.Since(began) != healthTimeout+time.Hour {
-			t.Errorf("waited for %s: %v", time.Since(began), err)
+		if err == nil || time.Since(start) != healthTimeout+time.Hour {
+			t.Errorf("waited for %s: %v", time.Since(start), err)
 		}
 	})
 }

@@ -229,12 +229,12 @@ func TestFiftyThousandPodsFitIntoTheMemoryMark(t *testing.T) {
 	c := cache.New(s, "/registry", kinds.All(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	began := time.Now()
+	start := time.Now()
 	go func() { done <- c.Run(ctx) }()
 	if err := c.WaitFor(ctx, 2); err != nil {
 		t.Fatal(err)
 	}
-	took := time.Since(began)
+	took := time.Since(start)
 	r := c.Resource(schema.GroupResource{Resource: "pods"})
 	if r.Len() != n {
 		t.Fatalf("%d pods", r.Len())

@@ -208,7 +208,7 @@ func (w *watches) lose(one *watched, denied bool) {
 func (w *watches) follow(ctx context.Context, one *watched, log *slog.Logger) {
 	pause := watchPause
 	for ctx.Err() == nil {
-		began := time.Now()
+		start := time.Now()
 		err := w.followOnce(ctx, one)
 		denied := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || errors.Is(err, errTooMany) ||
 			apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
@@ -222,7 +222,7 @@ func (w *watches) follow(ctx context.Context, one *watched, log *slog.Logger) {
 			<-ctx.Done()
 			return
 		}
-		if time.Since(began) > maxWatchPause {
+		if time.Since(start) > maxWatchPause {
 			pause = watchPause
 		}
 		select {
@@ -291,7 +291,7 @@ func (w *watches) watch(ctx context.Context, client metadata.ResourceInterface, 
 		return "", err
 	}
 	defer events.Stop()
-	began, isEmpty := time.Now(), true
+	start, isEmpty := time.Now(), true
 	for event := range events.ResultChan() {
 		if event.Type == watch.Error {
 			return "", fmt.Errorf("watch %s: %w", one.resource.Resource, apierrors.FromObject(event.Object))
@@ -305,7 +305,7 @@ func (w *watches) watch(ctx context.Context, client metadata.ResourceInterface, 
 			return "", err
 		}
 	}
-	if isEmpty && time.Since(began) < time.Second {
+	if isEmpty && time.Since(start) < time.Second {
 		return "", errors.New("the watch has ended at once")
 	}
 	return revision, ctx.Err()
@@ -353,8 +353,8 @@ func (a *applier) Versions(ids []gitops.ObjectID) []string {
 		if slices.Contains(busyKinds, id.Kind) {
 			continue
 		}
-		resource, known := resources[gvk]
-		if !known {
+		resource, ok := resources[gvk]
+		if !ok {
 			resource, _ = a.live.ResourceOf(gvk) // zero for a kind that is not served
 			resources[gvk] = resource
 		}

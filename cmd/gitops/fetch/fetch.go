@@ -94,13 +94,13 @@ type session interface {
 // Fetch implements gitops.Fetcher.
 func (f *Fetcher) Fetch(ctx context.Context, s *gitops.Source, secrets gitops.Secrets) (gitops.Snapshot, error) {
 	credentials := secrets.Credentials
-	known := knownKeys
+	keys := knownKeys
 	if s.Spec.IsOCI() {
-		known = registryKeys
+		keys = registryKeys
 	}
 	for _, k := range slices.Sorted(maps.Keys(credentials)) {
-		if !slices.Contains(known, k) {
-			return gitops.Snapshot{}, fmt.Errorf("the Secret has the key %q, which is none of %q", k, known)
+		if !slices.Contains(keys, k) {
+			return gitops.Snapshot{}, fmt.Errorf("the Secret has the key %q, which is none of %q", k, keys)
 		}
 	}
 	switch {

@@ -86,11 +86,11 @@ func sshConfig(user, address string, credentials map[string][]byte) (*ssh.Client
 	if user == "" {
 		user = "git"
 	}
-	identity, known := credentials[keyIdentity], credentials[keyKnownHosts]
+	identity, knownHosts := credentials[keyIdentity], credentials[keyKnownHosts]
 	switch {
 	case identity == nil:
 		return nil, permanent("the Secret has no %s, the private key for ssh; see spec.secret", keyIdentity)
-	case known == nil:
+	case knownHosts == nil:
 		return nil, permanent("the Secret has no %s; without it the server cannot be identified", keyKnownHosts)
 	}
 	var signer ssh.Signer
@@ -103,7 +103,7 @@ func sshConfig(user, address string, credentials map[string][]byte) (*ssh.Client
 	if err != nil {
 		return nil, fmt.Errorf("the Secret's %s: %w", keyIdentity, err)
 	}
-	check, algorithms, err := hostKeys(known, address)
+	check, algorithms, err := hostKeys(knownHosts, address)
 	if err != nil {
 		return nil, err
 	}
@@ -112,14 +112,14 @@ func sshConfig(user, address string, credentials map[string][]byte) (*ssh.Client
 }
 
 // hostKeys returns the check of a server's key, and the algorithms of the keys that known_hosts has for the server.
-func hostKeys(known []byte, address string) (ssh.HostKeyCallback, []string, error) {
+func hostKeys(knownHosts []byte, address string) (ssh.HostKeyCallback, []string, error) {
 	dir, err := os.MkdirTemp("", "known-hosts-*") // the library reads files only
 	if err != nil {
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "known_hosts")
-	if err := os.WriteFile(path, known, 0o600); err != nil {
+	if err := os.WriteFile(path, knownHosts, 0o600); err != nil {
 		return nil, nil, err
 	}
 	check, err := knownhosts.New(path)

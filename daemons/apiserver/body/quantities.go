@@ -71,8 +71,8 @@ var typesWithQuantities sync.Map // from reflect.Type to bool
 
 // hasQuantities reports whether values of a type have quantities.
 func hasQuantities(t reflect.Type) bool {
-	if known, ok := typesWithQuantities.Load(t); ok {
-		return known.(bool)
+	if cached, ok := typesWithQuantities.Load(t); ok {
+		return cached.(bool)
 	}
 	seen := map[reflect.Type]bool{}
 	var search func(t reflect.Type) bool

@@ -213,8 +213,8 @@ var serverFields = []string{"apiVersion", "kind", "managedFields", "uid", "resou
 func (m *mergeTarget) drawItem(t *rapid.T, of *schema.List, depth int) any {
 	item := m.draw(t, of.ElementType, max(depth, 1))
 	fields, ok := item.(map[string]any)
-	atom, known := m.types.Resolve(of.ElementType)
-	if !ok || !known || atom.Map == nil {
+	atom, isDeclared := m.types.Resolve(of.ElementType)
+	if !ok || !isDeclared || atom.Map == nil {
 		return item
 	}
 	for _, key := range of.Keys {

@@ -29,14 +29,14 @@ func podOn(set *appsv1.DaemonSet, node, hash string, ready corev1.ConditionStatu
 func TestEveryNodeThatFitsGetsOnePod(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
-	gone := corev1.Taint{Key: "gone", Effect: corev1.TaintEffectNoExecute}
+	evicting := corev1.Taint{Key: "gone", Effect: corev1.TaintEffectNoExecute}
 	pressed := corev1.Taint{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}
 	nodes := []*corev1.Node{
 		node("a"),
 		node("b"),
 		node("c", dedicated),
 		node("d", dedicated),
-		node("e", gone),
+		node("e", evicting),
 		node("f", pressed),
 	}
 	pods := []*corev1.Pod{

@@ -122,12 +122,12 @@ func (s *Sweeper) Devices(ctx context.Context) {
 	if len(pods) == 0 {
 		return
 	}
-	known, ok := s.Pods.Known()
+	uids, ok := s.Pods.Known()
 	if !ok {
 		return
 	}
 	for _, uid := range pods {
-		if known[string(uid)] {
+		if uids[string(uid)] {
 			continue
 		}
 		if err := s.Claims.Unprepare(ctx, uid); err != nil {

@@ -64,7 +64,7 @@ const (
 func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([]store.Member, error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	var known []*etcdserverpb.Member
+	var found []*etcdserverpb.Member
 	var alarms []*etcdserverpb.AlarmMember
 	list := make([]store.Member, 0, len(endpoints))
 	for _, name := range slices.Sorted(maps.Keys(endpoints)) {
@@ -79,12 +79,12 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 			defer mu.Unlock()
 			list = append(list, m)
 			if members != nil {
-				known, alarms = members, raised
+				found, alarms = members, raised
 			}
 		})
 	}
 	wg.Wait()
-	for _, k := range known {
+	for _, k := range found {
 		id := strconv.FormatUint(k.ID, 16)
 		if i := slices.IndexFunc(list,
 			func(m store.Member) bool { return m.ID == id || m.ID == "" && m.Name == k.Name }); i >= 0 {
@@ -104,10 +104,10 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 		list = append(list, m)
 	}
 	// A member that is declared but has not joined yet is left out.
-	if known != nil {
+	if found != nil {
 		list = slices.DeleteFunc(list, func(m store.Member) bool {
 			return m.Error != "" &&
-				!slices.ContainsFunc(known,
+				!slices.ContainsFunc(found,
 					func(k *etcdserverpb.Member) bool { return strconv.FormatUint(k.ID, 16) == m.ID })
 		})
 	}

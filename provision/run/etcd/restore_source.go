@@ -168,7 +168,7 @@ func (a *Access) fetchSnapshot(ctx context.Context, s store.Snapshot) (*session.
 func (a *Access) sourcePath(m *session.Machine, s store.Snapshot, r Restore) string {
 	switch {
 	case r.Member != "":
-		return path.Join(a.directory(), ".restore", "member.db")
+		return path.Join(snapshotDirectory(a.Config), ".restore", "member.db")
 	case r.File != "":
 		return path.Join(host.LibraryDir, r.Digest, "snapshot.db")
 	}

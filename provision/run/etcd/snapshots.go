@@ -43,22 +43,23 @@ func (a *Access) saveSnapshot(ctx context.Context, m *session.Machine, reason st
 func (a *Access) snapshotRequest(m *session.Machine) store.Request {
 	return store.Request{
 		Settings:  role.SnapshotSettings,
-		Directory: a.directory(),
+		Directory: snapshotDirectory(a.Config),
 		Member:    m.Name,
 		Endpoint:  role.MemberURL,
 		Client:    role.StoreClient(),
 	}
 }
 
-func (a *Access) directory() string {
-	if s := a.Config.Etcd.Snapshot; s != nil {
+// snapshotDirectory returns the directory of snapshots on the machines.
+func snapshotDirectory(c *config.Cluster) string {
+	if s := c.Etcd.Snapshot; s != nil {
 		return s.Directory
 	}
 	return store.Directory
 }
 
 // Path returns the path of a snapshot on a machine.
-func (a *Access) Path(name string) string { return a.directory() + "/" + name + ".db" }
+func (a *Access) Path(name string) string { return snapshotDirectory(a.Config) + "/" + name + ".db" }
 
 // withLocation replaces "local" by the machine's name in the locations of snapshots.
 func withLocation(list []store.Snapshot, machine string) []store.Snapshot {

@@ -89,14 +89,14 @@ func (b *bench) measureFirst(ctx context.Context, c *testCluster, n int, what st
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	start := time.Now()
 	if err := c.controller.Start(ctx); err != nil {
 		return err
 	}
 	if err := c.awaitReady(ctx, n); err != nil {
 		return err
 	}
-	took := time.Since(began)
+	took := time.Since(start)
 	cpu, err := cpuSeconds(c.controller)
 	if err != nil {
 		return err
@@ -199,14 +199,14 @@ func (b *bench) measurePush(ctx context.Context, c *testCluster) error {
 	}
 	var took time.Duration
 	cpu, written, err := c.costOf(ctx, func() error {
-		began := time.Now()
+		start := time.Now()
 		if err := c.sendHook(ctx, largeSource); err != nil {
 			return err
 		}
 		if err := c.awaitChange(ctx, fmt.Sprintf("c%d", changed)); err != nil {
 			return err
 		}
-		took = time.Since(began)
+		took = time.Since(start)
 		return poll(ctx, scrapeInterval, "the round ends", func(ctx context.Context) (bool, error) {
 			return c.reconciled(ctx, `outcome="ready"`) >= 2, nil
 		})
@@ -295,13 +295,13 @@ func runMeasured(ctx context.Context, c *testCluster, program string, args ...st
 	cmd.Dir = c.Dir
 	var out, messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &messages
-	began := time.Now()
+	start := time.Now()
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || args[0] != "why" || exit.ExitCode() != unhealthyCode) {
 		return usage{}, fmt.Errorf("%s %s: %w: %s", filepath.Base(program), args[0], err, messages.Bytes())
 	}
-	u := usage{wall: time.Since(began), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
+	u := usage{wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
 		out: out.String()}
 	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		u.memory = float64(used.Maxrss) / 1024

@@ -54,12 +54,12 @@ func (l *loadClients) run(d time.Duration) error {
 func (l *loadClients) client(until time.Time) {
 	var took []time.Duration
 	answered, failed := 0, 0
-	why := map[string]int{}
+	reasons := map[string]int{}
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.answered, l.failed, l.latencies = l.answered+answered, l.failed+failed, append(l.latencies, took...)
-		for k, n := range why {
+		for k, n := range reasons {
 			l.errorCounts[k] += n
 		}
 	}()
@@ -70,21 +70,21 @@ func (l *loadClients) client(until time.Time) {
 			var err error
 			if nc, err = l.dial(); err != nil {
 				failed++
-				why[err.Error()]++
+				reasons[err.Error()]++
 				time.Sleep(time.Millisecond)
 				continue
 			}
 			in = bufio.NewReader(nc)
 		}
-		began := time.Now()
-		_ = nc.SetDeadline(began.Add(10 * time.Second))
+		start := time.Now()
+		_ = nc.SetDeadline(start.Add(10 * time.Second))
 		last, err := sendRequest(nc, in)
 		if err != nil {
 			failed++
-			why[err.Error()]++
+			reasons[err.Error()]++
 		} else {
 			answered++
-			took = append(took, time.Since(began))
+			took = append(took, time.Since(start))
 		}
 		if last || err != nil {
 			_ = nc.Close()

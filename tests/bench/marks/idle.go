@@ -118,7 +118,7 @@ func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
+	start := time.Now()
 	if err := pause(ctx, idleTime); err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func idleParts(ctx context.Context, m *machines.Machine) ([]idlePart, error) {
 	if err != nil {
 		return nil, err
 	}
-	minutes := time.Since(began).Minutes()
+	minutes := time.Since(start).Minutes()
 	var parts []idlePart
 	for _, name := range []string{"kubelet", "containerd", "shims"} {
 		if before[name] == 0 || after[name] < before[name] {

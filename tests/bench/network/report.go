@@ -20,7 +20,7 @@ type figure struct {
 
 // add adds a value that a run has measured to its figure.
 func (b *bench) add(f figure, value float64) {
-	at := slices.IndexFunc(b.figures, func(is *figure) bool { return is.work == f.work && is.unit == f.unit })
+	at := slices.IndexFunc(b.figures, func(got *figure) bool { return got.work == f.work && got.unit == f.unit })
 	if at < 0 {
 		at = len(b.figures)
 		b.figures = append(b.figures, &f)

@@ -20,9 +20,9 @@ const manyObjects = 2000
 // runTimed runs a command to its end, and returns the elapsed time in seconds and the CPU seconds of the command and
 // its children.
 func runTimed(cmd *exec.Cmd) (out string, wall, cpu float64, err error) {
-	began := time.Now()
+	start := time.Now()
 	text, err := cmd.CombinedOutput()
-	wall = time.Since(began).Seconds()
+	wall = time.Since(start).Seconds()
 	if cmd.ProcessState != nil {
 		cpu = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	}
@@ -70,7 +70,7 @@ func stopCluster(ctx context.Context, c *cluster.Cluster) error {
 
 // measureCold measures from bare machines until the workload serves on a node.
 func (b *bench) measureCold(ctx context.Context, c *cluster.Cluster, work, node string, mark float64) error {
-	began := time.Now()
+	start := time.Now()
 	_, _, cpu, err := runTimed(c.Clusterctl(ctx, "apply", "--auto-approve"))
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (b *bench) measureCold(ctx context.Context, c *cluster.Cluster, work, node 
 	if err := awaitServing(ctx, c, node); err != nil {
 		return err
 	}
-	b.add(work, "s", mark, time.Since(began).Seconds())
+	b.add(work, "s", mark, time.Since(start).Seconds())
 	b.add(work, "CPU s of the tool", 0, cpu)
 	return nil
 }

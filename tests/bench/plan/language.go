@@ -51,7 +51,7 @@ func (b *bench) language(context.Context) error {
 			if err != nil {
 				return err
 			}
-			began := time.Now()
+			start := time.Now()
 			read, diags := load.Load(load.Options{Path: path})
 			if diags.HasErrors() {
 				return diags
@@ -61,7 +61,7 @@ func (b *bench) language(context.Context) error {
 					return err
 				}
 			}
-			wall := time.Since(began).Seconds()
+			wall := time.Since(start).Seconds()
 			after, err := cpuSeconds()
 			if err != nil {
 				return err

@@ -52,43 +52,43 @@ func (b *bench) measureCollection(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		asked, err := c.requests(ctx, "configmaps")
+		requestsBefore, err := c.requests(ctx, "configmaps")
 		if err != nil {
 			return err
 		}
 		groups := [][]*plane.Process{{c.Controllers}, {c.API[0]}, {c.Etcd[0]}}
 		c.profileCPU(ctx, c.Controllers, "collection")
-		began := time.Now()
+		start := time.Now()
 		cost, err = measureCPU(func() error {
 			policy := metav1.DeletePropagationBackground
 			if err := c.CoreV1().ConfigMaps(benchNamespace).Delete(ctx, owner.Name,
 				metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 				return err
 			}
-			gone := 0
+			deleted := 0
 			return watchUntil(
 				ctx,
 				list.ResourceVersion,
 				func(o metav1.ListOptions) (watch.Interface, error) { return maps.Watch(ctx, o) },
 				func(e watch.Event) bool {
 					if e.Type == watch.Deleted {
-						gone++
+						deleted++
 					}
-					return gone == n+1
+					return deleted == n+1
 				},
 			)
 		}, groups...)
 		if err != nil {
 			return err
 		}
-		took := time.Since(began)
+		took := time.Since(start)
 		now, err := c.requests(ctx, "configmaps")
 		if err != nil {
 			return err
 		}
 		name := fmt.Sprintf("%d dependents collected", n)
 		// the other request is this program's own
-		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-asked-1)/float64(n))
+		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-requestsBefore-1)/float64(n))
 		b.add(figure{work: name + ": controllers", unit: "CPU ms each", mark: formerCollectorCost / 5,
 			note: fmt.Sprintf("API server %.2f, etcd %.2f; %.1f s", each(cost[1]), each(cost[2]),
 				took.Seconds())}, each(cost[0]))

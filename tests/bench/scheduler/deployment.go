@@ -37,7 +37,7 @@ func (b *bench) measureDeployment(ctx context.Context) error {
 		groups := [][]*plane.Process{{c.API[0]}, {c.Controllers}, {c.Etcd[0]}}
 		after, err := measureCPU(func() error {
 			until, err = measureCPU(func() error {
-				began, there := time.Now(), 0
+				start, there := time.Now(), 0
 				if _, err := c.AppsV1().Deployments(benchNamespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 					return err
 				}
@@ -55,7 +55,7 @@ func (b *bench) measureDeployment(ctx context.Context) error {
 						return there == b.amounts.replicas
 					},
 				)
-				took = time.Since(began)
+				took = time.Since(start)
 				return err
 			}, groups...)
 			if err != nil {

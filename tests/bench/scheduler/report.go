@@ -21,14 +21,14 @@ type figure struct {
 
 // add adds a value that a run has measured to its figure.
 func (b *bench) add(f figure, value float64) {
-	at := slices.IndexFunc(b.figures, func(is *figure) bool { return is.work == f.work && is.unit == f.unit })
+	at := slices.IndexFunc(b.figures, func(got *figure) bool { return got.work == f.work && got.unit == f.unit })
 	if at < 0 {
 		at = len(b.figures)
 		b.figures = append(b.figures, &f)
 	}
-	is := b.figures[at]
-	is.values, is.note = append(is.values, value), f.note
-	fmt.Fprintf(os.Stderr, "%s: %.4g %s (%s) %s\n", f.work, value, f.unit, is.limitText(), f.note)
+	got := b.figures[at]
+	got.values, got.note = append(got.values, value), f.note
+	fmt.Fprintf(os.Stderr, "%s: %.4g %s (%s) %s\n", f.work, value, f.unit, got.limitText(), f.note)
 }
 
 func (f *figure) median() float64 { return report.Median(f.values) }

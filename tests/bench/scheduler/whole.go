@@ -34,14 +34,14 @@ func (b *bench) measureWhole(ctx context.Context) error {
 		var bound []time.Duration // CPU time of each group until all pods were bound
 		groups := [][]*plane.Process{{c.API[0]}, {c.Etcd[0]}}
 		rest, err := measureCPU(func() error {
-			began := time.Now()
+			start := time.Now()
 			bound, err = measureCPU(func() error {
 				if err := c.Scheduler.Start(ctx); err != nil {
 					return err
 				}
 				c.profileCPU(ctx, c.Scheduler, "whole")
-				first, err = c.awaitBound(ctx, list.ResourceVersion, b.amounts.pods, began)
-				took = time.Since(began)
+				first, err = c.awaitBound(ctx, list.ResourceVersion, b.amounts.pods, start)
+				took = time.Since(start)
 				return err
 			}, groups...)
 			if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) measureWhole(ctx context.Context) error {
 }
 
 // awaitBound waits until n pods have a node, and returns the time from began until the first had one.
-func (c *controlPlane) awaitBound(ctx context.Context, version string, n int, began time.Time) (first time.Duration,
+func (c *controlPlane) awaitBound(ctx context.Context, version string, n int, start time.Time) (first time.Duration,
 	err error) {
 	bound := map[types.UID]bool{}
 	err = watchUntil(
@@ -83,7 +83,7 @@ func (c *controlPlane) awaitBound(ctx context.Context, version string, n int, be
 		func(e watch.Event) bool {
 			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
 				if len(bound) == 0 {
-					first = time.Since(began)
+					first = time.Since(start)
 				}
 				bound[pod.UID] = true
 			}

@@ -134,8 +134,9 @@ func (b *bookshop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Name:      name,
 		},
 	}}
-	may, err := b.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), review, metav1.CreateOptions{})
-	if err != nil || !may.Status.Allowed {
+	response, err := b.client.AuthorizationV1().SubjectAccessReviews().Create(r.Context(), review,
+		metav1.CreateOptions{})
+	if err != nil || !response.Status.Allowed {
 		http.Error(w, fmt.Sprintf("%s may not read: %v", user, err), http.StatusForbidden)
 		return
 	}

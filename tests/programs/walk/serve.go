@@ -71,11 +71,11 @@ func WhoHandler(name string) http.Handler {
 
 // clientAddress returns the address of an address and port, without the IPv4-mapped prefix of dual-stack sockets.
 func clientAddress(from string) string {
-	is, err := netip.ParseAddrPort(from)
+	remote, err := netip.ParseAddrPort(from)
 	if err != nil {
 		return from
 	}
-	return is.Addr().Unmap().String()
+	return remote.Addr().Unmap().String()
 }
 
 // ignoreEnded returns nil if the context has ended, because listeners then return an error.

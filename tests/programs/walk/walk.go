@@ -90,8 +90,8 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 type reply struct{ server, client string }
 
 func (a Ask) answer(ctx context.Context) Answer {
-	began := time.Now()
-	is := Answer{ID: a.ID, Outcome: Reached}
+	start := time.Now()
+	reached := Answer{ID: a.ID, Outcome: Reached}
 	addresses, err := a.addresses(ctx)
 	for i := range max(a.Tries, 1) {
 		var got reply
@@ -99,15 +99,16 @@ func (a Ask) answer(ctx context.Context) Answer {
 			got, err = a.askOnce(ctx, addresses[i%len(addresses)])
 		}
 		if err != nil {
-			is.Outcome, is.Detail = outcomeOf(err), err.Error()
+			reached.Outcome, reached.Detail = outcomeOf(err), err.Error()
 			break
 		}
-		is.Servers, is.Clients = append(is.Servers, got.server), append(is.Clients, got.client)
+		reached.Servers, reached.Clients = append(reached.Servers, got.server), append(reached.Clients, got.client)
 	}
-	slices.Sort(is.Servers)
-	slices.Sort(is.Clients)
-	is.Servers, is.Clients, is.Took = slices.Compact(is.Servers), slices.Compact(is.Clients), time.Since(began)
-	return is
+	slices.Sort(reached.Servers)
+	slices.Sort(reached.Clients)
+	reached.Servers, reached.Clients, reached.Took = slices.Compact(reached.Servers), slices.Compact(reached.Clients),
+		time.Since(start)
+	return reached
 }
 
 // addresses returns the addresses of a question's host, sorted. With as many attempts as addresses, each address is

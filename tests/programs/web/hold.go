@@ -56,7 +56,7 @@ func holdConnection(address string, every time.Duration, to io.Writer) {
 	out := json.NewEncoder(to)
 	var made atomic.Int64
 	for {
-		began := time.Now()
+		start := time.Now()
 		err := exchangeLines(address, every, func() {
 			if n := made.Add(1); n%10 == 0 {
 				_ = out.Encode(report{At: time.Now(), Made: n})
@@ -66,7 +66,7 @@ func holdConnection(address string, every time.Duration, to io.Writer) {
 			report{
 				At: time.Now(),
 				Error: fmt.Sprintf("a connection that began %s ago ended: %v",
-					time.Since(began).Round(time.Millisecond), err),
+					time.Since(start).Round(time.Millisecond), err),
 			},
 		)
 		time.Sleep(every)

@@ -50,11 +50,11 @@ func probeURL(url string, every time.Duration, to io.Writer) {
 		}
 		go func() {
 			defer func() { <-open }()
-			began := time.Now()
+			start := time.Now()
 			err := requestOnce(client, url)
 			made.Add(1)
 			if err != nil {
-				say(report{At: began, Took: time.Since(began).Seconds(), Error: err.Error()})
+				say(report{At: start, Took: time.Since(start).Seconds(), Error: err.Error()})
 			}
 		}()
 	}

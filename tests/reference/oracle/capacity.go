@@ -59,7 +59,7 @@ func volumeBindingScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []
 		for _, o := range outcomes {
 			static = static || o.volume != nil
 		}
-		asked, has := map[string]int64{}, map[string]int64{}
+		requests, has := map[string]int64{}, map[string]int64{}
 		for _, o := range outcomes {
 			class := claimClass(o.claim)
 			switch {
@@ -70,11 +70,11 @@ func volumeBindingScore(c *simulation, pod *corev1.Pod, nodes []*corev1.Node) []
 			default:
 				continue
 			}
-			asked[class] += o.claim.Spec.Resources.Requests.Storage().Value()
+			requests[class] += o.claim.Spec.Resources.Requests.Storage().Value()
 		}
 		sum := int64(0)
 		for class := range has {
-			sum += interpolate(shape, utilization(asked[class], has[class]))
+			sum += interpolate(shape, utilization(requests[class], has[class]))
 		}
 		if len(has) > 0 {
 			scores[i] = int64(math.Round(float64(sum) / float64(len(has))))

@@ -85,7 +85,7 @@ func (w *World) devices(node *corev1.Node, driver string) (all, taken int64) {
 // dynamicResources refuses nodes with too few free devices for the extended resources that the nodes do not have
 // themselves.
 func dynamicResources(c *simulation, pod *corev1.Pod, node *corev1.Node) *filterRefusal {
-	wants, any, known := map[string]int64{}, false, true
+	wants, any, isFound := map[string]int64{}, false, true
 	for name, n := range podRequests(pod, nil) {
 		if !isExtendedResource(name) || n == 0 {
 			continue
@@ -94,13 +94,13 @@ func dynamicResources(c *simulation, pod *corev1.Pod, node *corev1.Node) *filter
 		if class := c.providingClass(node, name); class != nil {
 			wants[driverOf(class)] += n
 		} else if _, has := node.Status.Allocatable[name]; !has {
-			known = false
+			isFound = false
 		}
 	}
 	if !any {
 		return nil
 	}
-	if !known { // the filter by resources was configured to ignore the resource
+	if !isFound { // the filter by resources was configured to ignore the resource
 		return newUnresolvable("cannot fit resource")
 	}
 	var total int64

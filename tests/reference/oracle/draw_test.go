@@ -64,7 +64,7 @@ var refusalTexts = []string{
 // A comparison with drawn clusters proves nothing about cases that are never drawn.
 func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 	const worlds = 4000
-	said, differs := map[string]int{}, map[string]int{}
+	outcomes, differs := map[string]int{}, map[string]int{}
 	var fits, nowhere, onlyWithout, preempts, choices, budgets int
 	for seed := range worlds {
 		d := anyWorld.Example(seed)
@@ -73,7 +73,7 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 			scores, some := map[string]map[int64]bool{}, false
 			for i, v := range verdicts {
 				for _, reason := range v.Reasons {
-					said[v.Plugin+": "+reason]++
+					outcomes[v.Plugin+": "+reason]++
 				}
 				if v.Plugin == "" {
 					some = true
@@ -113,7 +113,7 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 		}
 	}
 	for _, text := range refusalTexts {
-		if said[text] == 0 {
+		if outcomes[text] == 0 {
 			t.Errorf("never drawn: %s", text)
 		}
 	}
@@ -130,8 +130,8 @@ func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 			t.Errorf("%s: %d in %d worlds", what, n, worlds)
 		}
 	}
-	for _, text := range slices.Sorted(maps.Keys(said)) {
-		t.Logf("%6d %s", said[text], text)
+	for _, text := range slices.Sorted(maps.Keys(outcomes)) {
+		t.Logf("%6d %s", outcomes[text], text)
 	}
 	t.Log(differs, fits, nowhere, onlyWithout, preempts, choices, budgets)
 }

@@ -43,7 +43,7 @@ func (a amounts) add(b amounts) {
 
 func (a amounts) raiseTo(b amounts) {
 	for name, n := range b {
-		if had, ok := a[name]; !ok || n > had {
+		if before, ok := a[name]; !ok || n > before {
 			a[name] = n
 		}
 	}
@@ -110,7 +110,7 @@ func podRequests(pod *corev1.Pod, usual amounts) amounts {
 // infeasible does not count.
 func podUsage(pod *corev1.Pod, usual amounts) amounts {
 	infeasible := isResizeInfeasible(pod)
-	asked := func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }
+	requestsOf := func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }
 	allotted := func(c corev1.Container) amounts {
 		if s := containerStatus(pod, c.Name); s != nil && s.AllocatedResources != nil {
 			return amountsOf(s.AllocatedResources)
@@ -118,7 +118,7 @@ func podUsage(pod *corev1.Pod, usual amounts) amounts {
 		if infeasible {
 			return nil
 		}
-		return asked(c)
+		return requestsOf(c)
 	}
 	inForce := func(c corev1.Container) amounts {
 		if s := containerStatus(pod, c.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
@@ -129,7 +129,7 @@ func podUsage(pod *corev1.Pod, usual amounts) amounts {
 	total := sumContainers(pod, inForce, usual)
 	total.raiseTo(sumContainers(pod, allotted, usual))
 	if !infeasible {
-		total.raiseTo(sumContainers(pod, asked, usual))
+		total.raiseTo(sumContainers(pod, requestsOf, usual))
 	}
 	if pod.Spec.Resources != nil {
 		setPodLevel(total, podLevelUsage(pod))
@@ -140,14 +140,14 @@ func podUsage(pod *corev1.Pod, usual amounts) amounts {
 
 // podLevelUsage returns the same for the requests of the pod as a whole.
 func podLevelUsage(pod *corev1.Pod) amounts {
-	asked := amountsOf(pod.Spec.Resources.Requests)
-	if pod.Status.Resources == nil || len(asked) == 0 {
-		return asked
+	requests := amountsOf(pod.Spec.Resources.Requests)
+	if pod.Status.Resources == nil || len(requests) == 0 {
+		return requests
 	}
 	whole := amountsOf(pod.Status.Resources.Requests)
 	whole.raiseTo(amountsOf(pod.Status.AllocatedResources))
 	if !isResizeInfeasible(pod) {
-		whole.raiseTo(asked)
+		whole.raiseTo(requests)
 	}
 	return whole
 }

@@ -45,7 +45,7 @@ const (
 // Client operates on the keys until ctx ends. every is true if it may use all servers.
 func (h *History) Client(ctx context.Context, number int, every bool, api kubernetes.Interface) {
 	r := rand.New(rand.NewPCG(uint64(number), 1))
-	known := map[string]corev1.ConfigMap{} // the object as this client last read it
+	lastRead := map[string]corev1.ConfigMap{} // the object as this client last read it
 	tick := time.NewTicker(operationPause)
 	defer tick.Stop()
 	answered := time.Now()
@@ -58,7 +58,7 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 		// The key is unique to this run, because the history does not contain objects of earlier runs.
 		key := fmt.Sprintf("k%d-%d-%d", h.start.Unix(), r.IntN(keyCount), time.Since(h.start)/keyLifetime)
 		o := check.Operation{Client: number, Key: key, Kind: check.Get, Value: fmt.Sprintf("%d-%d", number, n)}
-		last, seen := known[key]
+		last, seen := lastRead[key]
 		switch at := r.IntN(10); {
 		case at < 2 || !seen && at < 5:
 			o.Kind = check.Create
@@ -67,12 +67,12 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 		case at < 7 && seen:
 			o.Kind = check.Delete
 		}
-		began := time.Now()
+		startedAt := time.Now()
 		now, certain := h.request(ctx, api.CoreV1().RESTClient(), &o, last)
 		if now != nil {
-			known[key] = *now
+			lastRead[key] = *now
 		} else if o.Outcome == check.OutcomeNotFound || o.Kind == check.Delete && o.Outcome == check.OutcomeOK {
-			delete(known, key)
+			delete(lastRead, key)
 		}
 		h.mu.Lock()
 		if certain {
@@ -89,7 +89,7 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(time.Until(began.Add(requestTimeout))):
+			case <-time.After(time.Until(startedAt.Add(requestTimeout))):
 			}
 		}
 	}

@@ -214,9 +214,9 @@ func breakPlane(ctx context.Context, o options) (err error) {
 	}
 	defer clients.stop()
 	var findings []string
-	done, began := 0, time.Now()
+	done, start := 0, time.Now()
 	for _, f := range faults {
-		if ctx.Err() != nil || time.Since(began) > o.duration {
+		if ctx.Err() != nil || time.Since(start) > o.duration {
 			break
 		}
 		fmt.Printf("%s %s\n", stamp(), f.text)

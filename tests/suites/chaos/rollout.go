@@ -67,7 +67,7 @@ func testRollout(ctx context.Context, name string) (err error) {
 		return fmt.Errorf("the deployments are not there before anything is killed: %w", err)
 	}
 	findings, watching := watchRollout(ctx, all)
-	began := time.Now()
+	start := time.Now()
 	for i := range rolloutCount {
 		patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"round":"2"}}}}}`)
 		if _, err := all.AppsV1().Deployments(rolloutName).Patch(ctx, fmt.Sprintf("d%d", i),
@@ -76,7 +76,7 @@ func testRollout(ctx context.Context, name string) (err error) {
 		}
 	}
 	kills, err := awaitRollouts(ctx, all, func() error { return killLeaders(ctx, c, all) })
-	took := time.Since(began)
+	took := time.Since(start)
 	watching()
 	found := <-findings
 	fmt.Printf("chaos: %d deployments rolled out in %.1f s under %d rounds of kills; %d times more pods than maxSurge "+

@@ -79,9 +79,9 @@ func runOnCluster(ctx context.Context, name string, o options) error {
 	if err := startTraffic(ctx, c); err != nil {
 		return err
 	}
-	began := time.Now()
+	start := time.Now()
 	r.runFaults(ctx, faults, o)
-	span := time.Since(began)
+	span := time.Since(start)
 
 	// Collect the results.
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
@@ -153,9 +153,9 @@ const proxyDelay = time.Second
 
 func (r *faultRunner) runFaults(ctx context.Context, faults []fault.Fault, o options) {
 	r.severed = map[string]time.Duration{}
-	began := time.Now()
+	start := time.Now()
 	for _, f := range faults {
-		if ctx.Err() != nil || o.faults == nil && time.Since(began) > o.duration {
+		if ctx.Err() != nil || o.faults == nil && time.Since(start) > o.duration {
 			return
 		}
 		fmt.Printf("%s %s\n", stamp(), f)
@@ -294,11 +294,11 @@ func (r *faultRunner) awaitRecovery(ctx context.Context, limit time.Duration) er
 		}
 		ready := 0
 		for _, p := range pods.Items {
-			switch is := isReady(p) && runsContainers(r.cluster.Lab, p); {
+			switch isRunning := isReady(p) && runsContainers(r.cluster.Lab, p); {
 			// The API may not yet show that the machine was off, so the machine's containers are checked too.
-			case p.Labels["app"] == "web" && is:
+			case p.Labels["app"] == "web" && isRunning:
 				ready++
-			case p.Labels["app"] == "probe" && !is:
+			case p.Labels["app"] == "probe" && !isRunning:
 				return fmt.Errorf("the workload's client on %s does not run", p.Spec.NodeName)
 			}
 		}

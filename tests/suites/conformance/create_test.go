@@ -70,8 +70,8 @@ func testInvalidNames(t *testing.T, s *subject) {
 	if bad == nil {
 		bad = map[string]string{"A_B": "must consist of"}
 	}
-	for name, why := range bad {
-		a := s.mustRefuse(t, post(s.collection(), withValue(o, "metadata.name", name)), 422, "Invalid", why)
+	for name, reason := range bad {
+		a := s.mustRefuse(t, post(s.collection(), withValue(o, "metadata.name", name)), 422, "Invalid", reason)
 		if cause := findCause(a, "metadata.name"); cause == nil {
 			t.Errorf("causes: %v", a.valueAt("details.causes"))
 		}

@@ -25,9 +25,9 @@ var partialKinds = []string{
 // Every kind that is stable according to Kubernetes' types has a sample, and so is tested.
 // Proves S12.
 func TestTheListOfStableKindsIsComplete(t *testing.T) {
-	known := runtime.NewScheme()
+	registered := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
-		if err := add(known); err != nil {
+		if err := add(registered); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -35,7 +35,7 @@ func TestTheListOfStableKindsIsComplete(t *testing.T) {
 	for _, s := range readSamples(t) {
 		listed[s.String()] = true
 	}
-	for gvk := range known.AllKnownTypes() {
+	for gvk := range registered.AllKnownTypes() {
 		id := gvk.GroupVersion().String() + "/" + gvk.Kind
 		stable := gvk.Version == "v1" || gvk.Version == "v2"
 		if !stable || strings.HasSuffix(gvk.Kind, "Options") || slices.Contains(partialKinds, gvk.Kind) ||
@@ -43,7 +43,7 @@ func TestTheListOfStableKindsIsComplete(t *testing.T) {
 			continue
 		}
 		if item, ok := strings.CutSuffix(id, "List"); ok &&
-			known.Recognizes(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List"))) &&
+			registered.Recognizes(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List"))) &&
 			(listed[item] || unservedKinds[item]) {
 			continue
 		}

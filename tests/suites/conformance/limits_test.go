@@ -139,7 +139,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			begun := time.Now()
+			started := time.Now()
 			text := "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nX-Slow: "
 			if protocol == "h2" {
 				text = "PRI * HTTP/2.0\r\n"
@@ -159,7 +159,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 				for {
 					select {
 					case <-ended:
-						if took := time.Since(begun); took > 40*time.Second {
+						if took := time.Since(started); took > 40*time.Second {
 							t.Errorf("%s: let go after %s", protocol, took)
 						}
 						return
@@ -176,9 +176,9 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 		}
 	}
 	for range 20 {
-		begun := time.Now()
+		started := time.Now()
 		c.mustAnswer(t, 200, get("/api/v1/namespaces"))
-		if took := time.Since(begun); took > 5*time.Second {
+		if took := time.Since(started); took > 5*time.Second {
 			t.Errorf("a request took %s meanwhile", took)
 		}
 	}
@@ -203,7 +203,7 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 	defer cancel()
 	var all sync.WaitGroup
 	seen := make(chan error, watches)
-	var begun atomic.Int64
+	var started atomic.Int64
 	version := admin.mustAnswer(t, 200, get("/api/v1/namespaces/idle/configmaps")).textAt("metadata.resourceVersion")
 	for range watches / 200 {
 		c := s.clientFor(t, certs.Admin()) // a separate connection
@@ -216,7 +216,7 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 					seen <- fmt.Errorf("begin a watch: %w", err)
 					continue
 				}
-				begun.Add(1)
+				started.Add(1)
 				all.Go(func() {
 					defer resp.Body.Close()
 					line, err := bufio.NewReaderSize(resp.Body, 512).ReadString('\n')
@@ -229,7 +229,7 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 		})
 	}
 	eventually(t, func() error {
-		if n := begun.Load(); n < watches {
+		if n := started.Load(); n < watches {
 			return fmt.Errorf("%d of %d watches have begun", n, watches)
 		}
 		return nil

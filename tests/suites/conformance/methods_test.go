@@ -51,10 +51,10 @@ func testValidObject(t *testing.T, s *subject, made object, path string) {
 		if section == "metadata" || section == "status" {
 			continue
 		}
-		is, was := randomPattern.ReplaceAllString(string(encode(posted.obj[section])),
+		got, before := randomPattern.ReplaceAllString(string(encode(posted.obj[section])),
 			"X"), randomPattern.ReplaceAllString(string(encode(applied.obj[section])), "X")
-		if is != was {
-			t.Errorf("%s: posted\n%s\napplied\n%s", section, is, was)
+		if got != before {
+			t.Errorf("%s: posted\n%s\napplied\n%s", section, got, before)
 		}
 	}
 	s.mustAnswer(t, 200, put(path+"?dryRun=All", made))

@@ -276,7 +276,7 @@ func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
 	s := startServer(t, openStore(t))
 	c := s.clientFor(t, certs.Admin())
 	c.createNamespace(t, "u")
-	const gone = "00000000-0000-0000-0000-000000000000"
+	const unknownUID = "00000000-0000-0000-0000-000000000000"
 	lease := func(uid, version string) object {
 		return object{
 			"apiVersion": "coordination.k8s.io/v1",
@@ -285,19 +285,19 @@ func TestUpdatesCreateMissingObjectsOnlyIfAuthorized(t *testing.T) {
 		}
 	}
 	const leases, maps = "/apis/coordination.k8s.io/v1/namespaces/u/leases", "/api/v1/namespaces/u/configmaps"
-	a := c.mustRefuse(t, put(leases+"/l", lease(gone, "7")), 409, "Conflict",
+	a := c.mustRefuse(t, put(leases+"/l", lease(unknownUID, "7")), 409, "Conflict",
 		`Operation cannot be fulfilled on leases.coordination.k8s.io "l": StorageError: invalid object, Code: 4, `+
 			"Key: /registry/leases/u/l, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "+
-			"precondition: "+gone+", UID in object meta: ")
+			"precondition: "+unknownUID+", UID in object meta: ")
 	if a.textAt("details.name") != "l" || a.textAt("details.group") != "coordination.k8s.io" ||
 		a.textAt("details.kind") != "leases" {
 		t.Errorf("details %v", a.valueAt("details"))
 	}
 	c.mustAnswer(t, 201, put(leases+"/l", lease("", "7")))
-	missing := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c", "uid": gone}}
+	missing := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "c", "uid": unknownUID}}
 	c.mustRefuse(t, put(maps+"/c", missing), 404, "NotFound", `configmaps "c" not found`)
 	c.mustRefuse(t, patch(maps+"/c?fieldManager=m", "apply-patch+yaml", missing), 409, "Conflict",
-		"uid mismatch: the provided object specified uid "+gone+", and no existing object was found")
+		"uid mismatch: the provided object specified uid "+unknownUID+", and no existing object was found")
 
 	allowChanges(t, c)
 	changer := s.clientFor(t, certs.Request{CommonName: "changer"})

@@ -296,7 +296,7 @@ func TestPodsAreResized(t *testing.T) {
 	)
 }
 
-// The same holds for resources of the pod as a whole.
+// Resources of the pod as a whole can be resized as those of a container are.
 // Proves S11.
 func TestPodLevelResourcesAreResized(t *testing.T) {
 	c := sharedClient(t)
@@ -408,18 +408,18 @@ func TestReviewsAreAnswered(t *testing.T) {
 	if me.textAt("kind") != "SelfSubjectReview" || me.textAt("status.userInfo.username") == "" {
 		t.Errorf("me: %s", me.raw)
 	}
-	may := object{"resourceAttributes": object{"verb": "get", "resource": "pods", "namespace": "default"}}
-	mine := c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object{"spec": may}))
+	access := object{"resourceAttributes": object{"verb": "get", "resource": "pods", "namespace": "default"}}
+	mine := c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object{"spec": access}))
 	if mine.valueAt("status.allowed") != true {
 		t.Errorf("may I: %v", mine.valueAt("status"))
 	}
 	theirs := c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
-		object{"spec": mergeObjects(may, object{"user": "nobody"})}))
+		object{"spec": mergeObjects(access, object{"user": "nobody"})}))
 	if theirs.valueAt("status.allowed") != false {
 		t.Errorf("an unknown user is allowed: %v", theirs.valueAt("status"))
 	}
 	c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews",
-		object{"metadata": object{"namespace": "default"}, "spec": mergeObjects(may, object{"user": "nobody"})}))
+		object{"metadata": object{"namespace": "default"}, "spec": mergeObjects(access, object{"user": "nobody"})}))
 	rules := c.mustAnswer(t, 201, post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
 		object{"spec": object{"namespace": "default"}}))
 	if list, _ := rules.valueAt("status.resourceRules").([]any); len(list) == 0 {

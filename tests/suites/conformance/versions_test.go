@@ -106,11 +106,11 @@ func TestCompactedRevisionsAreExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = startServer(t, st).clientFor(t, certs.Admin())
-	gone := c.mustRefuse(t, get("%s?limit=1&continue=%s", path, url.QueryEscape(token)), 410, "Expired",
+	refusal := c.mustRefuse(t, get("%s?limit=1&continue=%s", path, url.QueryEscape(token)), 410, "Expired",
 		"The provided continue parameter is too old to display a consistent list result")
-	next := gone.textAt("metadata.continue")
+	next := refusal.textAt("metadata.continue")
 	if next == "" {
-		t.Fatalf("no token to go on with: %s", gone.raw)
+		t.Fatalf("no token to go on with: %s", refusal.raw)
 	}
 	rest := c.mustAnswer(t, 200, get("%s?continue=%s", path, url.QueryEscape(next)))
 	if got := objectNames(rest.itemList()); !slices.Equal(got, []string{"c1", "c2", "later"}) {

@@ -217,13 +217,14 @@ func readableKinds(t *testing.T, r certs.Request) (list, single []string) {
 	for _, obj := range fixtureObjects(t) {
 		o.Put(obj)
 	}
-	may, err := authz.New(nil, o)
+	authorizer, err := authz.New(nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := api.User{Name: r.CommonName, Groups: append(slices.Clone(r.Organizations), api.GroupAuthenticated)}
 	asks := func(verb string, k *kinds.Kind, sub, namespace, name string) bool {
-		d, _, err := may.Authorize(t.Context(), user, api.Request{Verb: verb, Resource: true, Namespace: namespace,
+		d, _, err := authorizer.Authorize(t.Context(), user,
+			api.Request{Verb: verb, Resource: true, Namespace: namespace,
 			Name: name, Subresource: sub,
 			GroupVersionResource: k.GVK.GroupVersion().WithResource(k.Resource)})
 		return err == nil && d == api.Allow

@@ -40,8 +40,8 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	for _, name := range []string{"rack", "by-hand"} {
 		silentNode(t, name)
 	}
-	said := `{"status":{"addresses":[{"type":"InternalIP","address":"10.9.0.1"},{"type":"Hostname","address":"rack"}]}}`
-	must[*corev1.Node](t)(nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(said), metav1.PatchOptions{},
+	report := `{"status":{"addresses":[{"type":"InternalIP","address":"10.9.0.1"},{"type":"Hostname","address":"rack"}]}}`
+	must[*corev1.Node](t)(nodes.Patch(t.Context(), "rack", types.MergePatchType, []byte(report), metav1.PatchOptions{},
 		"status"))
 	setInventory(t, encoded(inventory.Inventory{"rack": rack, "shelf": shelf}))
 	waitFor(t, "the node to have what the inventory says", func(ctx context.Context) (bool, any) {
@@ -92,7 +92,7 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 
 // checkInvalidInventories checks that an invalid or empty inventory is reported.
 func checkInvalidInventories(t *testing.T) {
-	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
+	for reason, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
 		setInventory(t, data)
 		waitFor(t, "an event with the reason", func(ctx context.Context) (bool, any) {
 			list := must[*corev1.EventList](t)(
@@ -102,7 +102,7 @@ func checkInvalidInventories(t *testing.T) {
 						FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
 			)
 			return slices.ContainsFunc(list.Items,
-				func(e corev1.Event) bool { return strings.HasSuffix(e.Message, why) }), list.Items
+				func(e corev1.Event) bool { return strings.HasSuffix(e.Message, reason) }), list.Items
 		})
 	}
 }

@@ -80,7 +80,7 @@ func createClaimTemplate(t *testing.T, ns, class string, count int64) {
 }
 
 // countClaimed counts the ready and the waiting pods, and checks that no device is in two claims.
-func countClaimed(ctx context.Context, t *testing.T, ns string) (ready, waiting int, why string) {
+func countClaimed(ctx context.Context, t *testing.T, ns string) (ready, waiting int, reason string) {
 	t.Helper()
 	pods, err := sharedClient.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -93,7 +93,7 @@ func countClaimed(ctx context.Context, t *testing.T, ns string) (ready, waiting 
 				ready++
 			case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 				waiting++
-				why = c.Message
+				reason = c.Message
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func countClaimed(ctx context.Context, t *testing.T, ns string) (ready, waiting 
 			owner[device] = c.Name
 		}
 	}
-	return ready, waiting, why
+	return ready, waiting, reason
 }
 
 func TestPodsGetDevicesWhileAvailableAndReleaseThem(t *testing.T) {
@@ -129,22 +129,22 @@ func TestPodsGetDevicesWhileAvailableAndReleaseThem(t *testing.T) {
 		spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 	})
 	waitFor(t, "six pods to run and two to wait", func(ctx context.Context) (bool, any) {
-		ready, waiting, why := countClaimed(ctx, t, ns)
+		ready, waiting, reason := countClaimed(ctx, t, ns)
 		return ready == 6 && waiting == 2 &&
-			strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(ready, waiting, why)
+			strings.Contains(reason, "cannot allocate all claims"), fmt.Sprint(ready, waiting, reason)
 	})
 	// A device that a pod releases is given to another pod.
 	pods := must[*corev1.PodList](t)(sharedClient.CoreV1().Pods(ns).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "spec.nodeName!="}))
-	gone := pods.Items[0]
-	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), gone.Name,
+	deletedPod := pods.Items[0]
+	if err := sharedClient.CoreV1().Pods(ns).Delete(t.Context(), deletedPod.Name,
 		metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
-		ready, waiting, why := countClaimed(ctx, t, ns)
-		_, err := sharedClient.CoreV1().Pods(ns).Get(ctx, gone.Name, metav1.GetOptions{})
-		return err != nil && ready == 6 && waiting == 2, fmt.Sprint(ready, waiting, why)
+		ready, waiting, reason := countClaimed(ctx, t, ns)
+		_, err := sharedClient.CoreV1().Pods(ns).Get(ctx, deletedPod.Name, metav1.GetOptions{})
+		return err != nil && ready == 6 && waiting == 2, fmt.Sprint(ready, waiting, reason)
 	})
 	if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -171,9 +171,9 @@ func TestExtendedResourcesAreAllocatedAsDevices(t *testing.T) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
 		})
 		waitFor(t, "four pods to run and one to wait", func(ctx context.Context) (bool, any) {
-			ready, waiting, why := countClaimed(ctx, t, ns)
+			ready, waiting, reason := countClaimed(ctx, t, ns)
 			return ready == 4 && waiting == 1 &&
-				strings.Contains(why, "cannot allocate all claims"), fmt.Sprint(ready, waiting, why)
+				strings.Contains(reason, "cannot allocate all claims"), fmt.Sprint(ready, waiting, reason)
 		})
 		pods := must[*corev1.PodList](t)(sharedClient.CoreV1().Pods(ns).List(t.Context(),
 			metav1.ListOptions{FieldSelector: "spec.nodeName!="}))
@@ -195,9 +195,9 @@ func TestExtendedResourcesAreAllocatedAsDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		waitFor(t, "another pod to run in its place", func(ctx context.Context) (bool, any) {
-			ready, waiting, why := countClaimed(ctx, t, ns)
+			ready, waiting, reason := countClaimed(ctx, t, ns)
 			_, err := sharedClient.CoreV1().Pods(ns).Get(ctx, pods.Items[0].Name, metav1.GetOptions{})
-			return err != nil && ready == 4 && waiting == 1, fmt.Sprint(ready, waiting, why)
+			return err != nil && ready == 4 && waiting == 1, fmt.Sprint(ready, waiting, reason)
 		})
 		if err := sharedClient.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -237,8 +237,8 @@ func TestASharedClaimKeepsItsPodsTogetherAndATaintEvictsThem(t *testing.T) {
 	waitFor(t, "both pods to use the claim", func(ctx context.Context) (bool, any) {
 		var err error
 		claim, err = sharedClient.ResourceV1().ResourceClaims(ns).Get(ctx, "ours", metav1.GetOptions{})
-		ready, _, why := countClaimed(ctx, t, ns)
-		return err == nil && len(claim.Status.ReservedFor) == 2 && ready == 2, fmt.Sprint(claim.Status, why)
+		ready, _, reason := countClaimed(ctx, t, ns)
+		return err == nil && len(claim.Status.ReservedFor) == 2 && ready == 2, fmt.Sprint(claim.Status, reason)
 	})
 	a := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "a", metav1.GetOptions{}))
 	b := must[*corev1.Pod](t)(sharedClient.CoreV1().Pods(ns).Get(t.Context(), "b", metav1.GetOptions{}))

@@ -32,11 +32,11 @@ func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 	offers := dynamicClient.Resource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1",
 		Resource: "offers"}).
 		Namespace(ns)
-	is := func(text, revision string, replicas int32) {
+	check := func(text, revision string, replicas int32) {
 		t.Helper()
 		offer := must[*unstructured.Unstructured](t)(offers.Get(t.Context(), "shop", metav1.GetOptions{}))
-		if said, _, _ := unstructured.NestedString(offer.Object, "spec", "text"); said != text {
-			t.Errorf("the offer says %q, want %q", said, text)
+		if output, _, _ := unstructured.NestedString(offer.Object, "spec", "text"); output != text {
+			t.Errorf("the offer says %q, want %q", output, text)
 		}
 		d, err := sharedClient.AppsV1().Deployments(ns).Get(t.Context(), "shop", metav1.GetOptions{})
 		if err != nil || d.Status.ReadyReplicas != replicas || d.Spec.Template.Annotations["text"] != text {
@@ -48,19 +48,19 @@ func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 		}
 	}
 	works("STATUS: deployed", "install", "shop", "testdata/chart", "--wait", "--timeout", "60s")
-	is("first", "1", 2)
+	check("first", "1", 2)
 	works("Succeeded", "test", "shop")
 	works("STATUS: deployed", "upgrade", "shop", "testdata/chart", "--wait", "--timeout", "60s", "--set",
 		"text=second,replicas=3")
-	is("second", "2", 3)
+	check("second", "2", 3)
 	if out, err := helm("upgrade", "shop", "testdata/chart", "--wait", "--timeout", "20s", "--set",
 		"text=third,fail=true"); err == nil ||
 		!strings.Contains(out, "pre-upgrade") {
 		t.Errorf("an upgrade whose hook fails: %v\n%s", err, out)
 	}
-	is("second", "2", 3)
+	check("second", "2", 3)
 	works("Rollback was a success", "rollback", "shop", "1", "--wait", "--timeout", "60s")
-	is("first", "1", 2) // as the release was rendered at its installation
+	check("first", "1", 2) // as the release was rendered at its installation
 	works("shop.example.com/v1", "get", "manifest", "shop")
 	works("superseded", "history", "shop")
 	works("uninstalled", "uninstall", "shop", "--wait", "--timeout", "60s")

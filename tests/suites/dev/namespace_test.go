@@ -69,15 +69,15 @@ func TestNamespacesKeepTheirDefaultAccountAndTheRootCA(t *testing.T) {
 	waitFor(t, "the root CA again after it was changed", bundle)
 	deleteConfigMap(t, ns, "kube-root-ca.crt", metav1.DeletePropagationBackground)
 	waitFor(t, "the root CA again after it was deleted", bundle)
-	was := must[*corev1.ServiceAccount](t)(sharedClient.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default",
+	before := must[*corev1.ServiceAccount](t)(sharedClient.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default",
 		metav1.GetOptions{}))
 	if err := sharedClient.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "default",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "a new default account", func(ctx context.Context) (bool, any) {
-		is, err := sharedClient.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
-		return err == nil && is.UID != was.UID, err
+		got, err := sharedClient.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil && got.UID != before.UID, err
 	})
 }
 

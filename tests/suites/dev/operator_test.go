@@ -112,8 +112,8 @@ func waitForReady(t *testing.T, client func(ctx context.Context) (*unstructured.
 		if err != nil {
 			return false, err
 		}
-		is, _, _ := unstructured.NestedInt64(u.Object, "status", "ready")
-		return is == n, u.Object
+		got, _, _ := unstructured.NestedInt64(u.Object, "status", "ready")
+		return got == n, u.Object
 	})
 }
 

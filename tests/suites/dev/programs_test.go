@@ -48,8 +48,8 @@ func runProgram(t *testing.T, path string, args ...string) (string, error) {
 func startProgram(t *testing.T, path string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.Env = []string{"KUBECONFIG=" + kubeconfigPath, "PATH=" + os.Getenv("PATH")}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func startProgram(t *testing.T, path string, args ...string) {
 		forced := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 		defer forced.Stop()
 		if err := cmd.Wait(); err != nil || t.Failed() {
-			t.Logf("%s: %v\n%s", filepath.Base(path), err, said.String())
+			t.Logf("%s: %v\n%s", filepath.Base(path), err, output.String())
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 				strings.Contains(strings.Join(r.Finalizers, " "), "networking.k8s.io/service-cidr-finalizer"), r
 		})
 	}
-	gone := func(name string) {
+	waitDeleted := func(name string) {
 		t.Helper()
 		waitFor(t, name+" to be gone", func(ctx context.Context) (bool, any) {
 			r, err := ranges.Get(ctx, name, metav1.GetOptions{})
@@ -62,11 +62,11 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 
 	// If another range also contains the address, the first one can be deleted.
 	declare("whole", "172.30.0.0/24")
-	gone("half")
+	waitDeleted("half")
 	drop("whole")
 	see("whole", metav1.ConditionFalse, "There are still IPAddresses")
 	if err := services.Delete(t.Context(), "held", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	gone("whole")
+	waitDeleted("whole")
 }

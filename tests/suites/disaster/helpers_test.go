@@ -47,11 +47,11 @@ func clusterctl(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...s
 }
 
 // mustRefuse runs clusterctl, which must fail and print a text.
-func mustRefuse(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, args ...string) {
+func mustRefuse(ctx context.Context, t *testing.T, c *cluster.Cluster, message string, args ...string) {
 	t.Helper()
 	out, err := c.Clusterctl(ctx, args...).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), says) {
-		t.Fatalf("clusterctl %s is not refused with %q: %v\n%s", strings.Join(args, " "), says, err, out)
+	if err == nil || !strings.Contains(string(out), message) {
+		t.Fatalf("clusterctl %s is not refused with %q: %v\n%s", strings.Join(args, " "), message, err, out)
 	}
 }
 

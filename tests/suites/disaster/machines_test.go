@@ -70,15 +70,15 @@ func testRuntimeLost(ctx context.Context, t *testing.T) {
 		}
 		return text
 	}
-	began := runs()
+	before := runs()
 	if _, err := n1.Run(ctx, `rm -f "$(readlink -f /usr/local/bin/runc)" /usr/local/bin/runc /opt/cni/bin/*`); err != nil {
 		t.Fatal(err)
 	}
-	if said := clusterctl(ctx, t, c, "apply", "-auto-approve"); strings.Contains(said, "draining") {
-		t.Errorf("the node was drained for that:\n%s", said)
+	if output := clusterctl(ctx, t, c, "apply", "-auto-approve"); strings.Contains(output, "draining") {
+		t.Errorf("the node was drained for that:\n%s", output)
 	}
-	if now := runs(); now != began {
-		t.Errorf("units were restarted: %q, then %q", began, now)
+	if now := runs(); now != before {
+		t.Errorf("units were restarted: %q, then %q", before, now)
 	}
 	startSleeper(ctx, t, c, "after")
 	if phase := kubectl(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+

@@ -77,8 +77,8 @@ func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb
 	t.Helper()
 	for range maxKills {
 		cmd := c.Clusterctl(ctx, append(verb, "-auto-approve", "-json")...)
-		var said strings.Builder
-		cmd.Stderr = &said
+		var output strings.Builder
+		cmd.Stderr = &output
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 16<<20)
 		for deeds := 0; lines.Scan(); {
-			said.WriteString(lines.Text() + "\n")
+			output.WriteString(lines.Text() + "\n")
 			var e struct{ Kind string }
 			if json.Unmarshal(lines.Bytes(), &e) != nil ||
 				!slices.Contains([]string{"begin", "send", "step", "object", "done"}, e.Kind) {
@@ -109,7 +109,7 @@ func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb
 		case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL:
 			killed++
 		default:
-			t.Fatalf("clusterctl %s, killed %d times: %v\n%s", strings.Join(verb, " "), killed, err, said.String())
+			t.Fatalf("clusterctl %s, killed %d times: %v\n%s", strings.Join(verb, " "), killed, err, output.String())
 		}
 	}
 	t.Fatalf("clusterctl %s was killed %d times and has not come to its end", strings.Join(verb, " "), killed)
@@ -152,9 +152,9 @@ func testTwoOperators(ctx context.Context, t *testing.T) {
 	if err := first.Wait(); err != nil {
 		t.Errorf("the first: %v", err)
 	}
-	said, _ := io.ReadAll(out)
+	output, _ := io.ReadAll(out)
 	if err := waits.Wait(); err != nil {
-		t.Errorf("who waited: %v\n%s", err, said)
+		t.Errorf("who waited: %v\n%s", err, output)
 	}
 	checkDeclared(ctx, t, c)
 
@@ -173,10 +173,10 @@ func testTwoOperators(ctx context.Context, t *testing.T) {
 	if err := first.Wait(); err == nil {
 		t.Error("the first has changed what the second had changed since")
 	}
-	if said := first.Stdout.(*outputBuffer).String(); !strings.Contains(said,
+	if output := first.Stdout.(*outputBuffer).String(); !strings.Contains(output,
 		"has changed this machine since this one looked at it") ||
-		!strings.Contains(said, "another run, of ") {
-		t.Errorf("the first operator gets:\n%s", said)
+		!strings.Contains(output, "another run, of ") {
+		t.Errorf("the first operator gets:\n%s", output)
 	}
 	if got := readMaxPods(ctx, t, c); got != "70" {
 		t.Errorf("the node takes %s pods, not what the second declared", got)
@@ -270,15 +270,15 @@ func startApply(
 		t.Fatal(err)
 	}
 	in, out := openTerminal(t)
-	said := &outputBuffer{}
+	output := &outputBuffer{}
 	cmd = c.Clusterctl(ctx, "apply")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, said, said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, output, output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cluster.Eventually(ctx, time.Minute, func(context.Context) error {
-		if !strings.Contains(said.String(), "Only 'yes' is taken") {
-			return errors.New("it does not ask:\n" + said.String())
+		if !strings.Contains(output.String(), "Only 'yes' is taken") {
+			return errors.New("it does not ask:\n" + output.String())
 		}
 		return nil
 	}); err != nil {
@@ -298,11 +298,11 @@ func testAnotherCluster(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	startSleeper(ctx, t, c, "before")
-	const began = "systemctl show -p InvocationID etcd kube-apiserver kubelet containerd kube-proxy; find " +
+	const showInvocations = "systemctl show -p InvocationID etcd kube-apiserver kubelet containerd kube-proxy; find " +
 		"/etc/kubernetes -type f -exec sha256sum {} + | sort"
 	before := map[string]string{}
 	look := func(name string) string {
-		text, err := c.Lab.Machine(name).Run(ctx, began)
+		text, err := c.Lab.Machine(name).Run(ctx, showInvocations)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,14 +314,14 @@ func testAnotherCluster(ctx context.Context, t *testing.T) {
 	second := *c
 	second.Folder = filepath.Join(c.Lab.Home(), "second")
 	own := strings.NewReplacer(`"home"`, `"second"`, `"c1"`, `"c2"`, "10.99.0.11", "10.99.0.12").Replace(smallControl)
-	for text, says := range map[string]string{
+	for text, message := range map[string]string{
 		own + smallNode: "it serves a cluster, and there is no state of one",
 		strings.Replace(smallControl, `"home"`, `"second"`, 1): "etcd member",
 	} {
 		if err := second.Write("cluster.hcl", text); err != nil {
 			t.Fatal(err)
 		}
-		mustRefuse(ctx, t, &second, says, "apply", "-auto-approve")
+		mustRefuse(ctx, t, &second, message, "apply", "-auto-approve")
 	}
 	// A second cluster is created without the machine. Then the machine is added by mistake and removed again. Nothing
 	// of it is cleaned.
@@ -338,9 +338,9 @@ func testAnotherCluster(ctx context.Context, t *testing.T) {
 	}
 	clusterctl(ctx, t, &second, "apply", "-auto-approve")
 	clusterctl(ctx, t, &second, "destroy", "-auto-approve")
-	for name, was := range before {
-		if now := look(name); now != was {
-			t.Errorf("%s was touched:\n%s\nthen\n%s", name, was, now)
+	for name, old := range before {
+		if now := look(name); now != old {
+			t.Errorf("%s was touched:\n%s\nthen\n%s", name, old, now)
 		}
 	}
 	if phase := kubectl(ctx, t, c, "get", "pod", "before", "-o", "jsonpath={.status.phase} "+

@@ -119,12 +119,12 @@ func testMajorityGone(ctx context.Context, t *testing.T) {
 	client := newClient(t, c)
 	createObject(ctx, t, client, "before")
 	file := filepath.Join(c.Folder, "saved.db")
-	if said := clusterctl(ctx, t, c, "etcd", "snapshot", "save", file); !strings.Contains(said, "checked") {
-		t.Errorf("save says\n%s", said)
+	if output := clusterctl(ctx, t, c, "etcd", "snapshot", "save", file); !strings.Contains(output, "checked") {
+		t.Errorf("save says\n%s", output)
 	}
-	if said := clusterctl(ctx, t, c, "__complete", "etcd", "snapshot", "restore", "etcd-"); !strings.HasPrefix(said,
+	if output := clusterctl(ctx, t, c, "__complete", "etcd", "snapshot", "restore", "etcd-"); !strings.HasPrefix(output,
 		"etcd-") {
-		t.Errorf("a shell is offered these snapshots:\n%s", said)
+		t.Errorf("a shell is offered these snapshots:\n%s", output)
 	}
 	createObject(ctx, t, client, "after")
 	seen := startWatch(ctx, t, client)
@@ -176,8 +176,8 @@ func testNoSpace(ctx context.Context, t *testing.T) {
 		t.Fatal(full)
 	}
 	mustFail(ctx, t, c, "raises NOSPACE", "etcd", "status")
-	if said := clusterctl(ctx, t, c, "etcd", "alarm", "list"); !strings.Contains(said, "NOSPACE") {
-		t.Errorf("alarm list says\n%s", said)
+	if output := clusterctl(ctx, t, c, "etcd", "alarm", "list"); !strings.Contains(output, "NOSPACE") {
+		t.Errorf("alarm list says\n%s", output)
 	}
 	for _, words := range []string{"etcd compact", "etcd defrag", "etcd alarm disarm"} {
 		clusterctl(ctx, t, c, strings.Fields(words)...)
@@ -197,9 +197,9 @@ func deleteEtcdData(ctx context.Context, t *testing.T, m *machines.Machine, dirs
 }
 
 // mustFail runs clusterctl, which must print a text and exit with status 1.
-func mustFail(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, args ...string) {
+func mustFail(ctx context.Context, t *testing.T, c *cluster.Cluster, message string, args ...string) {
 	t.Helper()
-	mustRefuse(ctx, t, c, says, args...)
+	mustRefuse(ctx, t, c, message, args...)
 }
 
 // serveBucket serves an empty bucket to the machines.

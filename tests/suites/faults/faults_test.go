@@ -73,7 +73,7 @@ func finalStates(t *testing.T, name string, f *faults, kill time.Duration) map[s
 			for _, b := range controllerBehaviours {
 				all.Go(func() {
 					t.Run(b.name, func(t *testing.T) {
-						began := time.Now()
+						start := time.Now()
 						s := &testNamespace{world: w, namespace: b.name, seen: seen}
 						s.createNamespace(t)
 						if b.bound != nil {
@@ -83,7 +83,7 @@ func finalStates(t *testing.T, name string, f *faults, kill time.Duration) map[s
 						for _, broken := range seen.firstViolations(s.namespace) {
 							t.Error(broken)
 						}
-						t.Logf("after %s: %s", time.Since(began).Round(time.Millisecond), text)
+						t.Logf("after %s: %s", time.Since(start).Round(time.Millisecond), text)
 						mu.Lock()
 						defer mu.Unlock()
 						out[b.name] = text

@@ -145,7 +145,7 @@ func nodeFor(pod *corev1.Pod) string {
 
 // writeStatus writes the status that a kubelet writes for a pod in a phase.
 func (n *simulatedNodes) writeStatus(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) error {
-	now, is := metav1.NewTime(n.clock.Now()), pod.DeepCopy()
+	now, updated := metav1.NewTime(n.clock.Now()), pod.DeepCopy()
 	ready := corev1.ConditionFalse
 	state := corev1.ContainerState{}
 	switch phase {
@@ -154,20 +154,21 @@ func (n *simulatedNodes) writeStatus(ctx context.Context, pod *corev1.Pod, phase
 		h := fnv.New32()
 		_, _ = h.Write([]byte(pod.UID))
 		sum := h.Sum32()
-		is.Status.PodIP = fmt.Sprintf("10.%d.%d.%d", sum>>16&255, sum>>8&255, sum&255)
-		is.Status.PodIPs, is.Status.StartTime = []corev1.PodIP{{IP: is.Status.PodIP}}, &now
+		updated.Status.PodIP = fmt.Sprintf("10.%d.%d.%d", sum>>16&255, sum>>8&255, sum&255)
+		updated.Status.PodIPs, updated.Status.StartTime = []corev1.PodIP{{IP: updated.Status.PodIP}}, &now
 	case corev1.PodFailed:
 		state.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: now}
 	default:
 		state.Terminated = &corev1.ContainerStateTerminated{FinishedAt: now}
 	}
-	is.Status.Phase = phase
-	is.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Ready: phase == corev1.PodRunning, State: state}}
-	is.Status.Conditions = nil
+	updated.Status.Phase = phase
+	updated.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Ready: phase == corev1.PodRunning,
+		State: state}}
+	updated.Status.Conditions = nil
 	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
-		is.Status.Conditions = append(is.Status.Conditions,
+		updated.Status.Conditions = append(updated.Status.Conditions,
 			corev1.PodCondition{Type: kind, Status: ready, LastTransitionTime: now})
 	}
-	_, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{})
+	_, err := n.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	return err
 }

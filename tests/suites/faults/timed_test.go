@@ -217,7 +217,7 @@ func TestEveryTimedActionGoesByTheClock(t *testing.T) {
 				s.createNamespace(t)
 				m.begin(t, s)
 				s.betweenAttempts = nil
-				began := clock.Now()
+				start := clock.Now()
 				s.waitFor(t, "what was waited for", func(ctx context.Context) (bool, any) {
 					seen, saw := m.over(ctx, s)
 					if !seen {
@@ -225,7 +225,7 @@ func TestEveryTimedActionGoesByTheClock(t *testing.T) {
 					}
 					return seen, saw
 				})
-				if took := clock.Since(began); took+before < m.takes || took > m.takes*3/2+5*time.Minute {
+				if took := clock.Since(start); took+before < m.takes || took > m.takes*3/2+5*time.Minute {
 					t.Errorf("it took %s of the clock, want %s", took, m.takes)
 				}
 			})

@@ -105,10 +105,10 @@ func (s *watchRecord) recordJob(job *batchv1.Job) {
 		s.jobs[job.Namespace] = map[types.UID]bool{}
 	}
 	s.jobs[job.Namespace][job.UID] = true
-	was := s.counts[job.UID]
-	if most := job.Spec.Completions; job.Status.Succeeded < was || most != nil && job.Status.Succeeded > *most {
+	before := s.counts[job.UID]
+	if most := job.Spec.Completions; job.Status.Succeeded < before || most != nil && job.Status.Succeeded > *most {
 		s.violations[job.Namespace] = append(s.violations[job.Namespace], fmt.Sprintf(
-			"job %s says %d succeeded after %d", job.Name, job.Status.Succeeded, was))
+			"job %s says %d succeeded after %d", job.Name, job.Status.Succeeded, before))
 	}
 	s.counts[job.UID] = job.Status.Succeeded
 }

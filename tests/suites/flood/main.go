@@ -191,13 +191,13 @@ func (w *memoryWatcher) check(ctx context.Context) error {
 			}
 			w.peaks[daemon] = max(w.peaks[daemon], kib>>10)
 			key := name + "/" + daemon
-			if was := w.processes[key]; was != "" && was != process {
+			if before := w.processes[key]; before != "" && before != process {
 				w.findings = append(w.findings, fmt.Errorf("%s was restarted", key))
 			}
 			w.processes[key] = process
 		}
 	}
-	began := time.Now()
+	start := time.Now()
 	asking, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	w.requests++
@@ -205,7 +205,7 @@ func (w *memoryWatcher) check(ctx context.Context) error {
 		ctx.Err() == nil {
 		w.findings = append(w.findings, fmt.Errorf("the administrator was not answered: %w", err))
 	}
-	w.slowest = max(w.slowest, time.Since(began))
+	w.slowest = max(w.slowest, time.Since(start))
 	if _, err := cluster.Output(w.c.Lab.Machine("b").SSH(asking, "root", fetchCommand)); err != nil &&
 		ctx.Err() == nil {
 		w.findings = append(w.findings, fmt.Errorf("a client of the ingress was not answered: %w", err))

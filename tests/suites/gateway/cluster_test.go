@@ -232,7 +232,7 @@ func serveEchoes(t *testing.T, clients kubernetes.Interface) {
 	ctx, cancel := context.WithCancel(context.Background())
 	all := &echoServers{all: map[string]*echoServer{}}
 	f := informers.NewSharedInformerFactory(clients, 0)
-	handle := func(o any, gone bool) {
+	handle := func(o any, isDeleted bool) {
 		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = last.Obj
 		}
@@ -241,7 +241,7 @@ func serveEchoes(t *testing.T, clients kubernetes.Interface) {
 			return
 		}
 		ip := p.Status.PodIP
-		if gone || p.Status.Phase != corev1.PodRunning {
+		if isDeleted || p.Status.Phase != corev1.PodRunning {
 			ip = ""
 		}
 		if err := all.set(p.Namespace, p.Name, ip); err != nil {

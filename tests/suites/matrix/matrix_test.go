@@ -148,7 +148,7 @@ var firstPorts = map[string]int{
 // testTable repeats the questions until all answers are correct, because endpoints, names and addresses take a moment
 // to appear. Then it asks all once more, and all answers must be correct.
 func (w *world) testTable(t *testing.T, mode string) {
-	began := time.Now()
+	start := time.Now()
 	all := w.questions()
 	for i := range all {
 		all[i].Ports = firstPorts[mode]
@@ -159,7 +159,7 @@ func (w *world) testTable(t *testing.T, mode string) {
 		left = slices.DeleteFunc(slices.Clone(left),
 			func(q question) bool { return q.mismatch(mode, answers[q.ID], w.clientAddresses(q)) == "" })
 	}
-	t.Logf("%d rows come to rest after %s", len(all), time.Since(began).Round(time.Second))
+	t.Logf("%d rows come to rest after %s", len(all), time.Since(start).Round(time.Second))
 	// If the best machine for an address does not have it, it takes the address over after it has been the best for a
 	// while. Questions during this time may fail, so the test repeats them if the holders have changed.
 	var answers map[string]walk.Answer
@@ -188,7 +188,7 @@ func (w *world) testTable(t *testing.T, mode string) {
 			t.Logf("clusterctl debug network:\n%s", w.debugPath(t.Context(), q))
 		}
 	}
-	t.Logf("%d rows in %s", len(all), time.Since(began).Round(time.Second))
+	t.Logf("%d rows in %s", len(all), time.Since(start).Round(time.Second))
 }
 
 // addressHolders returns the machines that hold load balancer addresses, by lease.

@@ -276,7 +276,7 @@ func (n *node) waitFor(what string, ok func() bool) time.Duration {
 
 func (n *node) waitAtMost(limit time.Duration, what string, ok func() bool) time.Duration {
 	n.Helper()
-	began, deadline, tick := time.Now(), time.After(limit), time.NewTicker(3*time.Millisecond)
+	start, deadline, tick := time.Now(), time.After(limit), time.NewTicker(3*time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
@@ -285,7 +285,7 @@ func (n *node) waitAtMost(limit time.Duration, what string, ok func() bool) time
 		case <-tick.C:
 		}
 	}
-	return time.Since(began)
+	return time.Since(start)
 }
 
 func (n *node) getPod(name string) *corev1.Pod {

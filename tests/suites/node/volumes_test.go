@@ -142,12 +142,12 @@ func TestRestartedContainersMountTheCurrentSubPath(t *testing.T) {
 			},
 		),
 	)
-	says := func(want string) func() bool {
+	contains := func(want string) func() bool {
 		return func() bool {
 			return strings.TrimSpace(n.logOf("again", corev1.PodLogOptions{Container: "main"})) == want
 		}
 	}
-	n.waitFor("the container to have what there was at first", says("first old"))
+	n.waitFor("the container to have what there was at first", contains("first old"))
 	cm.Data["k"] = "second"
 	if _, err := maps.Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestRestartedContainersMountTheCurrentSubPath(t *testing.T) {
 	if _, _, err := n.exec("again", nil, "touch", "/all/go"); err != nil {
 		t.Fatal(err)
 	}
-	n.waitFor("the container that began anew to have what there is by then", says("second new"))
+	n.waitFor("the container that began anew to have what there is by then", contains("second new"))
 	n.deletePod("again")
 	n.waitFor("the pod to go", func() bool { return n.getPod("again") == nil })
 }

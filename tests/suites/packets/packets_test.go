@@ -168,7 +168,7 @@ func TestConnectionsSurviveKilledDaemons(t *testing.T) {
 		"{.status.loadBalancer.ingress[0].ip}")
 	clients := startClients(t, c, service, balanced)
 	var excuses []excusedWindow
-	began := time.Now()
+	start := time.Now()
 	for round := range *killCount {
 		for _, unit := range []string{"kube-proxy", "kube-network", "kube-dns", "kube-ingress"} {
 			node := []string{"a", "b"}[round%2]
@@ -207,7 +207,7 @@ func TestConnectionsSurviveKilledDaemons(t *testing.T) {
 				coversConnections: strings.Contains(line, "ruleset")},
 		)
 	}
-	span := time.Since(began)
+	span := time.Since(start)
 	checkClients(t, clients, excuses, span)
 }
 

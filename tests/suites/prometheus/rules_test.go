@@ -93,15 +93,15 @@ func (w *world) startPrometheus(flags ...string) *prometheus {
 				"warn",
 			},
 			flags...)...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	w.must(cmd.Start())
 	w.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // its exit status does not matter
 		if w.t.Failed() {
-			w.t.Logf("Prometheus: %s", &said)
+			w.t.Logf("Prometheus: %s", &output)
 		}
 	})
 	p := &prometheus{w.t, "http://" + address}
@@ -237,7 +237,7 @@ func TestRulesHaveDataAndAlertsFire(t *testing.T) {
 // checkRules waits until every recording rule has had data while the cluster is busy, and checks that no rule fails.
 func (w *world) checkRules(p *prometheus) {
 	w.t.Helper()
-	had := map[string]bool{}
+	before := map[string]bool{}
 	w.waitFor("every rule to have data", 5*time.Minute, func() error {
 		w.makeActivity()
 		list, err := p.rules()
@@ -249,14 +249,14 @@ func (w *world) checkRules(p *prometheus) {
 			if r.LastError != "" {
 				return fmt.Errorf("%s: %s", r.Name, r.LastError)
 			}
-			if r.Type != "recording" || had[r.Name] {
+			if r.Type != "recording" || before[r.Name] {
 				continue
 			}
 			n, err := p.countSeries(r.Name)
 			if err != nil {
 				return err
 			}
-			if had[r.Name] = n > 0; n == 0 {
+			if before[r.Name] = n > 0; n == 0 {
 				without = append(without, r.Name)
 			}
 		}

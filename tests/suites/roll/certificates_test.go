@@ -112,11 +112,11 @@ func killApplyAt(ctx context.Context, t *testing.T, c *cluster.Cluster, at strin
 	if err := apply.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said, found := regexp.MustCompile(at), false
+	pattern, found := regexp.MustCompile(at), false
 	var all strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		fmt.Fprintln(&all, lines.Text())
-		if !found && said.MatchString(lines.Text()) {
+		if !found && pattern.MatchString(lines.Text()) {
 			found = true
 			if err := apply.Process.Kill(); err != nil {
 				t.Error(err)
@@ -222,8 +222,8 @@ func findReadyServer(ctx context.Context, c *cluster.Cluster) (ready func() stri
 	return func() string {
 		mu.Lock()
 		defer mu.Unlock()
-		for at, is := range well { // in no order
-			if is {
+		for at, certificate := range well { // in no order
+			if certificate {
 				return at
 			}
 		}

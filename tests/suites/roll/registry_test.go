@@ -289,9 +289,9 @@ func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 		}
 		if out, err := c.KubectlCommand(ctx, "wait", "--for=condition=Ready", "pod/"+pod,
 			"--timeout=60s").CombinedOutput(); err != nil {
-			said, _ := c.KubectlCommand(ctx, "get", "events", "--field-selector=involvedObject.name="+
+			output, _ := c.KubectlCommand(ctx, "get", "events", "--field-selector=involvedObject.name="+
 				pod).CombinedOutput()
-			t.Errorf("%s: %v\n%s%s", image, err, out, said)
+			t.Errorf("%s: %v\n%s%s", image, err, out, output)
 		}
 	}
 	if out, err := c.Clusterctl(ctx, "plan", "-detailed-exitcode").CombinedOutput(); err != nil {
@@ -331,9 +331,9 @@ func serveRegistries(ctx context.Context, t *testing.T, c *cluster.Cluster) (sto
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
-	begun := make([]byte, len("serving"))
-	if _, err := io.ReadFull(output, begun); err != nil || string(begun) != "serving" {
-		t.Fatalf("the registries do not serve: %q, %v", begun, err)
+	prefix := make([]byte, len("serving"))
+	if _, err := io.ReadFull(output, prefix); err != nil || string(prefix) != "serving" {
+		t.Fatalf("the registries do not serve: %q, %v", prefix, err)
 	}
 	return func() {
 		_ = input.Close()

@@ -20,10 +20,10 @@ func TestReinstalledMachinesGetNewNodes(t *testing.T) {
 		text, err := cluster.Output(c.KubectlCommand(ctx, "get", "node", "c-3", "-o", "jsonpath="+path))
 		return strings.TrimSpace(text), err
 	}
-	const is = "{.metadata.uid} {.spec.providerID}"
+	const jsonPath = "{.metadata.uid} {.spec.providerID}"
 	var before []string
 	if err := cluster.Eventually(ctx, applyTimeout, func(context.Context) error {
-		text, err := node(is)
+		text, err := node(jsonPath)
 		if before = strings.Fields(text); len(before) != 2 {
 			return fmt.Errorf("c3 has no provider ID yet: %w", err)
 		}
@@ -36,7 +36,7 @@ func TestReinstalledMachinesGetNewNodes(t *testing.T) {
 	}
 	applyAndCheck(ctx, t, c, "the machine is installed anew")
 	if err := cluster.Eventually(ctx, applyTimeout, func(context.Context) error {
-		text, err := node(is)
+		text, err := node(jsonPath)
 		after := strings.Fields(text)
 		if err != nil || len(after) != 2 || after[0] == before[0] || after[1] == before[1] {
 			return fmt.Errorf("the Node was %v, and is %v: %w", before, after, err)

@@ -167,14 +167,14 @@ func applyWithReboots(ctx context.Context, t *testing.T, c *cluster.Cluster) []b
 }
 
 // runEverywhere runs a script on all machines and returns their output.
-func runEverywhere(ctx context.Context, t *testing.T, c *cluster.Cluster, script string) (said map[string]string) {
-	said = map[string]string{}
+func runEverywhere(ctx context.Context, t *testing.T, c *cluster.Cluster, script string) (outputs map[string]string) {
+	outputs = map[string]string{}
 	for _, m := range c.Lab.Machines {
 		text, err := m.Run(ctx, script)
 		if err != nil {
 			t.Fatalf("%s: %v", m.Name, err)
 		}
-		said[m.Name] = strings.TrimSpace(text)
+		outputs[m.Name] = strings.TrimSpace(text)
 	}
-	return said
+	return outputs
 }

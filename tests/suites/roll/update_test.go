@@ -54,7 +54,7 @@ func TestUpdatesUnderLoadRollBackBrokenBuilds(t *testing.T) {
 		}
 	}
 
-	for _, broken := range []struct{ name, says, daemon string }{
+	for _, broken := range []struct{ name, message, daemon string }{
 		{"broken", "panic: this release of kube-apiserver cannot start", "kube-apiserver"},
 		{"dying", "panic: this release of kube-controller-manager cannot go on", "kube-controller-manager"},
 	} {

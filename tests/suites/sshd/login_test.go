@@ -39,9 +39,9 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 	socket := l.startAgent(t, "held")
 
 	at := func(port string) string { return fmt.Sprintf("[127.0.0.1]:%s", port) }
-	known := fmt.Sprintf("%s %s\n%s %s\n", at(plain), l.publicKey(t, "host2"), at(second), l.publicKey(t, "host2"))
+	knownHosts := fmt.Sprintf("%s %s\n%s %s\n", at(plain), l.publicKey(t, "host2"), at(second), l.publicKey(t, "host2"))
 	hashed := l.path("hashed")
-	writeFile(t, hashed, known)
+	writeFile(t, hashed, knownHosts)
 	l.runCommand(t, "ssh-keygen", "-q", "-H", "-f", hashed)
 	text, err := os.ReadFile(hashed)
 	if err != nil {
@@ -50,22 +50,22 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 	base := "Host *\n HostName 127.0.0.1\n"
 	mine := "IdentityFile " + l.path("mine") + "\n"
 	rows := []struct {
-		name, config, known string
-		fails               error  // nil: both can log in
-		says                string // clusterctl's error otherwise
+		name, config, knownHosts string
+		fails                    error  // nil: both can log in
+		says                     string // clusterctl's error otherwise
 	}{
-		{"a key", base + "Port " + plain + "\n" + mine, known, nil, ""},
+		{"a key", base + "Port " + plain + "\n" + mine, knownHosts, nil, ""},
 		{
 			"a key that is not let in",
 			base + "Port " + plain + "\nIdentityFile " + l.path("stranger") + "\n",
-			known,
+			knownHosts,
 			ssh.ErrLogin,
 			"stranger",
 		},
 		{
 			"the second of two keys",
 			base + "Port " + plain + "\nIdentityFile " + l.path("stranger") + "\n" + mine,
-			known,
+			knownHosts,
 			nil,
 			"",
 		},
@@ -74,7 +74,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			"Host target\n Port " + plain + "\n ProxyJump g1,g2\n IdentityFile " + l.path("mine") +
 				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\nHost g2\n Port " + plain +
 				"\n IdentityFile " + l.path("mine") + "\n" + base,
-			known,
+			knownHosts,
 			nil,
 			"",
 		},
@@ -83,7 +83,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			"Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
 				"\nHost g1\n Port " + plain + "\n ProxyJump g2\n IdentityFile " + l.path("mine") + "\nHost g2\n Port " +
 				second + "\n IdentityFile " + l.path("second") + "\n" + base,
-			known,
+			knownHosts,
 			nil,
 			"",
 		},
@@ -91,7 +91,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			"a jump host that does not let in",
 			"Host target\n Port " + plain + "\n ProxyJump g1\n IdentityFile " + l.path("mine") +
 				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("mine") + "\n" + base,
-			known,
+			knownHosts,
 			ssh.ErrLogin,
 			"go through g1",
 		},
@@ -108,14 +108,14 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			"Host target\n Port " + plain + "\n ProxyCommand ssh -F @CONFIG@ -o BatchMode=yes -W %h:%p \"g1\"\n " +
 				"IdentityFile " + l.path("mine") +
 				"\nHost g1\n Port " + second + "\n IdentityFile " + l.path("second") + "\n" + base,
-			known,
+			knownHosts,
 			nil,
 			"",
 		},
 		{
 			"a proxy command that fails",
 			base + "ProxyCommand echo no way >&2; exit 1\nPort " + plain + "\n" + mine,
-			known,
+			knownHosts,
 			ssh.ErrUnreachable,
 			"no way",
 		},
@@ -189,21 +189,21 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 		{
 			"a revoked host key",
 			base + "Port " + plain + "\n" + mine,
-			known + "@revoked * " + l.publicKey(t, "host2"),
+			knownHosts + "@revoked * " + l.publicKey(t, "host2"),
 			ssh.ErrHostKey,
 			"revoked",
 		},
 		{
 			"a host key in the file of revoked ones",
 			base + "RevokedHostKeys " + l.path("host2.pub") + "\nPort " + plain + "\n" + mine,
-			known,
+			knownHosts,
 			ssh.ErrHostKey,
 			"revoked",
 		},
 		{
 			"a file of revoked keys that is not there",
 			base + "RevokedHostKeys /absent\nPort " + plain + "\n" + mine,
-			known,
+			knownHosts,
 			ssh.ErrHostKey,
 			"without which no machine is trusted",
 		},
@@ -232,7 +232,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 		{
 			"an alias that is not known",
 			base + "HostKeyAlias other\nPort " + plain + "\n" + mine,
-			known,
+			knownHosts,
 			ssh.ErrHostKey,
 			"not known",
 		},
@@ -282,7 +282,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 		{
 			"algorithms that the server has not",
 			base + "HostKeyAlgorithms ecdsa-sha2-nistp256\nPort " + plain + "\n" + mine,
-			known,
+			knownHosts,
 			ssh.ErrUnreachable,
 			"host key",
 		},
@@ -297,17 +297,17 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			"ciphers",
 			base + "Ciphers aes256-ctr\nMACs ^hmac-sha2-512\nKexAlgorithms curve25519-sha256\nPort " + plain + "\n" +
 				mine,
-			known,
+			knownHosts,
 			nil,
 			"",
 		},
-		{"the agent", base + "IdentityAgent " + socket + "\nPort " + plain + "\n", known, nil, ""},
-		{"the agent by a variable", base + "IdentityAgent $MY_AGENT\nPort " + plain + "\n", known, nil, ""},
+		{"the agent", base + "IdentityAgent " + socket + "\nPort " + plain + "\n", knownHosts, nil, ""},
+		{"the agent by a variable", base + "IdentityAgent $MY_AGENT\nPort " + plain + "\n", knownHosts, nil, ""},
 		{
 			"the agent's key that is not named",
 			base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path(
 				"stranger") + "\nPort " + plain + "\n",
-			known,
+			knownHosts,
 			ssh.ErrLogin,
 			"stranger",
 		},
@@ -315,37 +315,37 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			"the agent's key that is named by its public half",
 			base + "IdentitiesOnly yes\nIdentityAgent " + socket + "\nIdentityFile " + l.path(
 				"held.pub") + "\nPort " + plain + "\n",
-			known,
+			knownHosts,
 			nil,
 			"",
 		},
 		{
 			"no agent",
 			base + "IdentityAgent none\nIdentityFile " + l.path("stranger") + "\nPort " + plain + "\n",
-			known,
+			knownHosts,
 			ssh.ErrLogin,
 			"",
 		},
 		{
 			"a locked key and nobody to ask",
 			base + "IdentityFile " + l.path("locked") + "\nPort " + plain + "\n",
-			known,
+			knownHosts,
 			ssh.ErrLogin,
 			"locked",
 		},
-		{"no keys at all", base + "PubkeyAuthentication no\nPort " + plain + "\n" + mine, known, ssh.ErrLogin, ""},
+		{"no keys at all", base + "PubkeyAuthentication no\nPort " + plain + "\n" + mine, knownHosts, ssh.ErrLogin, ""},
 		{
 			"another family of addresses",
 			base + "AddressFamily inet6\nPort " + plain + "\n" + mine,
-			known,
+			knownHosts,
 			ssh.ErrUnreachable,
 			"",
 		},
-		{"an address to come from", base + "BindAddress 127.0.0.2\nPort " + plain + "\n" + mine, known, nil, ""},
+		{"an address to come from", base + "BindAddress 127.0.0.2\nPort " + plain + "\n" + mine, knownHosts, nil, ""},
 		{
 			"a command that decides",
 			"Match exec \"test %n = target\"\n Port " + plain + "\nHost *\n Port 1\n" + base + mine,
-			known,
+			knownHosts,
 			nil,
 			"",
 		},
@@ -412,10 +412,10 @@ func TestPassphrasesAreAskedOnlyForAcceptedKeys(t *testing.T) {
 		l.path("known") + "\n"
 	writeFile(t, l.path("known"), "[127.0.0.1]:"+port+" "+l.publicKey(t, "host")+"\n")
 	for _, row := range []struct {
-		keys   []string
-		answer string
-		asked  int
-		fails  bool
+		keys     []string
+		answer   string
+		requests int
+		fails    bool
 	}{
 		{[]string{"locked"}, "secret", 1, false},
 		{[]string{"locked"}, "wrong", 1, true},
@@ -427,13 +427,13 @@ func TestPassphrasesAreAskedOnlyForAcceptedKeys(t *testing.T) {
 			text += " IdentityFile " + l.path(k) + "\n"
 		}
 		writeFile(t, path, text)
-		asked := 0
+		requests := 0
 		_, err := dialTarget(t, path, nil, func(_ string, try func([]byte) error) error {
-			asked++
+			requests++
 			return try([]byte(row.answer))
 		})
-		if (err != nil) != row.fails || asked != row.asked {
-			t.Errorf("%v, %q: asked %d times, error %v", row.keys, row.answer, asked, err)
+		if (err != nil) != row.fails || requests != row.asked {
+			t.Errorf("%v, %q: asked %d times, error %v", row.keys, row.answer, requests, err)
 		}
 		if err != nil && (!errors.Is(err, ssh.ErrLogin) || errors.Is(err, ssh.ErrUnreachable)) {
 			t.Errorf("a wrong passphrase is no machine that is not reached: %v", err)

@@ -167,7 +167,7 @@ func effectiveOptions(t *testing.T, path, host string) map[string]string {
 	if err != nil {
 		t.Fatalf("ssh -G %s: %v: %s", host, err, &stderr)
 	}
-	said := map[string]string{}
+	outputs := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if key == "identityfile" || key == "certificatefile" || key == "identityagent" {
@@ -175,12 +175,12 @@ func effectiveOptions(t *testing.T, path, host string) map[string]string {
 				value = filepath.Join(home, rest)
 			}
 		}
-		if before, ok := said[key]; ok {
+		if before, ok := outputs[key]; ok {
 			value = before + "\n" + value
 		}
-		said[key] = value
+		outputs[key] = value
 	}
-	return said
+	return outputs
 }
 
 // targetOptions returns the options of a target in the format of ssh -G.

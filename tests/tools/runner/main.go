@@ -70,13 +70,13 @@ func runSuites(ctx context.Context, args []string) int {
 		parallelJobs: *places,
 		usesCache:    flags.Arg(0) == checkTarget,
 	}
-	began := time.Now()
+	start := time.Now()
 	results, err := r.run(ctx, chosen)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "runner:", err)
 		return 1
 	}
-	fmt.Print(formatTable(results, time.Since(began)))
+	fmt.Print(formatTable(results, time.Since(start)))
 	if slices.ContainsFunc(results, result.hasFailed) {
 		return 1
 	}

@@ -79,9 +79,9 @@ func TestTargetTestIncludesTargetAll(t *testing.T) {
 			ran[p] = ran[p] || slices.Contains(s.targets, testTarget) || s.includedInRest
 		}
 	}
-	for p, is := range ran {
-		if reason := only[p]; is == (reason != "") {
-			t.Errorf("%s: test runs it: %v; the reason why it does not: %q", p, is, reason)
+	for p, got := range ran {
+		if reason := only[p]; got == (reason != "") {
+			t.Errorf("%s: test runs it: %v; the reason why it does not: %q", p, got, reason)
 		}
 	}
 }
@@ -201,19 +201,19 @@ func TestLongOutputOfFailedTestsIsCut(t *testing.T) {
 }
 
 func TestTablesEndWithTheSums(t *testing.T) {
-	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a := result{suite: suite{name: "a"}}
-	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: began, ended: began.Add(time.Minute),
+	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: start, ended: start.Add(time.Minute),
 		processor: 2 * time.Minute})
-	a.add(outcome{counts: counts{passed: 1}, began: began.Add(time.Minute), ended: began.Add(3 * time.Minute),
+	a.add(outcome{counts: counts{passed: 1}, began: start.Add(time.Minute), ended: start.Add(3 * time.Minute),
 		processor: 3 * time.Minute})
 	b := result{suite: suite{name: "b"}}
 	b.add(
 		outcome{
 			job:    job{name: "b"},
 			counts: counts{failed: 2},
-			began:  began,
-			ended:  began.Add(90 * time.Second),
+			began:  start,
+			ended:  start.Add(90 * time.Second),
 			err:    io.EOF,
 		},
 	)

@@ -124,11 +124,12 @@ var bannedPatterns = []struct {
 	{regexp.MustCompile(`(?i)\bmust-show\b`), "nothing: it is no word of the project"},
 }
 
-// bannedNames are words that identifiers must not consist of: private language, and verbs and adjectives where a noun
-// is meant.
+// bannedNames are words that identifiers must not consist of.
 var bannedNames = regexp.MustCompile(
-	`(?i)^(bear|settle|settled|told|tell|mostTo|furnish(ing|ed)?|misfit|anew|whoever|somebody|nobody|` +
-		`is|was|had|known|gone|begun|began|said|says|asked|may|why|hearer)$`)
+	`(?i)^(bear|settle|settled|told|tell|mostTo|furnish(ing|ed)?|misfit|anew|whoever|somebody|nobody|hearer)$`)
+
+// bannedLocals are verbs and adjectives that a local variable must not consist of, since its value is a noun.
+var bannedLocals = regexp.MustCompile(`^(is|was|had|known|gone|begun|began|said|says|asked|may|why)$`)
 
 // bannedWords finds banned words in comments, in identifiers, and in the failure messages of tests. Other strings of
 // tests are data.
@@ -157,7 +158,8 @@ func bannedWords(s *source) (found []finding) {
 		case *ast.SelectorExpr: // the name belongs to another place
 			return true
 		case *ast.Ident:
-			if n.Obj != nil && n.Obj.Pos() == n.Pos() && bannedNames.MatchString(n.Name) {
+			if n.Obj != nil && n.Obj.Pos() == n.Pos() &&
+				(bannedNames.MatchString(n.Name) || isAssigned(n) && bannedLocals.MatchString(n.Name)) {
 				found = append(found, finding{s.lineOf(n.Pos()), fmt.Sprintf("the name %q: use a term of the "+
 					"field", n.Name)})
 			}
@@ -165,6 +167,12 @@ func bannedWords(s *source) (found []finding) {
 		return true
 	})
 	return found
+}
+
+// isAssigned reports whether an identifier is declared by an assignment, as local variables are.
+func isAssigned(name *ast.Ident) bool {
+	_, ok := name.Obj.Decl.(*ast.AssignStmt)
+	return ok
 }
 
 // failureMessage returns the literal message of a call such as t.Errorf, or nil.

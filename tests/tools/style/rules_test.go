@@ -59,9 +59,10 @@ func TestRulesFindTheirSamples(t *testing.T) {
 			"}\n", "3: the name \"told\""},
 		"a verb as a local name": {"words", "a.go", "package a\n\nfunc name() { is := 1; _ = is " +
 			"}\n", "3: the name \"is\""},
-		"an adjective as a parameter": {"words", "a.go", "package a\n\nfunc name(known bool) " +
-			"{}\n", "3: the name \"known\""},
-		"a longer name": {"words", "a.go", "package a\n\nfunc name(isKnown bool) {}\n", ""},
+		"an adjective as a local name": {"words", "a.go", "package a\n\nfunc name() { for _, known := range list " +
+			"{ use(known) } }\n", "3: the name \"known\""},
+		"a verb as a field": {"words", "a.go", "package a\n\ntype name struct{ began int }\n", ""},
+		"a longer name":     {"words", "a.go", "package a\n\nfunc name(isKnown bool) {}\n", ""},
 		"goes on with": {"words", "a.go", "package a\n\n// name goes on with it.\nfunc name() " +
 			"{}\n", "3: \"goes on with\""},
 		"a failure message": {"words", "a_test.go", "package a\n\nfunc name() { t.Errorf(\"told %d\", 1) }\n",

@@ -97,13 +97,13 @@ type world struct{ *cluster.Cluster }
 // minorVersion returns the minor version of a kubectl of the bundle.
 func (w world) minorVersion(kubectl string) (int, error) {
 	out, err := exec.Command(filepath.Join(w.Bundle, kubectl), "version", "--client", "-o", "json").Output()
-	var says struct {
+	var answer struct {
 		ClientVersion struct{ GitVersion string }
 	}
 	if err == nil {
-		err = json.Unmarshal(out, &says)
+		err = json.Unmarshal(out, &answer)
 	}
-	_, minor, _ := strings.Cut(says.ClientVersion.GitVersion, ".")
+	_, minor, _ := strings.Cut(answer.ClientVersion.GitVersion, ".")
 	minor, _, _ = strings.Cut(minor, ".")
 	n, convErr := strconv.Atoi(minor)
 	if err := errors.Join(err, convErr); err != nil {

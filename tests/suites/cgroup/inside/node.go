@@ -147,8 +147,8 @@ func (p *testProcess) isRunning() bool {
 // waitFor waits for a condition.
 func waitFor(what string, ok func() (bool, error)) error {
 	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(10 * time.Millisecond) {
-		is, err := ok()
-		if err != nil || is {
+		isMet, err := ok()
+		if err != nil || isMet {
 			return err
 		}
 		if time.Now().After(deadline) {

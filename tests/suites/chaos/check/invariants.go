@@ -122,9 +122,9 @@ func (i *Invariants) checkRestarts(w World, wrong map[string]bool) {
 	for _, p := range w.Pods {
 		for _, s := range p.Status.ContainerStatuses {
 			key := string(p.UID) + "/" + s.Name
-			before, known := i.restarts[key]
+			before, ok := i.restarts[key]
 			i.restarts[key] = s.RestartCount
-			if known && s.RestartCount > before && w.Trusted[p.Spec.NodeName] {
+			if ok && s.RestartCount > before && w.Trusted[p.Spec.NodeName] {
 				wrong[fmt.Sprintf("container %s of %s/%s on %s was restarted (%d "+
 					"times)", s.Name, p.Namespace, p.Name, p.Spec.NodeName, s.RestartCount)] = false
 			}

@@ -24,18 +24,18 @@ func TestHistoriesWithoutAValidOrderAreRejected(t *testing.T) {
 	get := func(value string, revision int64) Operation {
 		return Operation{Kind: Get, Value: value, Outcome: OutcomeOK, Revision: revision}
 	}
-	gone := Operation{Kind: Get, Outcome: OutcomeNotFound}
+	notFound := Operation{Kind: Get, Outcome: OutcomeNotFound}
 	remove := Operation{Kind: Delete, Outcome: OutcomeOK}
 	for name, test := range map[string]struct {
 		history []Operation
 		good    bool
 	}{
 		"write and read": {sequential(create, get("a", 5), update("a", "b", OutcomeOK, 6), get("b", 6),
-			remove, gone), true},
+			remove, notFound), true},
 		"a lost update: two from the same base": {sequential(create, update("a", "b", OutcomeOK, 6),
 			update("a", "c", OutcomeOK, 7)),
 			false},
-		"an acknowledged write that is gone": {sequential(create, gone), false},
+		"an acknowledged write that is gone": {sequential(create, notFound), false},
 		"an acknowledged update that is undone": {sequential(create, update("a", "b", OutcomeOK, 6), get("a", 5)),
 			false},
 		"a stale read after a newer one": {sequential(create, update("a", "b", OutcomeOK, 6), get("b", 6), get("a", 5)),
@@ -61,7 +61,7 @@ func TestHistoriesWithoutAValidOrderAreRejected(t *testing.T) {
 			get("b", 6)),
 			true},
 		"an unknown deletion": {sequential(create, Operation{Kind: Delete, Outcome: OutcomeUnknown}, get("a", 5),
-			gone), true},
+			notFound), true},
 		"an unknown write must follow the known": {sequential(create, update("a", "b", OutcomeUnknown, 0),
 			update("a", "c", OutcomeOK, 6),
 			get("b", 7)), false},

@@ -29,17 +29,17 @@ type Watch struct {
 // not receive, although another watcher or an acknowledged writer knows its revision.
 func Watches(watches []Watch, written []int64) []string {
 	var findings []string
-	known := map[int64]bool{}
+	revisions := map[int64]bool{}
 	for _, revision := range written {
-		known[revision] = true
+		revisions[revision] = true
 	}
 	for _, w := range watches {
 		for _, e := range w.Events {
-			known[e.Revision] = true
+			revisions[e.Revision] = true
 		}
 	}
 	var all []int64
-	for revision := range known {
+	for revision := range revisions {
 		all = append(all, revision)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
@@ -49,7 +49,7 @@ func Watches(watches []Watch, written []int64) []string {
 	return findings
 }
 
-func (w Watch) checkOrder(known []int64) []string {
+func (w Watch) checkOrder(earlier []int64) []string {
 	var findings []string
 	say := func(format string, args ...any) {
 		findings = append(findings, fmt.Sprintf("watcher %s: "+format, append([]any{w.Name}, args...)...))
@@ -87,7 +87,7 @@ func (w Watch) checkOrder(known []int64) []string {
 	if w.End != nil {
 		end = max(last, w.Upto)
 	}
-	for _, revision := range known {
+	for _, revision := range earlier {
 		if revision > w.From && revision <= end && !seen[revision] {
 			say("the event of revision %d is missing between %d and %d", revision, w.From, end)
 		}

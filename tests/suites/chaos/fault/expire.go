@@ -32,8 +32,8 @@ func expireCertificate(
 	m *machines.Machine,
 	unit string,
 ) (undo func(context.Context) error, err error) {
-	path, known := Certificates[unit]
-	if !known {
+	path, ok := Certificates[unit]
+	if !ok {
 		return nil, fmt.Errorf("no certificate of %s is known", unit)
 	}
 	path = pkiDir + path + ".crt"

@@ -53,7 +53,7 @@ func (f *schemaField) isRequired() bool {
 	return !f.markers.hasMarker("optional") && !f.markers.hasMarker("k8s:optional") && !strings.Contains(f.json, "omit")
 }
 
-// opaqueTypes types define their own JSON encoding.
+// opaqueTypes are types that define their own JSON encoding.
 var opaqueTypes = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](),
 	reflect.TypeFor[metav1.MicroTime](),

@@ -48,8 +48,8 @@ func checkData(n *node) error {
 		}
 		at := "/mnt/kubelet/pods/pod-pvc-a/volumes/kubernetes.io~local-volume/v"
 		file := filepath.Join(at, fmt.Sprint(round))
-		if wrote, why, err := fillFile(file, 64<<10); err != nil || wrote != 64<<10 || why != "" {
-			return fmt.Errorf("wrote %d: %s, %v", wrote, why, err)
+		if wrote, reason, err := fillFile(file, 64<<10); err != nil || wrote != 64<<10 || reason != "" {
+			return fmt.Errorf("wrote %d: %s, %v", wrote, reason, err)
 		}
 		if files, err := os.ReadDir(at); err != nil || len(files) != round+1 {
 			return fmt.Errorf("%v are there, %v", files, err)
@@ -68,13 +68,13 @@ func checkLimitStops(n *node) error {
 	if err := n.createVolumes("pvc-a", "pvc-b"); err != nil {
 		return err
 	}
-	wrote, why, err := fillFile(n.volumePath("pvc-a")+"/f", 16*mebibyte)
-	if err != nil || wrote > 4*mebibyte || wrote < 3*mebibyte || !isQuotaError(why) {
-		return fmt.Errorf("wrote %d: %s, %v", wrote, why, err)
+	wrote, reason, err := fillFile(n.volumePath("pvc-a")+"/f", 16*mebibyte)
+	if err != nil || wrote > 4*mebibyte || wrote < 3*mebibyte || !isQuotaError(reason) {
+		return fmt.Errorf("wrote %d: %s, %v", wrote, reason, err)
 	}
-	if wrote, why, err := fillFile(n.volumePath("pvc-b")+"/f", 3*mebibyte); err != nil || wrote != 3*mebibyte ||
-		why != "" {
-		return fmt.Errorf("the neighbour wrote %d: %s, %v", wrote, why, err)
+	if wrote, reason, err := fillFile(n.volumePath("pvc-b")+"/f", 3*mebibyte); err != nil || wrote != 3*mebibyte ||
+		reason != "" {
+		return fmt.Errorf("the neighbour wrote %d: %s, %v", wrote, reason, err)
 	}
 	q, err := n.Projects.Quota(n.volumePath("pvc-a"))
 	if err != nil || q.Bytes != 4*mebibyte || q.UsedBytes < 3*mebibyte || q.UsedBytes > 4*mebibyte ||
@@ -93,8 +93,8 @@ func checkLimitStops(n *node) error {
 }
 
 // isQuotaError reports whether a quota stopped a writer. For a project quota, xfs reports that no space is left.
-func isQuotaError(why string) bool {
-	return strings.Contains(why, "disk quota exceeded") || strings.Contains(why, "no space left")
+func isQuotaError(reason string) bool {
+	return strings.Contains(reason, "disk quota exceeded") || strings.Contains(reason, "no space left")
 }
 
 func checkGrow(n *node) error {
@@ -109,8 +109,8 @@ func checkGrow(n *node) error {
 			return err
 		}
 	}
-	if wrote, why, err := fillFile(n.volumePath("pvc-a")+"/f", 6*mebibyte); err != nil || wrote != 6*mebibyte {
-		return fmt.Errorf("wrote %d: %s, %v", wrote, why, err)
+	if wrote, reason, err := fillFile(n.volumePath("pvc-a")+"/f", 6*mebibyte); err != nil || wrote != 6*mebibyte {
+		return fmt.Errorf("wrote %d: %s, %v", wrote, reason, err)
 	}
 	if err := n.GrowProvisioned("pvc-none", 8*mebibyte); err != nil {
 		return fmt.Errorf("one that no pod has had: %w", err)
@@ -136,8 +136,8 @@ func checkAdoption(n *node) error {
 		q.Bytes != 4*mebibyte {
 		return fmt.Errorf("it has %+v, %v", q, err)
 	}
-	if wrote, why, err := fillFile(deep+"/more", 1*mebibyte); err != nil || !isQuotaError(why) {
-		return fmt.Errorf("wrote %d into what is full: %s, %v", wrote, why, err)
+	if wrote, reason, err := fillFile(deep+"/more", 1*mebibyte); err != nil || !isQuotaError(reason) {
+		return fmt.Errorf("wrote %d into what is full: %s, %v", wrote, reason, err)
 	}
 	return n.removeAndCheck("pvc-a")
 }
@@ -192,8 +192,8 @@ func checkSuspects(n *node) error {
 	if err := n.createVolumes("pvc-a"); err != nil {
 		return err
 	}
-	if is, err := k.Project(n.volumePath("pvc-a")); err != nil || is != a.ID {
-		return fmt.Errorf("it is of project %d, not %d, %v", is, a.ID, err)
+	if got, err := k.Project(n.volumePath("pvc-a")); err != nil || got != a.ID {
+		return fmt.Errorf("it is of project %d, not %d, %v", got, a.ID, err)
 	}
 	if err := k.SetProject(n.volumePath("pvc-a"), b.ID); err != nil {
 		return err

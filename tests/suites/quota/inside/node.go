@@ -39,7 +39,7 @@ func newNode() *node {
 		Mounter:     volume.Kernel{},
 		Provisioned: filepath.Join(mountPoint, "volumes"),
 		Projects:    &volume.Projects{},
-		OnUnbounded: func(_ string, why error) { n.unbounded = append(n.unbounded, why.Error()) },
+		OnUnbounded: func(_ string, reason error) { n.unbounded = append(n.unbounded, reason.Error()) },
 	}
 	return n
 }
@@ -159,9 +159,9 @@ func writeAsUser(path, bytes string) {
 	if err == nil {
 		err = f.Sync()
 	}
-	why := ""
+	reason := ""
 	if err != nil {
-		why = err.Error()
+		reason = err.Error()
 	}
-	fmt.Printf("%d %s", wrote, why)
+	fmt.Printf("%d %s", wrote, reason)
 }
