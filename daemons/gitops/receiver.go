@@ -26,7 +26,7 @@ import (
 // Bounds of receivers.
 const (
 	maxHookBody   = 1 << 20          // bytes of a request's body
-	maxHooks      = 32               // requests that are served at the same time
+	maxHooks      = 32               // requests whose bodies are read at the same time
 	hookDeadline  = 10 * time.Second // of reading a request's body
 	hookInterval  = 5 * time.Second  // between two reconciliations of a source that hooks request
 	hookPrefix    = "/hooks/"        // of the path of a source's receiver, before NAMESPACE/NAME
@@ -138,7 +138,7 @@ func (p push) concerns(spec *gitsource.Spec) bool {
 // as one with a wrong signature.
 type Receiver struct {
 	controller *Controller
-	slots      chan struct{}
+	reads      hookReads
 	unknown    hook // is used for sources that have no receiver
 }
 
@@ -148,23 +148,22 @@ func NewReceiver(c *Controller) (*Receiver, error) {
 	if _, err := rand.Read(token); err != nil {
 		return nil, err
 	}
-	return &Receiver{controller: c, slots: make(chan struct{}, maxHooks),
-		unknown: hook{kind: gitsource.ReceiverGitHub, token: token}}, nil
+	return &Receiver{controller: c, unknown: hook{kind: gitsource.ReceiverGitHub, token: token}}, nil
 }
 
 // ServeHTTP implements http.Handler.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	default:
+	now, connection := time.Now(), http.NewResponseController(w)
+	read, isFree := r.reads.start(now, func() error { return connection.SetReadDeadline(now) })
+	if !isFree {
 		http.Error(w, "too many requests", http.StatusServiceUnavailable)
 		return
 	}
+	defer r.reads.end(read)
 	path, ok := strings.CutPrefix(request.URL.Path, hookPrefix)
 	namespace, name, isPath := strings.Cut(path, "/")
 	// Servers that are not net/http's, as in tests, have no deadlines.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookDeadline))
+	_ = connection.SetReadDeadline(now.Add(hookDeadline))
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxHookBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		http.Error(w, fmt.Sprintf("the body has more than %d bytes", maxHookBody), http.StatusRequestEntityTooLarge)

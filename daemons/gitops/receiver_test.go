@@ -1,6 +1,7 @@
 package gitops_test
 
 import (
+	"bufio"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
@@ -341,4 +344,67 @@ func TestAMissingTokenIsReportedAndDoesNotStopTheSource(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A webhook is accepted while slow bodies take all places: the oldest of them is ended.
+func TestSlowClientsKeepNoWebhookOut(t *testing.T) {
+	w := newWorld(t)
+	w.putToken("hook", hookToken)
+	commit := w.repo.Commit(map[string]string{"a.yaml": configMap("a", "one")})
+	w.declare("platform", "interval: 24h\nreceiver: {type: generic, secret: hook}")
+	w.ready("platform", "True", "", commit)
+	server := httptest.NewServer(w.receiver())
+	defer server.Close()
+	var slow []net.Conn
+	for range 32 {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "POST /hooks/x/y HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx"); err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, c)
+	}
+	ask := func() int {
+		request, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/hooks/kube-system/platform", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range headersOf("generic", hookToken, "") {
+			request.Header.Set(k, v)
+		}
+		answer, err := server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	ended := make(chan error, len(slow))
+	for _, c := range slow {
+		go func() {
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err == nil && answer.StatusCode != http.StatusBadRequest {
+				err = errors.New(answer.Status)
+			}
+			ended <- err
+		}()
+	}
+	retry := time.NewTicker(50 * time.Millisecond)
+	defer retry.Stop()
+	// Until the server has read the heads of all slow requests, webhooks have a place.
+	for code := ask(); code == http.StatusAccepted && len(ended) == 0; code = ask() {
+		<-retry.C
+	}
+	for code := ask(); code != http.StatusAccepted; code = ask() {
+		if code != http.StatusServiceUnavailable {
+			t.Fatalf("the webhook is answered with %d", code)
+		}
+		<-retry.C
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("a slow request was ended with %v", err)
+	}
 }
