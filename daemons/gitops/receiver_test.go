@@ -362,7 +362,8 @@ func TestSlowClientsKeepNoWebhookOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := io.WriteString(c, "POST /hooks/x/y HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx"); err != nil {
+		const begun = "POST /hooks/x/y HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx"
+		if _, err := io.WriteString(c, begun); err != nil {
 			t.Fatal(err)
 		}
 		slow = append(slow, c)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The probe tells apart why a user does not become root, by what sudo prints.
+// The probe distinguishes by the output of sudo why a user does not become root.
 func TestTheProbeReportsHowAUserBecomesRoot(t *testing.T) {
 	const refuses, permits = "exit 1", "exit 0"
 	for name, row := range map[string]struct {
@@ -37,7 +37,8 @@ func TestTheProbeReportsHowAUserBecomesRoot(t *testing.T) {
 				scripts[program] = text
 			}
 			for program, text := range scripts {
-				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+				text = "#!/bin/sh\n" + text + "\n"
+				if err := os.WriteFile(filepath.Join(dir, program), []byte(text), 0o755); err != nil {
 					t.Fatal(err)
 				}
 			}
