@@ -1,4 +1,4 @@
-# clusterctl: `make help` lists what there is to do.
+# clusterctl: `make help` lists the targets.
 
 SHELL    := bash
 BIN      := bin
@@ -21,7 +21,7 @@ TEST_PACKAGES := nftables iptables openssh-server conntrack xfsprogs user-mode-l
 
 .PHONY: help
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: binaries gitops-controller runtime ## Build the whole bundle into bin/
@@ -145,7 +145,7 @@ demo-tools:
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/suites/demo
 
 .PHONY: kubectl
-kubectl: $(BIN)/kubectl ## Build a current kubectl into bin/; any that you have does as well
+kubectl: $(BIN)/kubectl ## Build a current kubectl into bin/; an installed one works too
 
 KUBECTL_VERSION := $(call version,k8s.io/kubectl)
 KUBECTL_VERSION := $(KUBECTL_VERSION:v0%=v1%)
@@ -188,7 +188,7 @@ SHELLS  := bash-completion/completions/clusterctl zsh/site-functions/_clusterctl
 
 # The bundle stays together: clusterctl finds it beside itself, through the link in bin.
 .PHONY: install
-install: build ## Install the bundle, its manual and completions for shells below PREFIX; DESTDIR goes before it
+install: build ## Install the bundle, its manual and completions below PREFIX; DESTDIR is prepended
 	install -d $(LIB)/cni $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(dir $(addprefix $(SHARE)/,$(SHELLS)))
 	install -m 755 $(addprefix $(BIN)/,clusterctl etcd pause gitops-controller containerd containerd-shim-runc-v2 runc) $(LIB)/
 	install -m 755 $(addprefix $(BIN)/cni/,podlink $(CNI)) $(LIB)/cni/
@@ -206,7 +206,7 @@ uninstall: ## Remove what install has put below PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/clusterctl $(SHARE)/man/man1/clusterctl.1 $(SHARE)/man/man1/clusterctl-*.1 $(addprefix $(SHARE)/,$(SHELLS))
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, style, and the names of files that have grown long
+lint: ## Check gofmt, go vet, staticcheck, style, and the lengths of files and functions
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed: $$bad"; exit 1; }
 	$(GO) vet $(MODFLAGS) ./...
 	cd cmd/gitops && $(GO) vet $(MODFLAGS) ./...
@@ -227,41 +227,41 @@ race-bundle:
 RUNNER := go run $(MODFLAGS) ./tests/tools/runner $(if $(ONLY),-only $(ONLY))
 
 .PHONY: check
-check: deps binaries $(addprefix $(BIN)/,helm h2spec) ## Lint and run every test that needs no machines: the inner loop
+check: deps binaries $(addprefix $(BIN)/,helm h2spec) ## Lint, and run every test that needs no machines
 	@$(RUNNER) check
 
 .PHONY: test
-test: build test-tools ## Run what CI runs: lint, all packages with the race detector, and every suite on real machines; needs root
+test: build test-tools ## Run what CI runs: lint, all packages with the race detector, and the suites on machines; needs root
 	@$(RUNNER) test
 
 .PHONY: test-all
-test-all: build test-tools $(BIN)/debian-runtime ## Run everything that exists, for hours; needs root
+test-all: build test-tools $(BIN)/debian-runtime ## Run every suite in its long form; takes hours and needs root
 	@$(RUNNER) all
 
 STORE ?= etcd
 
 .PHONY: conformance
-conformance: ## Hold an API server in one process to the documentation of the Kubernetes API, every kind and refusal
+conformance: ## Compare an API server with the documentation of the Kubernetes API, for every kind
 	go test $(MODFLAGS) -count=1 -timeout 5m ./tests/suites/conformance -args -store=$(STORE)
 
 # The tag libraries selects the libraries in place of our own code: docs/decisions/hand-written.md.
 .PHONY: test-libraries
-test-libraries: ## Run the tests of HTTP/2, of calls to etcd and of objects' JSON over the libraries instead of our own code
+test-libraries: ## Run the tests of HTTP/2, etcd calls and JSON with the libraries instead of our own code
 	go test $(MODFLAGS),libraries -count=1 -timeout 15m ./daemons/client ./daemons/store/etcd ./daemons/apiserver/objectjson ./daemons/apiserver ./tests/suites/conformance
 
 .PHONY: test-gitops
-test-gitops: ## Test the GitOps controller's program, which is a module of its own
+test-gitops: ## Test the GitOps controller's program, which is a separate Go module
 	cd cmd/gitops && $(GO) test $(MODFLAGS) -timeout 45m ./...
 
 # Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
 .PHONY: conformance-gateway
-conformance-gateway: binaries ## Hold the ingress proxy to Gateway API's own conformance suite; needs root
+conformance-gateway: binaries ## Run Gateway API's conformance suite against the ingress proxy; needs root
 	cd tests/suites/gateway && $(GO) test -c -o $(CURDIR)/$(BIN)/conformance-gateway .
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) GATEWAY_DEFINITIONS=$(CURDIR)/$(DEFINITIONS) CLUSTERCTL_VERSION=$(VERSION) CONFORMANCE_REPORT=$(CURDIR)/$(BIN)/conformance-gateway.yaml \
 		unshare --net $(BIN)/conformance-gateway -test.timeout 15m $(ARGS)
 
 .PHONY: bench-ingress
-bench-ingress: ## Measure the ingress proxy's engine against Debian's nginx and haproxy, which are installed; docs/benchmarks-ingress.md has the results
+bench-ingress: ## Measure the ingress proxy, nginx and haproxy into docs/benchmarks-ingress.md
 	@command -v nginx >/dev/null && command -v haproxy >/dev/null || DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends nginx-light haproxy
 	@$(GO) build $(MODFLAGS) -o $(BIN)/bench-ingress ./tests/bench/ingress && $(SUDO) unshare --net sh -c 'ip link set lo up; $(BIN)/bench-ingress $(ARGS)'
 
@@ -269,7 +269,7 @@ TIME ?= 10m
 
 # One target at a time: each uses all cores. What is found is kept beside the test, in testdata/fuzz, and is tried by every go test.
 .PHONY: fuzz
-fuzz: ## Feed everything that reads bytes from outside for TIME each; FUZZ chooses by name
+fuzz: ## Run every fuzz test for TIME; FUZZ selects by name
 	@grep -rno '^func Fuzz[A-Za-z]*$(FUZZ)[A-Za-z]*' --include=*_test.go . | sed -E 's|^\./(.*)/[^/]*:[0-9]*:func (.*)|\1 \2|' | sort -u | while read dir name; do \
 		echo "== $$name of $$dir for $(TIME)"; \
 		go test $(MODFLAGS) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(TIME) ./$$dir || exit 1; \
@@ -278,44 +278,44 @@ fuzz: ## Feed everything that reads bytes from outside for TIME each; FUZZ choos
 WORLDS ?= 20000
 
 .PHONY: oracle
-oracle: ## Compare the scheduler, and the rules of network policies, with plain ones that follow the documentation, over WORLDS random clusters each
+oracle: ## Compare scheduler and network policies with plain models of the documentation in WORLDS random clusters
 	WORLDS=$(WORLDS) go test $(MODFLAGS) -v -count=1 -timeout 60m -run 'Oracle|Drift' ./daemons/scheduler
 	go test $(MODFLAGS) -v -count=1 -timeout 60m -run Specification ./daemons/network/policy -rapid.checks=$(WORLDS)
 
 ROUNDS ?= 20
 
 .PHONY: faults
-faults: ## Play what controllers are for under faults and killed leaders ROUNDS times, drawn by SEED; what they come to is compared with an undisturbed run
+faults: ## Run the controllers ROUNDS times under random faults (SEED), and compare with a run without faults
 	ROUNDS=$(ROUNDS) go test $(MODFLAGS) -race -v -count=1 -timeout 120m ./tests/suites/faults
 
 ONLY ?=
 
 .PHONY: disasters
-disasters: build test-tools ## Make real machines go wrong in every way that docs/operations/ has a page for, and do what it says; ONLY chooses by name
+disasters: build test-tools ## Cause each disaster of docs/operations/ on machines, and follow its page; ONLY selects by name
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 180m ./tests/suites/disaster -args $(if $(ONLY),-only $(ONLY),-all)
 
 KILLS ?= 50
 
 .PHONY: packets
-packets: build test-tools ## Kill proxy, pod network, name server and ingress KILLS times each and flush their rules, with a client on every way in: nothing may fail
+packets: build test-tools ## Kill the network daemons KILLS times and flush their rules; no connection may fail
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 120m ./tests/suites/packets -args -kills $(KILLS)
 
 MODES ?= nftables,iptables,userspace
 
 .PHONY: matrix
-matrix: build test-tools ## Send packets every way through a cluster of real machines, and hold what comes of each against the documentation, in all MODES of the proxy
+matrix: build test-tools ## Send packets every way through a cluster, and compare with the documentation, in all MODES of the proxy
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 30m ./tests/suites/matrix -args -modes $(MODES)
 
 POINTS ?= 40
 
 # Without a SEED each draws its own and prints it.
 .PHONY: interrupt
-interrupt: build test-tools ## Interrupt applies at POINTS random points, and see that the next one converges; SEED repeats a run
+interrupt: build test-tools ## Interrupt applies at POINTS random points (SEED); the next apply must converge
 	$(SUDO) env CLUSTERCTL_BUNDLE=$(CURDIR)/$(BIN) "PATH=$$PATH" go test $(MODFLAGS) -v -count=1 -timeout 90m ./tests/suites/interrupt -args -points $(POINTS) -seed $(or $(SEED),0)
 
 # The machines' root file system is built beside the bundle. When that fails, demo up tries it again.
 .PHONY: demo
-demo: lab-deps ## Bring up a cluster of three local machines and a workload on it
+demo: lab-deps ## Install a cluster with a workload on three local machines
 	@$(SUDO) true
 	@$(MAKE) --no-print-directory -j2 build-base rootfs
 	@$(MAKE) --no-print-directory demo-tools
@@ -326,68 +326,68 @@ rootfs: lab-deps
 	@$(SUDO) tests/lab/machines/rootfs.sh >/dev/null || echo "this is tried again when the bundle is built"
 
 .PHONY: demo-down
-demo-down: demo-tools ## Take the demo down; nothing is left behind but the lab's cache
+demo-down: demo-tools ## Remove the demo; only the lab's cache stays
 	@$(SUDO) $(BIN)/demo down
 
 MINUTES ?= 30
 
 .PHONY: chaos
-chaos: build test-tools ## Break a cluster of six machines at random for MINUTES, drawn by SEED, with everything checked
+chaos: build test-tools ## Inject random faults (SEED) into a cluster of six machines for MINUTES, and check invariants
 	$(SUDO) $(BIN)/chaos run $(if $(SEED),-seed $(SEED)) -minutes $(MINUTES)
 
 .PHONY: chaos-full
-chaos-full: build test-tools ## Every daemon killed and stopped in turn, no majority, certificates run out, a member lost, leaders killed in a rollout, zones cut off
+chaos-full: build test-tools ## Inject every kind of fault in turn into one cluster
 	$(SUDO) bash -c 'trap "$(BIN)/chaos -name chaos-full down" EXIT; set -e; c="$(BIN)/chaos -name chaos-full"; $$c up; \
 		$$c again -each kill; $$c again -each stop; $$c again -faults "power c1,c2 for 40s; expire n1 kubelet for 40s; lose c1 for 5s"; $$c minority; $$c rollout; $$c moving -usual'
 
 .PHONY: chaos-api
-chaos-api: binaries ## Break three API servers and their store at random for ten minutes, drawn by SEED, with histories checked
+chaos-api: binaries ## Inject random faults (SEED) into three API servers and etcd for ten minutes, and check histories
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/suites/chaos
 	$(BIN)/chaos api $(if $(SEED),-seed $(SEED)) -minutes 10
 
 .PHONY: flood
-flood: build test-tools ## Have strangers flood every listener of a cluster for MINUTES, and see that memory stays under what docs/operations.md says
+flood: build test-tools ## Flood every listener of a cluster for MINUTES without credentials, and check bounds on memory
 	$(GO) build $(MODFLAGS) -o $(BIN)/ ./tests/suites/flood
 	$(SUDO) $(BIN)/flood -minutes $(MINUTES)
 
 .PHONY: bench
-bench: build test-tools ## Measure the speed marks into docs/benchmarks.md
+bench: build test-tools ## Measure the targets of docs/benchmarks.md
 	$(SUDO) $(BIN)/marks
 
 .PHONY: bench-idle
-bench-idle: build test-tools ## Measure what 100 idle pods with probes cost their node, in kubelet, containerd and shims together
+bench-idle: build test-tools ## Measure the CPU time that 100 idle pods with probes cost their node
 	$(SUDO) $(BIN)/marks -idle
 
 .PHONY: bench-api
-bench-api: binaries ## Measure the API server against upstream's figures into docs/benchmarks-api.md, and print what is worse than at the last release
+bench-api: binaries ## Measure the API server into docs/benchmarks-api.md, and compare with the last release
 	$(GO) build $(MODFLAGS) -ldflags '-s -w' -o $(BIN)/ ./tests/bench/kubebench ./tests/bench/api
 	$(BIN)/api
 
 .PHONY: bench-scheduler
-bench-scheduler: binaries ## Measure scheduler and controllers into docs/benchmarks-scheduler.md; RUNS and ONLY=algorithm,whole,deployment,collection,memory choose
+bench-scheduler: binaries ## Measure scheduler and controllers into docs/benchmarks-scheduler.md; RUNS, ONLY=algorithm,whole,deployment,collection,memory
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-scheduler ./tests/bench/scheduler
 	$(BIN)/bench-scheduler $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY)) $(if $(PROFILES),-profiles $(PROFILES))
 
 .PHONY: bench-gitops
-bench-gitops: binaries gitops-controller ## Measure the GitOps controller into docs/benchmarks-gitops.md; ONLY=sources,large,helm chooses, and ARGS has other flags
+bench-gitops: binaries gitops-controller ## Measure the GitOps controller into docs/benchmarks-gitops.md; ONLY=sources,large,helm and ARGS
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-gitops ./tests/bench/gitops
 	$(BIN)/bench-gitops $(if $(ONLY),-only $(ONLY)) $(ARGS)
 
 .PHONY: bench-network
-bench-network: ## Measure the network into docs/benchmarks-network.md; RUNS and ONLY=proxy,policy,pods,dns,balancer choose
+bench-network: ## Measure the network into docs/benchmarks-network.md; RUNS, ONLY=proxy,policy,pods,dns,balancer
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-network ./tests/bench/network
 	$(SUDO) env "PATH=$$PATH" $(BIN)/bench-network $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY))
 
 .PHONY: bench-plan
-bench-plan: build test-tools ## Measure the provisioner, Debian's Ansible beside it, into docs/benchmarks-plan.md; RUNS and ONLY=language,engine,small,ha,ansible choose
+bench-plan: build test-tools ## Measure provisioning and Ansible into docs/benchmarks-plan.md; RUNS, ONLY=language,engine,small,ha,ansible
 	$(GO) build $(MODFLAGS) -o $(BIN)/bench-plan ./tests/bench/plan
 	$(SUDO) env "PATH=$$PATH" $(BIN)/bench-plan $(if $(RUNS),-runs $(RUNS)) $(if $(ONLY),-only $(ONLY))
 
 .PHONY: size
-size: build ## Say what each binary weighs
+size: build ## Print the size of each binary
 	@ls -l --block-size=K $(BIN) $(BIN)/cni | awk 'NF > 8 {print $$9, $$5}' | column -t
 
 .PHONY: clean
-clean: ## Remove what was built, and the lab's cache
+clean: ## Remove everything that was built, and the lab's cache
 	rm -rf $(BIN)
 	$(SUDO) rm -rf /var/cache/clusterctl-lab

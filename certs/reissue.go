@@ -94,23 +94,23 @@ func requestDifference(cert *x509.Certificate, r Request) string {
 	if !slices.Equal(cert.ExtKeyUsage, r.Usages) {
 		return "has other usages"
 	}
-	has, wants := map[string]bool{}, map[string]bool{}
+	current, wants := map[string]bool{}, map[string]bool{}
 	for _, ip := range cert.IPAddresses {
-		has[ip.String()] = true
+		current[ip.String()] = true
 	}
 	for _, name := range cert.DNSNames {
-		has[name] = true
+		current[name] = true
 	}
 	for _, h := range r.Hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			h = ip.String()
 		}
 		wants[h] = true
-		if !has[h] {
+		if !current[h] {
 			return "does not name " + h
 		}
 	}
-	for h := range has {
+	for h := range current {
 		if !wants[h] {
 			return "still names " + h
 		}

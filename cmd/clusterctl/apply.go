@@ -30,11 +30,11 @@ func applyCommand(destroy bool) *cobra.Command {
 	var approve bool
 	c := &cobra.Command{
 		Use:   "apply [FOLDER|FILE|PLAN]",
-		Short: "Make the machines and what runs on them as declared",
+		Short: "Change machines and workloads until they are as declared",
 		Args:  cobra.MaximumNArgs(1),
 	}
 	if destroy {
-		c.Use, c.Short = "destroy [FOLDER|FILE]", "Take the cluster away and clean its machines"
+		c.Use, c.Short = "destroy [FOLDER|FILE]", "Remove the cluster and clean its machines"
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		saved, err := readSaved(args)

@@ -22,8 +22,8 @@ var (
 // askApproval asks for approval on the terminal. It returns nil if the user types yes.
 func askApproval(ctx context.Context, out io.Writer, in *os.File, destroy bool) error {
 	if !term.IsTerminal(int(in.Fd())) {
-		return errors.New("standard input is not a terminal, so that nobody can approve: add -auto-approve, or save " +
-			"the plan with plan -out and apply that")
+		return errors.New("standard input is not a terminal, so the plan cannot be approved: add -auto-approve, or " +
+			"save the plan with plan -out and apply that")
 	}
 	question := "Do this?"
 	if destroy {

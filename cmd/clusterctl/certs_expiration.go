@@ -37,7 +37,7 @@ func newCheckExpiration() *cobra.Command {
 	var live bool
 	c := &cobra.Command{
 		Use:   "check-expiration [FOLDER|FILE]",
-		Short: "Say when certificates end: as the state has it, or as machines have them with -live",
+		Short: "Show when certificates expire: by the state or, with -live, on the machines",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, s, dir, err := flags.loadAppliedIn(c, args)

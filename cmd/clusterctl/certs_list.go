@@ -16,7 +16,7 @@ func newListKubeconfigs() *cobra.Command {
 	var flags runFlags
 	c := &cobra.Command{
 		Use:   "list [FOLDER|FILE]",
-		Short: "Say to whom kubeconfigs were handed out, and which of them are good",
+		Short: "List the issued kubeconfigs, and which of them are valid",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, s, dir, err := flags.loadAppliedIn(c, args)

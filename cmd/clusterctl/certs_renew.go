@@ -8,12 +8,12 @@ func newRenew() *cobra.Command {
 	var approve bool
 	c := &cobra.Command{
 		Use:   "renew [-C FOLDER] all|NAME…",
-		Short: "Renew certificates now, rather than in their last 30 days: plans, asks and applies",
-		Long: `Renew certificates now, rather than in their last 30 days: apiserver, etcd-server, kubelet, admin.conf and so on, as
-clusterctl certs check-expiration names them, or all.
+		Short: "Renew certificates before their last 30 days: plan, ask and apply",
+		Long: `Renew certificates before their last 30 days: apiserver, etcd-server, kubelet, admin.conf and so on, by the names that
+clusterctl certs check-expiration shows, or all.
 
-It is an apply in which these certificates are due: it shows its plan, asks, and starts what does not read its certificate again one
-by one. Run again, it renews again.`,
+It is an apply in which these certificates are due. It shows its plan, asks, and restarts units that do not reload their
+certificate one by one. Each run renews the certificates.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.load(c, []string{folder})

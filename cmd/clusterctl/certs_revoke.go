@@ -21,9 +21,9 @@ func newRevoke() *cobra.Command {
 	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "revoke [-C FOLDER] KUBECONFIG|CERTIFICATE|NAME|SERIAL…",
-		Short: "Have the cluster refuse client certificates before they end, from the next apply on",
-		Long: `Have the cluster refuse client certificates before they end, from the next apply on: the one in a file, all that were handed out by
-clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal.`,
+		Short: "Revoke client certificates with the next apply",
+		Long: `Revoke client certificates with the next apply: the one in a file, all that
+clusterctl kubeconfig has issued for a name, or the one with a hexadecimal serial number.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var lines []string
@@ -59,7 +59,7 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 }
 
 // findRevocations returns the certificates that an argument means: a file with a certificate, a name that kubeconfigs
-// were handed out to, or a hexadecimal serial number of the cluster's CA.
+// were issued for, or a hexadecimal serial number of the cluster's CA.
 func findRevocations(s *state.State, handed []state.IssuedKubeconfig, arg string, now time.Time) (list []certs.Revoked,
 	err error) {
 	r, err := readRevocation(s, arg, now)
@@ -78,7 +78,7 @@ func findRevocations(s *state.State, handed []state.IssuedKubeconfig, arg string
 	text := strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(arg, ":", ""), "0x"))
 	serial, ok := new(big.Int).SetString(text, 16)
 	if !ok {
-		return nil, fmt.Errorf("revoke %s: it is neither a file, nor a name that a kubeconfig was handed out to "+
+		return nil, fmt.Errorf("revoke %s: it is neither a file, nor a name that a kubeconfig was issued for "+
 			"(clusterctl certs list has them), nor a serial number in hexadecimal", arg)
 	}
 	return []certs.Revoked{{CA: certs.ClusterCA, Serial: serial.Text(16), At: now}}, nil

@@ -43,11 +43,11 @@ func newRotate() *cobra.Command {
 		Short: "Replace authorities and keys with the next apply, without an outage",
 		Long: `Replace authorities and keys with the next apply, without an outage.
 
-Apply has all machines trust the next authority besides the former one, then issues everything by the next one, machine by machine,
-then has nobody trust the former one any more. A run that is cut off is gone on with by the next apply.
+Apply first makes all machines trust the next authority besides the former one. Then it issues all certificates by the
+next one, machine by machine. Then it removes the trust in the former one. The next apply continues an interrupted one.
 
-The former cluster CA, and the former key of service accounts, are trusted until you say that nobody needs them any more, with
--finish, or for as long as -keep says: kubeconfigs and tokens that were handed out before are theirs.`,
+The former cluster CA, and the former key of service accounts, are trusted until -finish, or for the duration of -keep,
+because kubeconfigs and tokens that were issued before depend on them.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			args, err := rotatedNames(args, names)
@@ -107,7 +107,7 @@ func rotatedNames(args, names []string) ([]string, error) {
 				"cluster { encryption { } } another name and apply, and everything stored is written again with a " +
 				"new key")
 		}
-		if _, known := rotationArguments[arg]; !known {
+		if _, ok := rotationArguments[arg]; !ok {
 			return nil, fmt.Errorf("rotate %q: there are %s", arg, strings.Join(names, ", "))
 		}
 	}
@@ -117,7 +117,7 @@ func rotatedNames(args, names []string) ([]string, error) {
 // stoppedKubeconfigs returns a line for each issued kubeconfig that stops working without the former cluster CA.
 func stoppedKubeconfigs(s *state.State, issued []state.IssuedKubeconfig) (lines []string) {
 	for _, h := range s.DependOnFormerCA(issued, time.Now()) {
-		lines = append(lines, fmt.Sprintf("  the kubeconfig of %s, handed out on %s, stops working", h.Name,
+		lines = append(lines, fmt.Sprintf("  the kubeconfig of %s, issued on %s, stops working", h.Name,
 			h.At.UTC().Format(time.DateOnly)))
 	}
 	return lines
@@ -164,7 +164,7 @@ func recordRotation(
 		case !under:
 			return "", fmt.Errorf("%s is not being replaced", arg)
 		case !finish:
-			return "", fmt.Errorf("%s is being replaced since %s: apply goes on with that, and clusterctl certs "+
+			return "", fmt.Errorf("%s is being replaced since %s: apply continues this, and clusterctl certs "+
 				"rotate -finish %s ends it", arg, r.Since.UTC().Format("2006-01-02 15:04 UTC"), arg)
 		case r.Issued.IsZero():
 			return "", fmt.Errorf("not everything is issued by the next %s yet: apply first, with all machines", arg)
@@ -194,7 +194,7 @@ func recordRotation(
 
 // endMessages describes what stops working when the former authority or key is no longer trusted.
 var endMessages = map[string]string{
-	"cluster-ca": "Kubeconfigs that were handed out before the replacement stop working, and clients that read " +
+	"cluster-ca": "Kubeconfigs that were issued before the replacement stop working, and clients that read " +
 		"the CA before it, pods that have run since then, do not trust the API server any more.",
 	"etcd-ca": "Nobody but the control plane has anything of it.",
 	"front-proxy-ca": "Aggregated servers that have not read extension-apiserver-authentication since then refuse " +

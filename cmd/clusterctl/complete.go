@@ -25,7 +25,7 @@ type nameLister func(f *runFlags, c *load.Configuration) []string
 
 // completeArguments completes a command's arguments, at most max of them; zero means any number.
 func completeArguments(f *runFlags, folder *string, max int, of nameLister) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if max > 0 && len(args) >= max {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
@@ -36,7 +36,7 @@ func completeArguments(f *runFlags, folder *string, max int, of nameLister) cobr
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		list := slices.DeleteFunc(of(f, configuration),
-			func(n string) bool { return !strings.HasPrefix(n, begun) || slices.Contains(args, n) })
+			func(n string) bool { return !strings.HasPrefix(n, toComplete) || slices.Contains(args, n) })
 		slices.Sort(list)
 		return slices.Compact(list), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -151,11 +151,11 @@ func completeSnapshot(f *storeFlags) cobra.CompletionFunc {
 	named := completeArguments(&f.runFlags, &f.folder, 1, func(flags *runFlags, c *load.Configuration) []string {
 		return append(snapshotNames(flags, c), latestArgument)
 	})
-	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if strings.Contains(begun, "/") {
+	return func(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if strings.Contains(toComplete, "/") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		return named(c, args, begun)
+		return named(c, args, toComplete)
 	}
 }
 
@@ -188,8 +188,8 @@ func outputNames(_ *runFlags, c *load.Configuration) (list []string) {
 func completeFlag(c *cobra.Command, flag string, f *runFlags, folder *string, of nameLister) {
 	_ = c.RegisterFlagCompletionFunc(
 		flag,
-		func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return completeArguments(f, folder, 0, of)(c, nil, begun)
+		func(c *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+			return completeArguments(f, folder, 0, of)(c, nil, toComplete)
 		},
 	) // never fails, because the flag exists
 }
@@ -211,12 +211,12 @@ func (f *runFlags) completeFlags(c *cobra.Command, of nameLister, flags ...strin
 	for _, flag := range flags {
 		_ = c.RegisterFlagCompletionFunc(
 			flag,
-			func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			func(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 				folder := "."
 				if len(args) > 0 {
 					folder = args[0]
 				}
-				return completeArguments(f, &folder, 0, of)(c, nil, begun)
+				return completeArguments(f, &folder, 0, of)(c, nil, toComplete)
 			},
 		) // never fails, because the flag exists
 	}
@@ -228,7 +228,7 @@ func keepSingleDash(root *cobra.Command, args []string) {
 	if len(args) < 3 || args[1] != cobra.ShellCompRequestCmd && args[1] != cobra.ShellCompNoDescRequestCmd {
 		return
 	}
-	if begun := args[len(args)-1]; strings.HasPrefix(begun, "-") && !strings.HasPrefix(begun, "--") {
+	if toComplete := args[len(args)-1]; strings.HasPrefix(toComplete, "-") && !strings.HasPrefix(toComplete, "--") {
 		root.SetOut(dashRemover{os.Stdout})
 	}
 }

@@ -18,7 +18,7 @@ func newConsole() *cobra.Command {
 	var flags configFlags
 	c := &cobra.Command{
 		Use:   "console [FOLDER|FILE]",
-		Short: "Evaluate expressions, one a line, with the configuration's values",
+		Short: "Evaluate expressions, one per line, with the configuration's values",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.load(c, args)

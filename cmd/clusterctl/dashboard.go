@@ -84,14 +84,14 @@ func (d *dashboardCommand) loader() clientcmd.ClientConfig {
 		&clientcmd.ConfigOverrides{CurrentContext: d.context})
 }
 
-func (d *dashboardCommand) completeContexts(_ *cobra.Command, _ []string, begun string) (list []string,
+func (d *dashboardCommand) completeContexts(_ *cobra.Command, _ []string, toComplete string) (list []string,
 	_ cobra.ShellCompDirective) {
 	raw, err := d.loader().RawConfig()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	for name := range raw.Contexts {
-		if strings.HasPrefix(name, begun) {
+		if strings.HasPrefix(name, toComplete) {
 			list = append(list, name)
 		}
 	}

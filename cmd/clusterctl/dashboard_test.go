@@ -139,12 +139,12 @@ func TestDashboardOpensTheBrowser(t *testing.T) {
 
 func TestDashboardIsServedOnlyOnTheLoopbackInterface(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "[::]:0", "example.com:80", "127.0.0.1"} {
-		var said strings.Builder
+		var output strings.Builder
 		root := newRoot()
 		root.SetArgs([]string{"dashboard", "--kubeconfig", fakeAPI(t), "--no-browser", "--address", address})
-		root.SetErr(&said)
-		if code := runCommand(t.Context(), root); code != 1 || !strings.Contains(said.String(), "-address="+address) {
-			t.Errorf("%s: exit code %d, %s", address, code, said.String())
+		root.SetErr(&output)
+		if code := runCommand(t.Context(), root); code != 1 || !strings.Contains(output.String(), "-address="+address) {
+			t.Errorf("%s: exit code %d, %s", address, code, output.String())
 		}
 	}
 }

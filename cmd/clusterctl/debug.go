@@ -35,7 +35,7 @@ func newCollect() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "collect [FOLDER|FILE]",
-		Short: "Gather what all machines and the API say into one file for support, without secrets",
+		Short: "Collect the state of all machines and of the API in one file for support, without secrets",
 		Long: `Gather units' states and journals, versions, certificates' dates, static pods, sockets, disks and
 kernel messages of all machines, and the API's objects and events, into one compressed archive.
 Private keys, tokens, the data of secrets and config maps, sensitive values of the configuration, and
@@ -94,7 +94,7 @@ func collectBundle(
 	if err != nil {
 		return nil, nil, err
 	}
-	known := support.NewRedactor(knownSecrets(s, c))
+	redactor := support.NewRedactor(knownSecrets(s, c))
 	var objects []support.File
 	var unlisted []string
 	var objectsErr error
@@ -111,7 +111,7 @@ func collectBundle(
 			objectsErr = err
 			return
 		}
-		objects, unlisted, objectsErr = live.Gather(ctx, known)
+		objects, unlisted, objectsErr = live.Gather(ctx, redactor)
 	})
 	machines, _, err := engine.Collect(ctx)
 	wg.Wait()
@@ -134,10 +134,10 @@ func collectBundle(
 		}
 	}
 	for i, f := range files {
-		files[i].Content = []byte(known.Hide(string(f.Content)))
+		files[i].Content = []byte(redactor.Hide(string(f.Content)))
 	}
 	for i, p := range problems {
-		problems[i] = known.Hide(p)
+		problems[i] = redactor.Hide(p)
 	}
 	if len(problems) > 0 {
 		files = append(files, support.File{Name: "PROBLEMS.txt", Content: []byte(strings.Join(problems, "\n") + "\n")})

@@ -26,7 +26,7 @@ func newDebugNetwork() *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "network FROM TO [FOLDER|FILE]",
-		Short: "Send a packet from one end to another, follow it over the machines, and say where it ends and why",
+		Short: "Send a packet, trace it over the machines, and report where it ends and why",
 		Long: `Open one connection, or send one datagram, while the machines on its way watch their interfaces for it.
 
 FROM is pod/NAMESPACE/NAME, node/NAME or outside, which is this computer. TO is pod/NAMESPACE/NAME:PORT,

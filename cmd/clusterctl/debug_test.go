@@ -23,14 +23,14 @@ func TestSupportBundlesHideTheSecretsOfTheCluster(t *testing.T) {
 		Encryption:     state.Encryption{Former: []state.EncryptionKey{{Name: "k", Secret: secret}}},
 		Secrets:        []string{"former swordfish"},
 	}}
-	known := support.NewRedactor(knownSecrets(s, &config.Cluster{Secrets: []string{"present\nhaddock"}}))
+	redactor := support.NewRedactor(knownSecrets(s, &config.Cluster{Secrets: []string{"present\nhaddock"}}))
 	for _, shown := range []string{"ByqGSM49AgEG", "CCqGSM49AwEH", base64.StdEncoding.EncodeToString(secret),
 		"former\n    swordfish", "haddock"} {
-		if got := known.Hide("x: " + shown + "\n"); strings.Contains(got, shown) || !strings.HasPrefix(got, "x: ") {
+		if got := redactor.Hide("x: " + shown + "\n"); strings.Contains(got, shown) || !strings.HasPrefix(got, "x: ") {
 			t.Errorf("%q: %q", shown, got)
 		}
 	}
-	if armour := "-----BEGIN CERTIFICATE-----"; known.Hide(armour) != armour {
+	if armour := "-----BEGIN CERTIFICATE-----"; redactor.Hide(armour) != armour {
 		t.Error("a certificate is hidden")
 	}
 	if list := knownSecrets(nil, &config.Cluster{Secrets: []string{"a"}}); len(list) != 1 {

@@ -49,7 +49,7 @@ func newDev() *cobra.Command {
 	d := &devCluster{}
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a cluster of pretended nodes in one process, to develop against or to try the API",
+		Short: "Run a cluster of simulated nodes in one process, for development",
 		Long: `Runs etcd, and in this process the API server, scheduler, controllers and a number
 of nodes whose containers are only pretended. It needs no root. The kubeconfig is
 written below the data directory; interrupt it to end everything.`,

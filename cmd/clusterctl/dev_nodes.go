@@ -115,8 +115,8 @@ func (h hollowNodes) isHollow(node string) bool {
 
 // Read implements metrics.Source. The nodes serve nothing, so it calls them directly.
 func (h hollowNodes) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error) {
-	options, known := h.options[node.Name]
-	if !known {
+	options, ok := h.options[node.Name]
+	if !ok {
 		return nil, fmt.Errorf("node %s is none of those that are pretended", node.Name)
 	}
 	var text bytes.Buffer

@@ -24,16 +24,16 @@ func TestSecondDevelopmentClustersDoNotTouchTheDataOfARunningOne(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte("of the one that runs"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var output bytes.Buffer
 	root := newRoot()
 	root.SetArgs([]string{"dev", "--data", data})
-	root.SetErr(&said)
+	root.SetErr(&output)
 	if code := runCommand(t.Context(), root); code != 1 ||
-		!strings.Contains(said.String(), "another clusterctl dev uses "+data) {
-		t.Errorf("exit code %d, and %q", code, said.String())
+		!strings.Contains(output.String(), "another clusterctl dev uses "+data) {
+		t.Errorf("exit code %d, and %q", code, output.String())
 	}
-	if is, err := os.ReadFile(kubeconfig); err != nil || string(is) != "of the one that runs" {
-		t.Errorf("the kubeconfig of the running cluster became %q, %v", is, err)
+	if got, err := os.ReadFile(kubeconfig); err != nil || string(got) != "of the one that runs" {
+		t.Errorf("the kubeconfig of the running cluster became %q, %v", got, err)
 	}
 }
 
@@ -50,7 +50,7 @@ goroutine 1 [running]:
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if is, want := lastEtcdError(log), "failed to create WAL: no space left on device"; is != want {
-		t.Errorf("%q, want %q", is, want)
+	if got, want := lastEtcdError(log), "failed to create WAL: no space left on device"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 func newEtcd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "etcd", Short: "Look after the cluster's store: members, snapshots, what it holds",
+		Use: "etcd", Short: "Manage the cluster's store: members, snapshots, alarms and size",
 		Long: "Look after the cluster's store, etcd. Everything goes through SSH and the machines' agents, so that " +
 			"its ports need not be reached from here.",
 	}
@@ -103,8 +103,8 @@ type etcdStatus struct {
 func newEtcdStatus() *cobra.Command {
 	var flags storeFlags
 	c := &cobra.Command{
-		Use: "status", Short: "Say how the store's members are, how full it is and how old the last snapshots are; " +
-			"exit with 1 when something is not well",
+		Use: "status", Short: "Show the state of the store's members, its size and the age of the last snapshots; " +
+			"exit with 1 if there is a problem",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.withStore(c,
@@ -265,11 +265,11 @@ func newEtcdMembers() *cobra.Command {
 				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tMEMBER\tIS\tADDRESS")
 				for _, m := range members {
-					is := memberRole(m)
+					current := memberRole(m)
 					if m.Error != "" {
-						is = "does not answer"
+						current = "does not answer"
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.ID, m.Name, is, m.Endpoint)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.ID, m.Name, current, m.Endpoint)
 				}
 				return w.Flush()
 			})
@@ -282,7 +282,7 @@ func newEtcdMembers() *cobra.Command {
 func newEtcdRemove() *cobra.Command {
 	var flags storeFlags
 	c := &cobra.Command{
-		Use: "remove MEMBER", Short: "Remove a member from the store that no machine of the control plane has",
+		Use: "remove MEMBER", Short: "Remove a member from the store that belongs to no machine of the control plane",
 		Long: "Remove a member that no control-plane machine has, by its name or its ID. To remove the member of a " +
 			"machine, take the machine or its role out of the configuration and apply.",
 		Args: cobra.ExactArgs(1),
@@ -308,10 +308,9 @@ func newEtcdRemove() *cobra.Command {
 func newDefrag() *cobra.Command {
 	var flags storeFlags
 	c := &cobra.Command{
-		Use: "defrag", Short: "Have the members give back the room that they do not use, one after the other, the " +
-			"leader last",
-		Long: "Have the members give back the room that they do not use, one after the other and the leader last. A " +
-			"member does not answer meanwhile: before each, the others must be a majority.",
+		Use: "defrag", Short: "Free unused disk space of the members, one after the other, the leader last",
+		Long: "Free unused disk space of the members, one after the other and the leader last. A member does not " +
+			"answer meanwhile. So before each, the other members must be a majority.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
@@ -337,7 +336,7 @@ func newDefrag() *cobra.Command {
 func newAlarm() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "alarm",
-		Short: "List the store's alarms, and take them back",
+		Short: "List and disarm the store's alarms",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  needsSubcommand,
 	}
@@ -372,7 +371,8 @@ func newAlarm() *cobra.Command {
 	}
 	listing.add(list)
 	disarm := &cobra.Command{
-		Use: "disarm", Short: "Take all alarms back, once their cause is gone: after NOSPACE, compact and defrag first",
+		Use: "disarm", Short: "Disarm all alarms after their cause was removed: after NOSPACE, compact and defrag " +
+			"first",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return disarming.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
@@ -409,9 +409,9 @@ func newCompact() *cobra.Command {
 	var flags storeFlags
 	var revision, keep int64
 	c := &cobra.Command{
-		Use: "compact", Short: "Have the store forget what was before a revision, or all but the last ones",
-		Long: "Have the store forget what was before a revision, or all but the last ones. API servers do so every " +
-			"few minutes by themselves; this is for a store that is full. Watches of older revisions start again.",
+		Use: "compact", Short: "Delete the history of the store before a revision, or all but the last revisions",
+		Long: "Delete the history of the store before a revision, or all but the last revisions. API servers do so " +
+			"every few minutes. Use it if the store is full. Watches of older revisions start again.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if revision < 0 || keep < 0 {

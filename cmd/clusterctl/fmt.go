@@ -16,7 +16,7 @@ func newFmt() *cobra.Command {
 	var check bool
 	c := &cobra.Command{
 		Use:   "fmt [FOLDER|FILE]",
-		Short: "Lay out configuration files in the usual way and list those that changed",
+		Short: "Format configuration files, and list those that changed",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "."

@@ -13,7 +13,7 @@ func newGet() *cobra.Command {
 	var update, noColor bool
 	c := &cobra.Command{
 		Use:   "get [FOLDER]",
-		Short: "Fetch the modules that come from Git, as the lock file says",
+		Short: "Fetch the modules that come from Git, at the revisions of the lock file",
 		Long: `Fetch the modules that come from Git into .clusterctl/modules, and write into .clusterctl.lock.hcl which commit each of
 them is and a digest of its content. What is locked already is fetched as it is locked.`,
 		Args: cobra.MaximumNArgs(1),

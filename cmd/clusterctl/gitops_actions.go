@@ -91,8 +91,8 @@ func newSourceTree(ctx context.Context, live *workload.Live, s *gitops.Source) (
 		if err != nil {
 			node.Health, node.Reason = "Unknown", err.Error()
 		} else {
-			health, why := gitops.Health(found[0])
-			node.Health, node.Reason = string(health), why
+			health, reason := gitops.Health(found[0])
+			node.Health, node.Reason = string(health), reason
 		}
 		tree.Tree = append(tree.Tree, node)
 	}

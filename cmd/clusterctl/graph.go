@@ -14,7 +14,7 @@ func newGraph() *cobra.Command {
 	var svg string
 	c := &cobra.Command{
 		Use:   "graph [FOLDER|FILE]",
-		Short: "Show what the configuration declares and what refers to what: as a picture, or for Graphviz",
+		Short: "Show what the configuration declares, with references: as a picture, or for Graphviz",
 		Long: `Show what the configuration declares and what refers to what: as a picture with -svg, else in Graphviz's language.
 
   clusterctl graph -svg graph.svg`,

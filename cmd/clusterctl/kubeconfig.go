@@ -30,8 +30,8 @@ func newKubeconfig() *cobra.Command {
 	var merge bool
 	c := &cobra.Command{
 		Use:   "kubeconfig [FOLDER|FILE]",
-		Short: "Write a kubeconfig of an administrator, or of anybody, with a new certificate",
-		Long: `Write a kubeconfig of an administrator, or of anybody, with a new certificate.
+		Short: "Write a kubeconfig with a new certificate, for an administrator or another user",
+		Long: `Write a kubeconfig with a new certificate, for an administrator or another user.
 
 It is written down in the state's folder who got it: clusterctl certs list shows that, and clusterctl certs revoke takes it back by name.`,
 		Args: cobra.MaximumNArgs(1),
@@ -90,7 +90,7 @@ func (p kubeconfigUser) kubeconfig(s *state.State, c *config.Cluster, now time.T
 	}
 	if p.lifetime < time.Minute {
 		return nil, state.IssuedKubeconfig{}, fmt.Errorf(
-			"-lifetime=%s: it would be over before anybody has it; a minute is the least", p.lifetime)
+			"-lifetime=%s: it is too short; the minimum is a minute", p.lifetime)
 	}
 	request.Lifetime = p.lifetime
 	server := c.Endpoint

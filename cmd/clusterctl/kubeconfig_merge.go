@@ -53,17 +53,17 @@ func mergeKubeconfig(path string, text []byte) error {
 func mergeInto(config, added *clientcmdapi.Config) error {
 	context := added.Contexts[added.CurrentContext]
 	cluster, user := added.Clusters[context.Cluster], added.AuthInfos[context.AuthInfo]
-	if have := config.Clusters[context.Cluster]; have != nil && have.Server != cluster.Server &&
-		!hasCommonCertificate(have.CertificateAuthorityData, cluster.CertificateAuthorityData) {
+	if current := config.Clusters[context.Cluster]; current != nil && current.Server != cluster.Server &&
+		!hasCommonCertificate(current.CertificateAuthorityData, cluster.CertificateAuthorityData) {
 		return fmt.Errorf("it has another cluster that is called %s, at %s: write to a file of its own with -output, "+
-			"and name both in KUBECONFIG", context.Cluster, have.Server)
+			"and name both in KUBECONFIG", context.Cluster, current.Server)
 	}
 	config.Clusters[context.Cluster] = cluster
 	config.AuthInfos[added.CurrentContext] = user
 	context = context.DeepCopy()
 	context.AuthInfo = added.CurrentContext
-	if have := config.Contexts[added.CurrentContext]; have != nil {
-		context.Namespace = have.Namespace
+	if current := config.Contexts[added.CurrentContext]; current != nil {
+		context.Namespace = current.Namespace
 	}
 	config.Contexts[added.CurrentContext] = context
 	config.CurrentContext = added.CurrentContext

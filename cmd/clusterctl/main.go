@@ -69,7 +69,7 @@ func newRoot() *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "clusterctl",
-		Short: "From machines with Linux and sshd to a running Kubernetes cluster, declared in one folder",
+		Short: "Turn machines with Linux and sshd into a Kubernetes cluster, declared in one folder",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if showVersion {

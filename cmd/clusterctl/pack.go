@@ -11,7 +11,7 @@ import (
 func newPack() *cobra.Command {
 	return &cobra.Command{
 		Use:    "pack [PROGRAM]",
-		Short:  "Put the programs' compressed forms beside them, so that no first apply has to make them",
+		Short:  "Write compressed programs beside the programs, which saves time in the first apply",
 		Args:   cobra.MaximumNArgs(1),
 		Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {

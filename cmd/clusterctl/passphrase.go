@@ -31,18 +31,18 @@ const maxAttempts = 3
 func (p *passphrasePrompt) askPassphrase(path string, try func([]byte) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known, ok := p.passphrases[path]; ok {
-		return try(known)
+	if supported, ok := p.passphrases[path]; ok {
+		return try(supported)
 	}
 	if p.isInterrupted {
 		return errApprovalInterrupted
 	}
 	var err error
 	for range maxAttempts {
-		text, asked := p.readTerminal(fmt.Sprintf("Passphrase for %s: ", path))
-		if asked != nil {
-			p.isInterrupted = errors.Is(asked, errApprovalInterrupted)
-			return asked
+		text, requested := p.readTerminal(fmt.Sprintf("Passphrase for %s: ", path))
+		if requested != nil {
+			p.isInterrupted = errors.Is(requested, errApprovalInterrupted)
+			return requested
 		}
 		if err = try(text); err == nil {
 			p.passphrases[path] = text

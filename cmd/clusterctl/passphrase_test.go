@@ -9,10 +9,10 @@ import (
 func TestPassphrasesAreAskedOncePerKey(t *testing.T) {
 	wrong := errors.New("wrong")
 	typed := []string{"one", "two", "secret"}
-	asked := 0
+	requests := 0
 	p := &passphrasePrompt{passphrases: map[string][]byte{}, readTerminal: func(string) ([]byte, error) {
-		asked++
-		return []byte(typed[(asked-1)%len(typed)]), nil
+		requests++
+		return []byte(typed[(requests-1)%len(typed)]), nil
 	}}
 	unlock := func(text []byte) error {
 		if string(text) != "secret" {
@@ -25,19 +25,19 @@ func TestPassphrasesAreAskedOncePerKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked != 3 {
-		t.Errorf("asked %d times, want 3", asked)
+	if requests != 3 {
+		t.Errorf("asked %d times, want 3", requests)
 	}
-	if err := p.askPassphrase("/other", func([]byte) error { return wrong }); !errors.Is(err, wrong) || asked != 6 {
-		t.Errorf("error %v after %d questions", err, asked)
+	if err := p.askPassphrase("/other", func([]byte) error { return wrong }); !errors.Is(err, wrong) || requests != 6 {
+		t.Errorf("error %v after %d questions", err, requests)
 	}
 }
 
 // A user who interrupts a run at the prompt is not asked for the key of the next machine.
 func TestInterruptedPromptsAreNotRepeated(t *testing.T) {
-	asked := 0
+	requests := 0
 	p := &passphrasePrompt{passphrases: map[string][]byte{}, readTerminal: func(string) ([]byte, error) {
-		asked++
+		requests++
 		return nil, errApprovalInterrupted
 	}}
 	for _, key := range []string{"/key", "/other", "/key"} {
@@ -45,7 +45,7 @@ func TestInterruptedPromptsAreNotRepeated(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if asked != 1 {
-		t.Errorf("asked %d times, want once", asked)
+	if requests != 1 {
+		t.Errorf("asked %d times, want once", requests)
 	}
 }

@@ -170,7 +170,7 @@ func (f *runFlags) savePlan(path string, args []string, destroy bool, p *run.Pre
 // rejectConfigurationName refuses to write other content to a file with the name of a configuration.
 func rejectConfigurationName(flag, path, extension string) error {
 	for _, own := range []string{load.JSONExtension, load.Extension} {
-		if name, is := strings.CutSuffix(path, own); is {
+		if name, ok := strings.CutSuffix(path, own); ok {
 			return fmt.Errorf("-%s %s: files named *%s are configurations: call it otherwise, say %s.%s", flag, path,
 				own, name, extension)
 		}

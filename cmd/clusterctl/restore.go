@@ -26,13 +26,15 @@ func newSnapshotRestore() *cobra.Command {
 	c := &cobra.Command{
 		Use: "restore [FILE|NAME|latest]", Short: "Restore the store from a snapshot, when most or all of its " +
 			"members have lost their data",
-		Long: `Make the store anew of a snapshot: of a file on this computer (written with a slash, ./snapshot.db), of one that machines or the bucket have (its
-name, as clusterctl etcd snapshot ls shows it), or of the newest good one (latest, or nothing).
+		Long: `Restore the store from a snapshot: a file on this computer (with a slash, as ./snapshot.db), a snapshot on the
+machines or in the bucket (by its name, which clusterctl etcd snapshot ls shows), or the newest valid one (latest, or
+no argument).
 
-The API servers and all members stop first. What data there is moves aside on each machine and is not deleted. Then the store begins on one machine, and
-the others join it. Revisions go on far above the former ones, so that everybody who watches lists again. Pods go on running meanwhile.
+The API servers and all members stop first. Existing data is moved aside on each machine and is not deleted. Then the
+store starts on one machine, and the other members join it. New revisions are far above the former ones, so that all
+clients list again. Pods keep running meanwhile.
 
-When it is cut off, run it again.`,
+If the command is interrupted, run it again.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, l := range loss {

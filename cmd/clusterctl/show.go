@@ -16,7 +16,7 @@ func newShow() *cobra.Command {
 	var flags runFlags
 	c := &cobra.Command{
 		Use:   "show [PLAN|FOLDER|FILE]",
-		Short: "Show a saved plan, or what a configuration declares once it is evaluated",
+		Short: "Show a saved plan, or the evaluated configuration",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			saved, err := readSaved(args)

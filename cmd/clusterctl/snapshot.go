@@ -20,7 +20,7 @@ import (
 func newSnapshot() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Take snapshots of the store, list and remove them, and bring one back",
+		Short: "Take, list, remove and restore snapshots of the store",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  needsSubcommand,
 	}
@@ -33,8 +33,8 @@ func newSnapshotSave() *cobra.Command {
 	var machine string
 	var exists bool
 	c := &cobra.Command{
-		Use: "save [FILE]", Short: "Take a snapshot of the store, check it, and bring it here",
-		Long: "Take a snapshot of the store, check it, and bring it here. The machine keeps it as well until it is " +
+		Use: "save [FILE]", Short: "Take a snapshot of the store, check it, and download it",
+		Long: "Take a snapshot of the store, check it, and download it. The machine keeps it as well until it is " +
 			"pruned by name; with -there it stays there alone.\n" +
 			"The file has everything that the API has stored: guard it as the state.",
 		Args: cobra.MaximumNArgs(1),
@@ -149,8 +149,8 @@ func newSnapshotPrune() *cobra.Command {
 	var flags storeFlags
 	var keep int
 	c := &cobra.Command{
-		Use: "prune [NAME]", Short: "Remove snapshots that are more or older than is declared; or the one that is " +
-			"named, everywhere",
+		Use: "prune [NAME]", Short: "Remove snapshots that exceed the declared number or age, or a named snapshot " +
+			"from all machines and the bucket",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keep < 0 || len(args) > 0 && keep > 0 {
@@ -158,18 +158,18 @@ func newSnapshotPrune() *cobra.Command {
 			}
 			return flags.withStore(c, func(ctx context.Context, _ *load.Configuration, a *etcd.Access) error {
 				name := strings.Join(args, "")
-				gone, notes, err := a.Prune(ctx, keep, name)
+				removed, notes, err := a.Prune(ctx, keep, name)
 				if err != nil {
 					return err
 				}
-				if name != "" && len(gone) == 0 {
+				if name != "" && len(removed) == 0 {
 					return fmt.Errorf("there is no snapshot %q on the machines that are reached; clusterctl etcd "+
 						"snapshot ls lists them", name)
 				}
 				if !flags.json {
-					fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", len(gone))
+					fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", len(removed))
 				}
-				return flags.snapshots(c, gone, notes)
+				return flags.snapshots(c, removed, notes)
 			})
 		},
 	}

@@ -20,7 +20,7 @@ func newSSH() *cobra.Command {
 	var folder string
 	c := &cobra.Command{
 		Use:   "ssh [-C FOLDER] MACHINE [COMMAND…]",
-		Short: "Log in to a machine with the system's ssh, as the configuration says",
+		Short: "Log in to a machine with the system's ssh, with the settings of the configuration",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.loadOffline(c, []string{folder})
@@ -48,13 +48,13 @@ func newSSH() *cobra.Command {
 
 // findMachine finds a machine by its address in the configuration, its name or its IP address.
 func findMachine(c *config.Cluster, name string) (config.Machine, error) {
-	var known []string
+	var addresses []string
 	for _, m := range c.Machines {
 		if m.Address == name || m.Address == "machine."+name || m.Name == name || m.IP.String() == name {
 			return m, nil
 		}
-		known = append(known, m.Name)
+		addresses = append(addresses, m.Name)
 	}
 	return config.Machine{}, fmt.Errorf("there is no machine %q.%s The machines are %s", name,
-		block.Suggest(name, known), strings.Join(known, ", "))
+		block.Suggest(name, addresses), strings.Join(addresses, ", "))
 }

@@ -18,7 +18,7 @@ import (
 func newStateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "state",
-		Short: "Look at what clusterctl remembers of the cluster, correct it, or rebuild it",
+		Short: "Show, correct or rebuild clusterctl's state of the cluster",
 	}
 	c.AddCommand(newStateList(), newStateShow(), newStateMove(), newStateRemove(), newStateRebuild())
 	return c
@@ -66,7 +66,7 @@ func stateEntries(s *state.State, of []string) (list []stateEntry, err error) {
 			notes = append(notes, "not applied to its end")
 		}
 		if m.IsCordoned {
-			notes = append(notes, "cordoned by a run that was cut off")
+			notes = append(notes, "cordoned by an interrupted run")
 		}
 		if m.Machine.PreventDestroy {
 			notes = append(notes, "prevent_destroy")
@@ -126,7 +126,7 @@ func newStateShow() *cobra.Command {
 	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "show ADDRESS",
-		Short: "Print all that is remembered of a machine, or of the objects of a block, as JSON; keys are never shown",
+		Short: "Print the state of a machine, or of the objects of a block, as JSON, without keys",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, s, err := flags.loadApplied(c, []string{flags.folder})
@@ -163,7 +163,7 @@ func newStateMove() *cobra.Command {
 	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "mv FROM TO",
-		Short: "Give what was applied under an address another address; nothing changes in the cluster",
+		Short: "Rename an address in the state; nothing changes in the cluster",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return flags.changeState(c, func(s *state.State, _ string) error {
@@ -188,8 +188,8 @@ func newStateRemove() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "rm ADDRESS…",
-		Short: "Forget machines or objects, which stay as they are",
-		Long: `Forget machines or objects, which stay as they are: clusterctl no longer looks after them, and takes them for new ones when they are
+		Short: "Remove machines or objects from the state; they stay in the cluster",
+		Long: `Remove machines or objects from the state; they stay in the cluster: clusterctl no longer looks after them, and takes them for new ones when they are
 declared. To take a machine out of the cluster, or to delete an object, remove its block and apply.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -19,9 +19,10 @@ func newStateRebuild() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rebuild [FOLDER|FILE]",
 		Short: "Rebuild a lost state from what the declared machines and the API report",
-		Long: `Make a state that was lost, or cannot be read, anew of what the declared machines and the API say: authorities, keys and credentials from
-/etc/kubernetes on the machines of the control plane, members of the store, and the objects that were applied from here. Nothing changes on the machines or in
-the cluster; look at clusterctl plan afterwards. A state that cannot be read is set aside in .clusterctl/versions.`,
+		Long: `Rebuild a state that was lost or cannot be read from the declared machines and the API: authorities, keys and
+credentials from /etc/kubernetes on the machines of the control plane, members of the store, and the objects that were
+applied by this configuration. Nothing changes on the machines or in the cluster. Check clusterctl plan afterwards. An
+unreadable state is moved to .clusterctl/versions.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.load(c, args)
@@ -33,11 +34,11 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 				return err
 			}
 			defer flags.unlock()
-			was, unreadable := store.Read()
-			if was != nil && !force {
+			before, unreadable := store.Read()
+			if before != nil && !force {
 				return fmt.Errorf("there is a state, of %s and %s: clusterctl plan says whether it fits. With -force "+
-					"it is kept in .clusterctl/versions, and rebuilt", plan.Number(len(was.Machines), "machine"),
-					plan.Number(len(was.Objects), "object"))
+					"it is kept in .clusterctl/versions, and rebuilt", plan.Number(len(before.Machines), "machine"),
+					plan.Number(len(before.Objects), "object"))
 			}
 			ctx, cancel := cancelOnLostLock(c.Context(), flags.heldLock)
 			defer cancel(nil)
@@ -59,9 +60,9 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 			} else if err := store.SaveVersion(); err != nil {
 				return err
 			}
-			if was != nil {
-				s.Serial = was.Serial // so that plans saved before do not match
-				s.Keys.Encryption.Former, s.Keys.Secrets = was.Keys.Encryption.Former, was.Keys.Secrets
+			if before != nil {
+				s.Serial = before.Serial // so that plans saved before do not match
+				s.Keys.Encryption.Former, s.Keys.Secrets = before.Keys.Encryption.Former, before.Keys.Secrets
 			}
 			if err := store.Write(s); err != nil {
 				return err

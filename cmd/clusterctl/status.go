@@ -37,7 +37,7 @@ func newStatus() *cobra.Command {
 	var flags runFlags
 	c := &cobra.Command{
 		Use:   "status [FOLDER|FILE]",
-		Short: "Say how machines, nodes and workloads are; exit with 1 when something is not well",
+		Short: "Show the state of machines, nodes and workloads; exit with 1 if one has a problem",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.loadOffline(c, args)

@@ -22,7 +22,7 @@ import (
 )
 
 func newToken() *cobra.Command {
-	c := &cobra.Command{Use: "token", Short: "Hand out tokens with which machines that are not declared join as nodes"}
+	c := &cobra.Command{Use: "token", Short: "Manage tokens with which undeclared machines join as nodes"}
 	c.AddCommand(newTokenCreate(), newTokenList(), newTokenDelete())
 	return c
 }
@@ -45,10 +45,11 @@ func newTokenCreate() *cobra.Command {
 	var kubeconfig bool
 	c := &cobra.Command{
 		Use:   "create [-C FOLDER] [TOKEN]",
-		Short: "Make a bootstrap token and print it",
-		Long: `Make a bootstrap token and print it, or with -kubeconfig a file for the kubelet's --bootstrap-kubeconfig.
+		Short: "Create a bootstrap token and print it",
+		Long: `Create a bootstrap token and print it, or with -kubeconfig a file for the kubelet's --bootstrap-kubeconfig.
 
-With it a kubelet asks for its node's client certificate, which is approved by itself. The rights for that are given with the first token.`,
+With it a kubelet requests its node's client certificate, which is approved automatically. The first token creates the
+roles for this.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			text := ""
@@ -121,7 +122,7 @@ func newBootstrapToken(text string, ttl time.Duration, now time.Time) (t workloa
 		return t, errors.New("a token is six of a-z0-9, a dot, and sixteen of a-z0-9")
 	}
 	if ttl < 0 {
-		return t, fmt.Errorf("-ttl=%s: it would be over before anybody has it", ttl)
+		return t, fmt.Errorf("-ttl=%s: it is too short", ttl)
 	}
 	t.ID, t.Secret = parts[1], parts[2]
 	if ttl > 0 {
@@ -145,7 +146,7 @@ func newTokenList() *cobra.Command {
 	var flags folderFlags
 	c := &cobra.Command{
 		Use:   "list [-C FOLDER]",
-		Short: "Say which bootstrap tokens there are; their secret halves are not shown",
+		Short: "List the bootstrap tokens, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			live, _, _, err := flags.connectLive(c)

@@ -31,9 +31,9 @@ have the caller's rights. The tree lists what these rights hide, and has at most
   clusterctl tree -n shop cronjob/report -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			word, name, ok := strings.Cut(args[0], "/")
-			if !ok || word == "" || name == "" || strings.Contains(name, "/") {
-				return fmt.Errorf("%q does not name an object: use KIND/NAME, such as deployment/web", args[0])
+			word, name, err := splitObject(args[0])
+			if err != nil {
+				return err
 			}
 			config, err := flags.connect(c)
 			if err != nil {
@@ -53,6 +53,15 @@ have the caller's rights. The tree lists what these rights hide, and has at most
 	flags.add(c)
 	c.Flags().StringVarP(&namespace, "namespace", "n", metav1.NamespaceDefault, "`namespace` of the object")
 	return c
+}
+
+// splitObject returns the kind and the name of KIND/NAME.
+func splitObject(text string) (word, name string, err error) {
+	word, name, ok := strings.Cut(text, "/")
+	if !ok || word == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("%q does not name an object: use KIND/NAME, such as deployment/web", text)
+	}
+	return word, name, nil
 }
 
 func newTreeClients(config *rest.Config) (tree.Clients, error) {

@@ -13,7 +13,7 @@ func newValidate() *cobra.Command {
 	var flags configFlags
 	c := &cobra.Command{
 		Use:   "validate [FOLDER|FILE]",
-		Short: "Check a configuration without asking any machine",
+		Short: "Check a configuration without connecting to machines",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			configuration, err := flags.loadOffline(c, args)

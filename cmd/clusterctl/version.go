@@ -9,7 +9,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which release this is and which Kubernetes it brings",
+		Short: "Print the version of this release, and of the Kubernetes API that it has",
 		Args:  cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
 			fmt.Fprintln(c.OutOrStdout(), releaseText())

@@ -67,23 +67,24 @@ such as an object that does not exist.`,
 	}
 	flags.add(c)
 	c.Flags().StringVarP(&namespace, "namespace", "n", metav1.NamespaceDefault, "`namespace` of the object")
-	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, toComplete string) ([]string,
+		cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		word, _, hasName := strings.Cut(begun, "/")
+		word, _, hasName := strings.Cut(toComplete, "/")
 		if !hasName {
-			return completeKinds(begun), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+			return completeKinds(toComplete), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		}
-		return flags.objectNames(c, word, namespace, begun), cobra.ShellCompDirectiveNoFileComp
+		return flags.objectNames(c, word, namespace, toComplete), cobra.ShellCompDirectiveNoFileComp
 	}
 	return c
 }
 
 // completeKinds returns the kinds that begin with a word, each with a slash.
-func completeKinds(begun string) (list []string) {
+func completeKinds(toComplete string) (list []string) {
 	for _, k := range why.Kinds() {
-		if strings.HasPrefix(k, strings.ToLower(begun)) {
+		if strings.HasPrefix(k, strings.ToLower(toComplete)) {
 			list = append(list, k+"/")
 		}
 	}
@@ -94,7 +95,7 @@ func completeKinds(begun string) (list []string) {
 const maxCompletions = 500
 
 // objectNames returns completions KIND/NAME that begin with a text. It returns none if the cluster does not answer.
-func (f *apiFlags) objectNames(c *cobra.Command, word, namespace, begun string) (list []string) {
+func (f *apiFlags) objectNames(c *cobra.Command, word, namespace, toComplete string) (list []string) {
 	ref, err := why.Parse(word+"/x", namespace)
 	if err != nil {
 		return nil
@@ -115,7 +116,7 @@ func (f *apiFlags) objectNames(c *cobra.Command, word, namespace, begun string) 
 		return nil
 	}
 	for _, o := range objects.Items {
-		if text := word + "/" + o.Name; strings.HasPrefix(text, begun) {
+		if text := word + "/" + o.Name; strings.HasPrefix(text, toComplete) {
 			list = append(list, text)
 		}
 	}

@@ -29,13 +29,13 @@ import (
 func main() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	asked, err := runCommand(ctx, os.Args[1:], os.Stdout)
-	if !asked {
+	requested, err := runCommand(ctx, os.Args[1:], os.Stdout)
+	if !requested {
 		err = serveMember(ctx, os.Args[1:], log)
 	}
 	stop()
 	switch {
-	case err != nil && asked:
+	case err != nil && requested:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	case err != nil:

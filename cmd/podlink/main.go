@@ -100,8 +100,8 @@ func newPair(args *skel.CmdArgs, mtu int, ips []*current.IPConfig) (p link.Pair,
 	}
 	for _, ip := range ips {
 		own, ok := netip.AddrFromSlice(ip.Address.IP)
-		gateway, has := netip.AddrFromSlice(ip.Gateway)
-		if !ok || !has {
+		gateway, exists := netip.AddrFromSlice(ip.Gateway)
+		if !ok || !exists {
 			return p, fmt.Errorf("the plugin for addresses has given %s with the gateway %q", ip.Address.IP, ip.Gateway)
 		}
 		p.Addresses = append(p.Addresses, link.Address{IP: own.Unmap(), Gateway: gateway.Unmap()})

@@ -130,7 +130,7 @@ func (d *daemon) run(ctx context.Context) error {
 			problem = err.Error()
 		}
 		if problem != last && ctx.Err() == nil {
-			d.log.Warn("look after the virtual address", "problem", problem)
+			d.log.Warn("hold the virtual address", "problem", problem)
 			last = problem
 		}
 		if d.hasAddress && time.Since(d.renewedAt) > holdTime {
@@ -266,9 +266,9 @@ func (d *daemon) removeAddress(reason string) {
 
 // resign removes the address and releases the lease, so that another machine can take it at once.
 func (d *daemon) resign(ctx context.Context) {
-	had := d.hasAddress
+	hadAddress := d.hasAddress
 	d.removeAddress("stopping")
-	if !had {
+	if !hadAddress {
 		return
 	}
 	lease, err := d.readLease(ctx)

@@ -8,10 +8,10 @@ import (
 // The kernel drops the address before another machine may take the lease. This holds even if the holder is suspended
 // after the renewal and the kernel is late.
 func TestAddressExpiresBeforeTheLease(t *testing.T) {
-	const late = 1300 * time.Millisecond // delay of the kernel
+	const delay = 1300 * time.Millisecond // delay of the kernel
 	for _, elapsed := range []time.Duration{0, checkInterval, checkInterval + time.Millisecond, callTimeout} {
-		if gone := elapsed + lifetime(elapsed) + late; gone >= leaseTime {
-			t.Errorf("renewed %s ago: gone after %s, the lease is free after %s", elapsed, gone, leaseTime)
+		if removal := elapsed + lifetime(elapsed) + delay; removal >= leaseTime {
+			t.Errorf("renewed %s ago: gone after %s, the lease is free after %s", elapsed, removal, leaseTime)
 		}
 	}
 	if holdTime >= leaseTime {

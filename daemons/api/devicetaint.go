@@ -13,7 +13,7 @@ func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string)
 	if s == nil {
 		return false
 	}
-	same := func(want *string, have string) bool { return want == nil || *want == have }
+	same := func(want *string, current string) bool { return want == nil || *want == current }
 	return same(s.Driver, driver) && same(s.Pool, pool) && same(s.Device, device)
 }
 

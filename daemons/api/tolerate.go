@@ -18,10 +18,11 @@ func Tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	case "", corev1.TolerationOpEqual:
 		return t.Value == taint.Value
 	case corev1.TolerationOpGt, corev1.TolerationOpLt:
-		is, known := parseCanonical(taint.Value)
+		current, ok := parseCanonical(taint.Value)
 		limit, given := parseCanonical(t.Value)
-		return known && given &&
-			(t.Operator == corev1.TolerationOpGt && is > limit || t.Operator == corev1.TolerationOpLt && is < limit)
+		return ok && given &&
+			(t.Operator == corev1.TolerationOpGt && current > limit || t.Operator == corev1.TolerationOpLt &&
+				current < limit)
 	}
 	return false
 }

@@ -11,7 +11,7 @@ import (
 func InTopologies(terms []corev1.TopologySelectorTerm, labels map[string]string) bool {
 	return len(terms) == 0 || slices.ContainsFunc(terms, func(t corev1.TopologySelectorTerm) bool {
 		for _, e := range t.MatchLabelExpressions {
-			if value, has := labels[e.Key]; !has || !slices.Contains(e.Values, value) {
+			if value, ok := labels[e.Key]; !ok || !slices.Contains(e.Values, value) {
 				return false
 			}
 		}

@@ -41,12 +41,12 @@ func TestRunningServersAreEndpointsOfTheKubernetesService(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			var have []string
+			var got []string
 			for _, e := range slice.Endpoints {
-				have = append(have, e.Addresses...)
+				got = append(got, e.Addresses...)
 			}
-			if !slices.Equal(have, want) {
-				return fmt.Errorf("endpoints are %v, want %v", have, want)
+			if !slices.Equal(got, want) {
+				return fmt.Errorf("endpoints are %v, want %v", got, want)
 			}
 			return nil
 		}

@@ -168,7 +168,7 @@ func TestAPIServicesOfUnreadableDefinitionsStay(t *testing.T) {
 			t.Fatalf("%d %s", code, text)
 		}
 	}
-	has := func(cfg *rest.Config, name string) {
+	contains := func(cfg *rest.Config, name string) {
 		t.Helper()
 		waitUntil(t, func() error {
 			if code, text := sendRequest(t, cfg, "GET", path+"/"+name, ""); code != 200 {
@@ -178,8 +178,8 @@ func TestAPIServicesOfUnreadableDefinitionsStay(t *testing.T) {
 		})
 	}
 	define(cfg, "shed.example.com")
-	has(cfg, "v1.shed.example.com")
-	has(cfg, "v1.batch")
+	contains(cfg, "v1.shed.example.com")
+	contains(cfg, "v1.batch")
 	code, before := sendRequest(t, cfg, "GET", path+"/v1.shed.example.com", "")
 	if code != 200 {
 		t.Fatal(before)
@@ -191,11 +191,11 @@ func TestAPIServicesOfUnreadableDefinitionsStay(t *testing.T) {
 	for i, cfg := range []*rest.Config{cfg, second} {
 		group := fmt.Sprint("barn", i, ".example.com")
 		define(cfg, group)
-		has(cfg, "v1."+group) // the server has processed all definitions by then
+		contains(cfg, "v1."+group) // the server has processed all definitions by then
 		if code, text := sendRequest(t, cfg, "DELETE", path+"/v1.batch", ""); code != 200 {
 			t.Fatalf("%d %s", code, text)
 		}
-		has(cfg, "v1.batch")
+		contains(cfg, "v1.batch")
 		if code, after := sendRequest(t, cfg, "GET", path+"/v1.shed.example.com", ""); code != 200 || after != before {
 			t.Errorf("server %d: %d %s, was %s", i, code, after, before)
 		}
@@ -207,37 +207,37 @@ func TestAPIServicesOfUnreadableDefinitionsStay(t *testing.T) {
 func TestServedGroupVersionsHaveAPIServices(t *testing.T) {
 	cfg := startConfig(t, stores["memory"](t), func(*apiserver.Options) {})
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
-	has := func(name string, there bool) {
+	contains := func(name string, exists bool) {
 		t.Helper()
 		waitUntil(t, func() error {
 			code, text := sendRequest(t, cfg, "GET", path+"/"+name, "")
-			if there != (code == 200) || there && !strings.Contains(text, `"status":"True"`) {
+			if exists != (code == 200) || exists && !strings.Contains(text, `"status":"True"`) {
 				return fmt.Errorf("%s: %d %s", name, code, text)
 			}
 			return nil
 		})
 	}
 	for _, name := range []string{"v1.", "v1.apps", "v2.autoscaling", "v1.rbac.authorization.k8s.io"} {
-		has(name, true)
+		contains(name, true)
 	}
-	has("v1.apiregistration.k8s.io", false)
+	contains("v1.apiregistration.k8s.io", false)
 	if code, text := sendRequest(t, cfg, "DELETE", path+"/v1.apps", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	has("v1.apps", true)
+	contains("v1.apps", true)
 	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"tools.shed.example.com"},"spec":{"group":"shed.example.com","scope":"Cluster",
 		"names":{"plural":"tools","kind":"Tool"},"versions":[{"name":"v1beta1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v1","served":false,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 	if code, text := sendRequest(t, cfg, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 		definition); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
-	has("v1beta1.shed.example.com", true)
-	has("v1.shed.example.com", false)
+	contains("v1beta1.shed.example.com", true)
+	contains("v1.shed.example.com", false)
 	if code, text := sendRequest(t, cfg, "DELETE",
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/tools.shed.example.com", ""); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
-	has("v1beta1.shed.example.com", false)
+	contains("v1beta1.shed.example.com", false)
 }
 
 // Once another server is registered for a group version, this server never answers for it, not even a request that

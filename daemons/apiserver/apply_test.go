@@ -155,7 +155,7 @@ func TestStatusWritesDoNotOwnProtectedMetadata(t *testing.T) {
 	)
 	for _, c := range []struct {
 		path, object, status, owned string
-		has, lacks                  []string
+		contains, lacks             []string
 	}{
 		{deploymentPath, declaredDeployment("s", ""), `{"replicas":3}`, `{"f:metadata":{` + notes + "," + owners + `},"f:status":{"f:replicas":{}}}`, []string{`"c":"d"`, `"name":"n"`}, []string{`"labels":{"a":"b"},"ann`}},
 		{"/api/v1/namespaces/default/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"s"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, `{"message":"m"}`, `{"f:metadata":{` + notes + "," + labels + `},"f:status":{"f:message":{}}}`, []string{`"c":"d"`, `"a":"b"`}, []string{`"name":"n"`}},
@@ -186,7 +186,7 @@ func TestStatusWritesDoNotOwnProtectedMetadata(t *testing.T) {
 				t.Errorf("%s: owned %s, want %s", c.path, e.FieldsV1.Raw, c.owned)
 			}
 		}
-		for _, want := range c.has {
+		for _, want := range c.contains {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: no %s in %s", c.path, want, body)
 			}

@@ -149,7 +149,7 @@ func (a *assembly) addUsers() error {
 	if authenticator.Webhook != nil {
 		a.addFile("token-webhook", authenticator.Webhook)
 	}
-	may, rules, err := authorizers(a.cfg, objects, a.env)
+	authorizer, rules, err := authorizers(a.cfg, objects, a.env)
 	if err != nil {
 		return err
 	}
@@ -159,17 +159,17 @@ func (a *assembly) addUsers() error {
 	o.Access = Access{
 		Authenticators: []api.Authenticator{authenticator}, UntilRevoked: authenticator.UntilRevoked,
 		Anonymous:   authenticator.Anonymous,
-		Authorizers: []api.Authorizer{may}, Reviews: map[schema.GroupResource]write.Review{},
+		Authorizers: []api.Authorizer{authorizer}, Reviews: map[schema.GroupResource]write.Review{},
 	}
-	o.Admission.External = &write.External{Authorizer: may}
-	for gr, handle := range review.All(may, authz.NewRBAC(objects), authenticator) {
+	o.Admission.External = &write.External{Authorizer: authorizer}
+	for gr, handle := range review.All(authorizer, authz.NewRBAC(objects), authenticator) {
 		o.Access.Reviews[gr] = handle
 	}
 	tokens := authenticator.Tokens()
 	if tokens == nil {
 		return nil
 	}
-	o.Access.Token, o.Access.TokenKeys = admission.GuardTokens(objects, may, tokens.Issue), tokens
+	o.Access.Token, o.Access.TokenKeys = admission.GuardTokens(objects, authorizer, tokens.Issue), tokens
 	a.addTask(func(ctx context.Context, s *Server) error {
 		return tokens.RecordUses(ctx, s.background.upkeep.LabelSecret, a.env.Log)
 	})
@@ -182,8 +182,8 @@ func authorizers(cfg config.APIServer, objects api.Objects, env run.Env) (api.Au
 		c, err := authz.OpenConfigured(cfg.AuthorizationConfig, objects, nil, env.Log)
 		return c, c, err
 	}
-	may, err := authz.New(cfg.AuthorizationMode, objects)
-	return may, nil, err
+	authorizer, err := authz.New(cfg.AuthorizationMode, objects)
+	return authorizer, nil, err
 }
 
 // addAdmission sets the built-in admission plugins.

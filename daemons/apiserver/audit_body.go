@@ -81,7 +81,7 @@ func protobufAsJSON(scheme *runtime.Scheme, data []byte) []byte {
 		return nil
 	}
 	message, ok := obj.(interface{ Unmarshal([]byte) error })
-	if !ok || message.Unmarshal(unknown.Raw) != nil {
+	if !ok || body.CheckMessageQuantities(unknown.Raw, obj) != nil || message.Unmarshal(unknown.Raw) != nil {
 		return nil
 	}
 	obj.GetObjectKind().SetGroupVersionKind(unknown.GroupVersionKind())

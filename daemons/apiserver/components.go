@@ -78,8 +78,8 @@ var leasesResource = schema.GroupResource{Group: coordinationv1.GroupName, Resou
 // checkLeaseHeld returns an error unless a daemon holds its lease now.
 func (c *componentStatuses) checkLeaseHeld(name string) error {
 	obj, ok := c.objects.Get(leasesResource, metav1.NamespaceSystem, name)
-	lease, is := obj.(*coordinationv1.Lease)
-	if !ok || !is || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+	lease, isType := obj.(*coordinationv1.Lease)
+	if !ok || !isType || lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return fmt.Errorf("no process holds the lease %s", name)
 	}
 	until := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)

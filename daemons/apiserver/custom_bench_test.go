@@ -58,11 +58,11 @@ func BenchmarkAddDefinition(b *testing.B) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	began := time.Now()
+	start := time.Now()
 	for i := range manyDefinitions {
 		served(create(i))
 	}
-	all := time.Since(began)
+	all := time.Since(start)
 	sendRequest(b, quiet, "GET", "/openapi/v3", "")
 	sendRequest(b, quiet, "GET", "/openapi/v2", "")
 	spent := map[string]time.Duration{}

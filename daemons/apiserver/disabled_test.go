@@ -27,7 +27,7 @@ func TestFieldsOfDisabledFeaturesAreDropped(t *testing.T) {
 	}
 	for _, k := range []struct {
 		path, spec string
-		gone       [][]string
+		removed    [][]string
 		kept       []string
 	}{
 		{"/api/v1/namespaces/default/pods", pod,
@@ -63,7 +63,7 @@ func TestFieldsOfDisabledFeaturesAreDropped(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &obj); err != nil {
 				t.Fatal(err)
 			}
-			for _, path := range k.gone {
+			for _, path := range k.removed {
 				if got := valueAt(obj, path...); got != nil {
 					t.Errorf("%s %s: %v is %v", what, k.path, path, got)
 				}

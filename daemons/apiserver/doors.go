@@ -28,9 +28,9 @@ func (d doors) AuthorizeCreate(q *request.Request) error {
 	if q.Verb == "create" {
 		return nil // authorized already
 	}
-	asked := q.Request
-	asked.Verb = "create"
-	return d.Authorize(q.HTTP.Context(), q.User, asked)
+	attributes := q.Request
+	attributes.Verb = "create"
+	return d.Authorize(q.HTTP.Context(), q.User, attributes)
 }
 
 // AdmitsConnect implements stream.Server.

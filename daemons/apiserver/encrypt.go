@@ -46,8 +46,8 @@ func withEncryption(cfg config.APIServer, s store.Store, env run.Env) (
 // they expire before that matters, and rewriting would lose their time to live.
 func rewrittenResources(c *cache.Cache) (list []schema.GroupResource) {
 	for _, r := range c.Resources() {
-		if gr := r.Kind.GR(); gr.Resource != "events" {
-			list = append(list, gr)
+		if !r.Kind.Expires {
+			list = append(list, r.Kind.GR())
 		}
 	}
 	return list

@@ -35,12 +35,12 @@ func checkUnreadableError(what string, err error) error {
 	if !ok || status.Status().Code != http.StatusInternalServerError {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	why := err.Error()
+	reason := err.Error()
 	if d := status.Status().Details; d != nil && status.Status().Reason == metav1.StatusReasonStoreReadError &&
 		len(d.Causes) > 0 {
-		why = d.Causes[0].Message
+		reason = d.Causes[0].Message
 	}
-	if !strings.Contains(why, `KMS plugin "vault" at unix://`) {
+	if !strings.Contains(reason, `KMS plugin "vault" at unix://`) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

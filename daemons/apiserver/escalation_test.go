@@ -58,12 +58,12 @@ func TestUsersCannotGrantRightsTheyLack(t *testing.T) {
 			}
 		}
 	}
-	var is rbacv1.ClusterRole
+	var role rbacv1.ClusterRole
 	if _, text := sendRequest(t, admin, "GET", "/apis/"+rbacAPI+"/clusterroles/little",
 		""); json.Unmarshal([]byte(text),
-		&is) != nil ||
-		len(is.Rules) != 1 ||
-		is.Rules[0].Resources[0] != "configmaps" {
+		&role) != nil ||
+		len(role.Rules) != 1 ||
+		role.Rules[0].Resources[0] != "configmaps" {
 		t.Error(text)
 	}
 }

@@ -37,7 +37,7 @@ func TestPodThatBecomesReadyDuringEvictionCountsAgainstTheBudget(t *testing.T) {
 		}
 	}
 	pods := client.CoreV1().Pods("default")
-	is := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) error {
+	build := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) error {
 		p, err := pods.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -46,11 +46,11 @@ func TestPodThatBecomesReadyDuringEvictionCountsAgainstTheBudget(t *testing.T) {
 		_, err = pods.UpdateStatus(ctx, p, metav1.UpdateOptions{})
 		return err
 	}
-	var asked atomic.Int32
+	var requests atomic.Int32
 	var meanwhile atomic.Pointer[func() error]
 	h := newWebhookServer(t, map[string]func(*admissionv1.AdmissionRequest) string{"/evict": func(
 		*admissionv1.AdmissionRequest) string {
-		asked.Add(1)
+		requests.Add(1)
 		if f := meanwhile.Swap(nil); f != nil {
 			if err := (*f)(); err != nil {
 				t.Error(err)
@@ -77,15 +77,15 @@ func TestPodThatBecomesReadyDuringEvictionCountsAgainstTheBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			name := strings.NewReplacer(" ", "-", ",", "").Replace(name)
 			createGuardedPod(ctx, t, client, name, c.healthy)
-			must(nil, is(name, c.phase, "False"))
-			waitWebhook(ctx, t, client, name, &asked)
-			change := func() error { return is(name, corev1.PodRunning, c.becomes) }
+			must(nil, build(name, c.phase, "False"))
+			waitWebhook(ctx, t, client, name, &requests)
+			change := func() error { return build(name, corev1.PodRunning, c.becomes) }
 			if c.becomes != "" {
 				meanwhile.Store(&change)
 			}
-			before := asked.Load()
+			before := requests.Load()
 			err := evictOnce(ctx, client, name)
-			if n := asked.Load() - before; n != 1 {
+			if n := requests.Load() - before; n != 1 {
 				t.Errorf("the webhook is asked %d times", n)
 			}
 			p, getErr := pods.Get(ctx, name, metav1.GetOptions{})
@@ -128,8 +128,8 @@ func evictOnce(ctx context.Context, client kubernetes.Interface, name string) er
 }
 
 // waitWebhook waits until evictions of a pod are sent to the webhook.
-func waitWebhook(ctx context.Context, t *testing.T, client kubernetes.Interface, name string, asked *atomic.Int32) {
-	before := asked.Load()
+func waitWebhook(ctx context.Context, t *testing.T, client kubernetes.Interface, name string, requests *atomic.Int32) {
+	before := requests.Load()
 	waitUntil(t, func() error {
 		err := client.CoreV1().Pods("default").EvictV1(
 			ctx,
@@ -138,7 +138,7 @@ func waitWebhook(ctx context.Context, t *testing.T, client kubernetes.Interface,
 				DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 			},
 		)
-		if asked.Load() == before {
+		if requests.Load() == before {
 			return errors.Join(errors.New("it is not asked"), err)
 		}
 		return nil

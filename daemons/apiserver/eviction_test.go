@@ -168,18 +168,18 @@ func TestEvictedPodsHaveADisruptionCondition(t *testing.T) {
 		if refused := name == "by-an-old-version"; (err != nil) != refused {
 			t.Errorf("%s: %v", name, err)
 		}
-		is, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		current, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := ""
-		for _, condition := range is.Status.Conditions {
+		for _, condition := range current.Status.Conditions {
 			if condition.Type == corev1.DisruptionTarget {
 				got = string(condition.Status) + " " + condition.Reason + " " + condition.Message
 			}
 		}
-		if got != c.want || (is.DeletionTimestamp != nil) != c.goes {
-			t.Errorf("%s: it says %q, and goes at %v", name, got, is.DeletionTimestamp)
+		if got != c.want || (current.DeletionTimestamp != nil) != c.goes {
+			t.Errorf("%s: it says %q, and goes at %v", name, got, current.DeletionTimestamp)
 		}
 	}
 }

@@ -78,13 +78,13 @@ func TestFastPathRespondsLikeTheOrdinaryPath(t *testing.T) {
 		return err
 	})
 	var all sync.WaitGroup
-	asked := 0
+	requests := 0
 	for _, user := range []string{"admin", "nobody"} {
 		for _, path := range []string{"small", "large", "none"} {
 			for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf",
 				"application/yaml", "application/cbor", table,
 				"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "text/html"} {
-				asked++
+				requests++
 				all.Go(func() {
 					path := "/api/v1/namespaces/default/configmaps/" + path
 					prompt, err := get(user, path, accept)
@@ -103,11 +103,11 @@ func TestFastPathRespondsLikeTheOrdinaryPath(t *testing.T) {
 		}
 	}
 	all.Wait()
-	checkAuditedReads(t, log, asked)
+	checkAuditedReads(t, log, requests)
 }
 
 // checkAuditedReads waits until the audit log has the given number of reads on either path.
-func checkAuditedReads(t *testing.T, log string, asked int) {
+func checkAuditedReads(t *testing.T, log string, requests int) {
 	waitUntil(t, func() error {
 		text, err := os.ReadFile(log)
 		if err != nil {
@@ -124,8 +124,8 @@ func checkAuditedReads(t *testing.T, log string, asked int) {
 					prompt++
 				}
 			}
-			if prompt != asked || waited != asked {
-				return fmt.Errorf("the audit log has %d and %d times %s, want %d", prompt, waited, stage, asked)
+			if prompt != requests || waited != requests {
+				return fmt.Errorf("the audit log has %d and %d times %s, want %d", prompt, waited, stage, requests)
 			}
 		}
 		return nil

@@ -65,18 +65,18 @@ func (s *seats) acquire(q *request.Request) error {
 	}
 	schema := s.flow.Classify(&q.User, &q.Request)
 	schema.SetHeaders(q.Answer.Header())
-	began := time.Now()
+	start := time.Now()
 	ticket, exempt := schema.ExemptTicket()
 	if !exempt {
 		var err error
 		if ticket, err = s.flow.Enter(q.HTTP.Context(), schema, &q.User, &q.Request,
 			estimateWork(q)); err != nil {
-			q.Answer.Wait = time.Since(began)
+			q.Answer.Wait = time.Since(start)
 			return tooManyRequests(q)
 		}
 	}
 	q.Answer.Ticket, q.Answer.Schema, q.Answer.GrantedAt = ticket, schema, time.Now()
-	q.Answer.Wait = q.Answer.GrantedAt.Sub(began)
+	q.Answer.Wait = q.Answer.GrantedAt.Sub(start)
 	ticket.Begin(q.Answer.Wait)
 	return nil
 }

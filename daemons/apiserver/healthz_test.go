@@ -40,14 +40,14 @@ func TestHealthReasonsNeedAuthorization(t *testing.T) {
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	env.Health.AddReady("store", func() error { return errors.New("10.0.0.7 does not answer") })
 	for name, c := range map[string]struct {
-		may  []api.Authorizer
-		want string
+		authorizer []api.Authorizer
+		want       string
 	}{
 		"authorized": {[]api.Authorizer{blockingAuthorizer{}}, "internal server error: 10.0.0.7 does not answer\n"},
 		"anybody":    {[]api.Authorizer{undecidedAuthorizer{}}, "internal server error: reason withheld\n"},
 	} {
-		s := &Server{pages: pages{status: env.Handler()}, options: Options{Access: Access{Authorizers: c.may}}}
-		s.identity = identity.New(identity.Config{Authorizers: c.may})
+		s := &Server{pages: pages{status: env.Handler()}, options: Options{Access: Access{Authorizers: c.authorizer}}}
+		s.identity = identity.New(identity.Config{Authorizers: c.authorizer})
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/readyz/store", nil)
 		s.pages.status.ServeHTTP(w,

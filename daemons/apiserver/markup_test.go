@@ -39,11 +39,11 @@ func TestMarkupDoesNotCountAsEscaped(t *testing.T) {
 			if c.in == "" {
 				continue
 			}
-			is, _, err := unstructured.NestedString(got.Object, strings.Split(c.in, ".")...)
-			if err != nil || !strings.HasPrefix(page, is) || len(is) < 250<<10 {
-				t.Errorf("%s is %d bytes, %v", c.in, len(is), err)
+			current, _, err := unstructured.NestedString(got.Object, strings.Split(c.in, ".")...)
+			if err != nil || !strings.HasPrefix(page, current) || len(current) < 250<<10 {
+				t.Errorf("%s is %d bytes, %v", c.in, len(current), err)
 			}
-			if code != 200 || !strings.Contains(text, is) {
+			if code != 200 || !strings.Contains(text, current) {
 				t.Errorf("as YAML: %d %.300s", code, text)
 			}
 		}

@@ -22,7 +22,7 @@ func TestUpdatesSetGenerationAndKeepDeletionTime(t *testing.T) {
 	for _, c := range []struct {
 		on, patch string
 		code      int
-		says      string // part of the response
+		message   string // part of the response
 		want      int64  // generation after the update
 	}{
 		{"", `{"metadata":{"labels":{"a":"b"}}}`, 200, "", 1},
@@ -48,8 +48,8 @@ func TestUpdatesSetGenerationAndKeepDeletionTime(t *testing.T) {
 			map[string]string{"Content-Type": "application/merge-patch+json"})
 		var got metav1.PartialObjectMetadata
 		if err := json.Unmarshal(data, &got); err != nil || answer.StatusCode != c.code ||
-			!strings.Contains(string(data), c.says) {
-			t.Errorf("%s %s: %d %s, want %d %s", method, c.patch, answer.StatusCode, data, c.code, c.says)
+			!strings.Contains(string(data), c.message) {
+			t.Errorf("%s %s: %d %s, want %d %s", method, c.patch, answer.StatusCode, data, c.code, c.message)
 		}
 		if c.code == 200 && got.Generation != c.want {
 			t.Errorf("%s %s: generation %d, want %d", method, c.patch, got.Generation, c.want)

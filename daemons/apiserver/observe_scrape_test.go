@@ -88,12 +88,12 @@ func sumOf(families map[string]*family, name string, labels ...string) (sum floa
 		name += "_count"
 	}
 	for _, one := range families[name].series {
-		has := true
+		after := true
 		for i := 0; i < len(labels); i += 2 {
 			v, ok := one.labels[labels[i]]
-			has = has && ok && v == labels[i+1]
+			after = after && ok && v == labels[i+1]
 		}
-		if has {
+		if after {
 			sum += one.value
 		}
 	}
@@ -211,13 +211,13 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 				return fmt.Errorf("nothing is counted under %s", late)
 			}
 		}
-		if families["aggregator_unavailable_apiservice"] == nil { // it follows the counter
+		if families["aggregator_unavailable_apiservice"] == nil { // it is updated after the counter
 			return errors.New("no APIService is reported as unavailable")
 		}
 		return nil
 	})
 	checkFamilies(t, families)
-	for _, is := range []struct {
+	for _, current := range []struct {
 		name   string
 		labels []string
 	}{
@@ -246,8 +246,8 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 		{"apiserver_requested_deprecated_apis",
 			[]string{"group", "", "version", "v1", "resource", "componentstatuses"}},
 	} {
-		if sumOf(families, is.name, is.labels...) == 0 {
-			t.Errorf("%s with %v is 0", is.name, is.labels)
+		if sumOf(families, current.name, current.labels...) == 0 {
+			t.Errorf("%s with %v is 0", current.name, current.labels)
 		}
 	}
 }

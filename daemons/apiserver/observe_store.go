@@ -55,7 +55,7 @@ func newCountedStore(s store.Store) *countedStore {
 	}
 }
 
-func (c *countedStore) count(operation string, resource schema.GroupResource, began time.Time, err error) {
+func (c *countedStore) count(operation string, resource schema.GroupResource, start time.Time, err error) {
 	call := storeCall{operation, resource}
 	found, ok := c.series.Load(call)
 	if !ok {
@@ -70,7 +70,7 @@ func (c *countedStore) count(operation string, resource schema.GroupResource, be
 		)
 	}
 	s := found.(*storeSeries)
-	s.duration.Observe(time.Since(began).Seconds())
+	s.duration.Observe(time.Since(start).Seconds())
 	s.requests.Inc()
 	if err != nil {
 		s.errors.Inc()
@@ -79,17 +79,17 @@ func (c *countedStore) count(operation string, resource schema.GroupResource, be
 
 // Get implements store.Store.
 func (c *countedStore) Get(ctx context.Context, key string) (*store.KeyValue, error) {
-	began := time.Now()
+	start := time.Now()
 	kv, err := c.Store.Get(ctx, key)
-	c.count("get", c.resource(key), began, err)
+	c.count("get", c.resource(key), start, err)
 	return kv, err
 }
 
 // All implements store.Store.
 func (c *countedStore) All(ctx context.Context, prefix string, take func([]store.KeyValue) error) (int64, error) {
-	began := time.Now()
+	start := time.Now()
 	revision, err := c.Store.All(ctx, prefix, take)
-	c.count("listStream", c.resource(prefix), began, err)
+	c.count("listStream", c.resource(prefix), start, err)
 	return revision, err
 }
 
@@ -100,18 +100,18 @@ func (c *countedStore) Past(
 	revision int64,
 	limit int,
 ) ([]store.KeyValue, int64, error) {
-	began := time.Now()
+	start := time.Now()
 	kvs, count, err := c.Store.Past(ctx, prefix, after, revision, limit)
-	c.count("list", c.resource(prefix), began, err)
+	c.count("list", c.resource(prefix), start, err)
 	return kvs, count, err
 }
 
 // Commit implements store.Store.
 func (c *countedStore) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
-	began := time.Now()
+	start := time.Now()
 	r, err := c.Store.Commit(ctx, t)
 	operation, resource := c.operationOf(&t)
-	c.count(operation, resource, began, err)
+	c.count(operation, resource, start, err)
 	return r, err
 }
 
@@ -146,9 +146,9 @@ func createOrUpdate(t *store.Txn, key string) string {
 
 // Revision implements store.Store.
 func (c *countedStore) Revision(ctx context.Context) (int64, error) {
-	began := time.Now()
+	start := time.Now()
 	revision, err := c.Store.Revision(ctx)
-	c.count("getCurrentResourceVersion", schema.GroupResource{}, began, err)
+	c.count("getCurrentResourceVersion", schema.GroupResource{}, start, err)
 	return revision, err
 }
 

@@ -74,10 +74,10 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 	env.Log.Info("serving the API", "address", ln.Addr().String(), "version", Version().GitVersion)
 	defer server.audit.run(ctx, env.Log)()
 	g, ctx := errgroup.WithContext(ctx)
-	drained, over := context.WithCancel(context.WithoutCancel(ctx))
+	drained, endDrain := context.WithCancel(context.WithoutCancel(ctx))
 	g.Go(func() error { return server.RunUntil(ctx, drained) })
 	g.Go(func() error {
-		defer over()
+		defer endDrain()
 		return serve(ctx, ln, server, tlsConfig, env.Log)
 	})
 	if probed != nil {

@@ -149,11 +149,11 @@ func (r *kindRegistry) update() {
 		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
 	})
 	// Unchanged parts are shared with the previous servedKinds.
-	was := r.load()
+	before := r.load()
 	var shown *discovery.Handler
 	var described *openapi.Handler
-	if was != nil {
-		shown, described = was.discovery, was.openapi
+	if before != nil {
+		shown, described = before.discovery, before.openapi
 	}
 	next.discovery = discovery.New(shown, all, others...)
 	next.discovery.Addresses = discoveryAddresses(r.addresses)

@@ -83,12 +83,12 @@ func (b *background) start(ctx context.Context, g *errgroup.Group) {
 
 // shutdown signals that watches must end.
 type shutdown struct {
-	once  sync.Once
-	begun chan struct{}
+	once    sync.Once
+	started chan struct{}
 }
 
 // begin closes begun, once.
-func (s *shutdown) begin() { s.once.Do(func() { close(s.begun) }) }
+func (s *shutdown) begin() { s.once.Do(func() { close(s.started) }) }
 
 // defaultRequestTimeout is the time limit of requests that are neither watches nor streams.
 const defaultRequestTimeout = time.Minute
@@ -106,7 +106,7 @@ func New(o Options) (*Server, error) {
 		seats:      seats{flow: o.Limits.Flow, inFlight: make(chan struct{}, o.Limits.MaxInFlight)},
 		bodyBudget: body.NewBudget(),
 		pages:      pages{status: o.Env.Handler(), info: o.Env.Pages(false)},
-		shutdown:   shutdown{begun: make(chan struct{})},
+		shutdown:   shutdown{started: make(chan struct{})},
 	}
 	var services *alloc.Services // nil if no addresses are allocated
 	if len(o.Addresses.ServiceClusterIPRange) > 0 {
@@ -143,7 +143,7 @@ func (s *Server) wire(services *alloc.Services) error {
 	}
 	scheme := s.audit.scheme
 	owners := ownership.New(scheme, o.Now)
-	reads := read.New(s.cache, s.log, s.shutdown.begun)
+	reads := read.New(s.cache, s.log, s.shutdown.started)
 	streams := stream.New(stream.Config{
 		Objects: s.Objects(), Log: s.log, KubeletTLS: o.Peers.KubeletTLS, KubeletRoots: o.Peers.KubeletRoots,
 	}, doors{s})
@@ -197,12 +197,12 @@ func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }
 
 // RunUntil is like Run, but keeps the cache current until drained ends. A read that arrived before the end is answered
 // only after the cache has all earlier writes.
-func (s *Server) RunUntil(asked, drained context.Context) error {
+func (s *Server) RunUntil(stopping, drained context.Context) error {
 	reading, stop := context.WithCancel(drained)
 	defer stop()
-	g, ctx := errgroup.WithContext(asked)
+	g, ctx := errgroup.WithContext(stopping)
 	context.AfterFunc(ctx, func() {
-		if asked.Err() == nil {
+		if stopping.Err() == nil {
 			stop() // a task failed, so no further request is answered correctly
 		}
 	})

@@ -132,7 +132,7 @@ func TestDeletedAddressClaimsAreRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	has := func(ip string) bool {
+	contains := func(ip string) bool {
 		_, err := addresses.Get(ctx, ip, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
@@ -146,10 +146,10 @@ func TestDeletedAddressClaimsAreRestored(t *testing.T) {
 		}
 	}
 	repair(0)
-	if !has(svc.Spec.ClusterIP) || !has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf("claims: the service's %v, a young one %v, another user's %v", has(svc.Spec.ClusterIP),
-			has("10.96.7.7"),
-			has("10.96.7.8"))
+	if !contains(svc.Spec.ClusterIP) || !contains("10.96.7.7") || !contains("10.96.7.8") {
+		t.Errorf("claims: the service's %v, a young one %v, another user's %v", contains(svc.Spec.ClusterIP),
+			contains("10.96.7.7"),
+			contains("10.96.7.8"))
 	}
 	events, err := client.CoreV1().
 		Events("default").
@@ -159,8 +159,9 @@ func TestDeletedAddressClaimsAreRestored(t *testing.T) {
 		t.Errorf("events: %v, %v", events.Items, err)
 	}
 	repair(2 * time.Minute)
-	if !has(svc.Spec.ClusterIP) || has("10.96.7.7") || !has("10.96.7.8") {
-		t.Errorf("claims later: the service's %v, an old unused one %v, another user's %v", has(svc.Spec.ClusterIP),
-			has("10.96.7.7"), has("10.96.7.8"))
+	if !contains(svc.Spec.ClusterIP) || contains("10.96.7.7") || !contains("10.96.7.8") {
+		t.Errorf("claims later: the service's %v, an old unused one %v, another user's %v",
+			contains(svc.Spec.ClusterIP),
+			contains("10.96.7.7"), contains("10.96.7.8"))
 	}
 }

@@ -71,7 +71,7 @@ func TestRequestsFailInTimeWithoutAStoreMajority(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
 	ctx := context.Background()
 	s.isHanging.Store(true)
-	began := time.Now()
+	start := time.Now()
 	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); !apierrors.IsTimeout(err) {
 		t.Errorf("a read that must be fresh: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestRequestsFailInTimeWithoutAStoreMajority(t *testing.T) {
 	) {
 		t.Errorf("a write: %v", err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("two requests with a second each took %s", took)
 	}
 	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{ResourceVersion: "0"}); err != nil {

@@ -25,12 +25,12 @@ func TestTrustConfigMapFollowsTheCAFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was, err := os.ReadFile(path)
+	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := kubernetes.NewForConfigOrDie(c.configFor(certs.Admin()))
-	both := append(append([]byte{}, was...), next.Cert...)
+	both := append(append([]byte{}, before...), next.Cert...)
 	if err := os.WriteFile(path, both, 0o600); err != nil {
 		t.Fatal(err)
 	}

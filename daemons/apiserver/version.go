@@ -81,7 +81,7 @@ func serveProfile(q *request.Request) {
 	case "symbol":
 		pprof.Symbol(q.Answer, q.HTTP)
 	case "cmdline":
-		http.Error(q.Answer, "not told", http.StatusNotFound)
+		http.Error(q.Answer, "not available", http.StatusNotFound)
 	default:
 		pprof.Index(q.Answer, q.HTTP)
 	}

@@ -102,11 +102,11 @@ func (h *watchHistory) addEvent(e watch.Event) bool {
 		h.seen[m.Name] = map[int64]bool{}
 	}
 	h.seen[m.Name][rev] = true
-	_, there := h.live[m.Name]
+	_, exists := h.live[m.Name]
 	switch e.Type {
 	case watch.Added, watch.Modified:
-		if there != (e.Type == watch.Modified) {
-			h.t.Errorf("%s of %s, which was there: %v", e.Type, m.Name, there)
+		if exists != (e.Type == watch.Modified) {
+			h.t.Errorf("%s of %s, which was there: %v", e.Type, m.Name, exists)
 		}
 		h.live[m.Name] = rev
 	case watch.Deleted:
@@ -226,8 +226,8 @@ func TestInformersReceiveChanges(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if have := informer.GetStore().ListKeys(); len(have) != len(list.Items) {
-				return fmt.Errorf("the informer has %v, the list %d", have, len(list.Items))
+			if got := informer.GetStore().ListKeys(); len(got) != len(list.Items) {
+				return fmt.Errorf("the informer has %v, the list %d", got, len(list.Items))
 			}
 			for _, m := range list.Items {
 				obj, ok, err := informer.GetStore().GetByKey("default/" + m.Name)

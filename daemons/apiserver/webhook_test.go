@@ -79,9 +79,9 @@ func newWebhookServer(t testing.TB, answer map[string]func(*admissionv1.Admissio
 func (h *webhookServer) takeRequests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	asked := h.requests
+	requests := h.requests
 	h.requests = nil
-	return asked
+	return requests
 }
 
 // webhookConfig returns the configuration of a webhook at a path of the server.

@@ -395,7 +395,7 @@ func TestRepeatedApplyChangesNothing(t *testing.T) {
 	// Times in managed fields have a resolution of seconds.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now().Unix(); time.Now().Unix() <= began; {
+	for start := time.Now().Unix(); time.Now().Unix() <= start; {
 		<-tick.C
 	}
 	again, err := client.Endpoints("default").Apply(ctx, points, metav1.ApplyOptions{FieldManager: "one"})

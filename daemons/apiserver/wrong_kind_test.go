@@ -30,7 +30,7 @@ func TestObjectsOfAnotherKindAreRejected(t *testing.T) {
 		method, path, kind, body string
 		code                     int32
 		reason                   metav1.StatusReason
-		says                     string
+		message                  string
 	}{
 		{"POST", maps, "", `{"kind":"Secret","apiVersion":"v1"}`, 400, bad, `Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion`},
 		{"POST", maps, "", `{"kind":"Secret","apiVersion":"v1","data":7}`, 400, bad, `Secret in version "v1" cannot be handled as a ConfigMap: `},
@@ -65,9 +65,9 @@ func TestObjectsOfAnotherKindAreRejected(t *testing.T) {
 		code, text := sendRequest(t, cfg, c.method, c.path, c.body, "Content-Type", c.kind)
 		var got metav1.Status
 		if err := json.Unmarshal([]byte(text), &got); err != nil || int32(code) != c.code || got.Reason != c.reason ||
-			!strings.Contains(got.Message, c.says) {
+			!strings.Contains(got.Message, c.message) {
 			t.Errorf("%s %s %s: %d %s %s, want %d %s %s", c.method, c.path, c.body, code, got.Reason, got.Message,
-				c.code, c.reason, c.says)
+				c.code, c.reason, c.message)
 		}
 		if c.code == 200 && !strings.Contains(text, `{"kind":"ConfigMap","apiVersion":"v1",`) {
 			t.Errorf("%s %s: %s", c.path, c.body, text)

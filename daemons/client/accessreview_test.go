@@ -19,10 +19,10 @@ import (
 // cached.
 // Proves S33.
 func TestAccessReviewsAreCachedBriefly(t *testing.T) {
-	now, asked, away := time.Unix(0, 0), 0, false
+	now, requests, away := time.Unix(0, 0), 0, false
 	server := fake.NewClientset()
 	server.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if asked++; away {
+		if requests++; away {
 			return true, nil, errors.New("away")
 		}
 		switch o := a.(clienttesting.CreateAction).GetObject().(type) {
@@ -49,28 +49,28 @@ func TestAccessReviewsAreCachedBriefly(t *testing.T) {
 		t.Errorf("a bad token: %t, %v", ok, err)
 	}
 	for range 2 {
-		if may, err := j.IsPathAllowed(ctx, user, "/metrics"); err != nil || !may {
-			t.Errorf("%t, %v", may, err)
+		if allowed, err := j.IsPathAllowed(ctx, user, "/metrics"); err != nil || !allowed {
+			t.Errorf("%t, %v", allowed, err)
 		}
-		if may, err := j.IsPathAllowed(ctx, api.User{Name: "system:node:a"}, "/metrics"); err != nil || may {
-			t.Errorf("a node: %t, %v", may, err)
+		if allowed, err := j.IsPathAllowed(ctx, api.User{Name: "system:node:a"}, "/metrics"); err != nil || allowed {
+			t.Errorf("a node: %t, %v", allowed, err)
 		}
 	}
-	if asked != 4 {
-		t.Errorf("asked %d times, want once for each of two tokens and two users", asked)
+	if requests != 4 {
+		t.Errorf("asked %d times, want once for each of two tokens and two users", requests)
 	}
 	away = true
-	if may, err := j.IsPathAllowed(ctx, user, "/metrics"); err != nil || !may {
-		t.Errorf("what was said a moment ago is forgotten: %t, %v", may, err)
+	if allowed, err := j.IsPathAllowed(ctx, user, "/metrics"); err != nil || !allowed {
+		t.Errorf("what was said a moment ago is forgotten: %t, %v", allowed, err)
 	}
 	now = now.Add(reviewLifetime)
 	for range 2 {
-		if may, err := j.IsPathAllowed(ctx, user, "/metrics"); err == nil || may {
-			t.Errorf("without a server: %t, %v", may, err)
+		if allowed, err := j.IsPathAllowed(ctx, user, "/metrics"); err == nil || allowed {
+			t.Errorf("without a server: %t, %v", allowed, err)
 		}
 	}
 	away = false
-	if may, err := j.IsPathAllowed(ctx, user, "/metrics"); err != nil || !may {
-		t.Errorf("once there is an answer: %t, %v", may, err)
+	if allowed, err := j.IsPathAllowed(ctx, user, "/metrics"); err != nil || !allowed {
+		t.Errorf("once there is an answer: %t, %v", allowed, err)
 	}
 }

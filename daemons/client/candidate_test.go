@@ -66,7 +66,7 @@ func lease(holder string) *coordinationv1.Lease {
 
 func TestExpiredLeasesAreTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, began := fake.NewClientset(lease("other")), time.Now()
+		client, start := fake.NewClientset(lease("other")), time.Now()
 		leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
 		time.Sleep(time.Hour) // the age of the lease does not matter: the holder's clock may be wrong
 		ctx, stop := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestExpiredLeasesAreTakenOver(t *testing.T) {
 		led := make(chan time.Duration, 1)
 		go func() {
 			_ = Lead(ctx, client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
-				led <- time.Since(began)
+				led <- time.Since(start)
 				<-ctx.Done()
 				return nil
 			})
@@ -84,7 +84,7 @@ func TestExpiredLeasesAreTakenOver(t *testing.T) {
 		if _, err := leases.Update(ctx, lease("other"), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		renewed := time.Since(began)
+		renewed := time.Since(start)
 		if at := <-led; at < renewed+leaseDuration || at > renewed+leaseDuration+2*maxWait {
 			t.Errorf("renewed after %v and taken after %v", renewed, at)
 		}
@@ -127,16 +127,16 @@ func TestHoldersGiveUpIfTheyCannotRenew(t *testing.T) {
 				}
 				return fail.answer(a)
 			})
-			began := time.Now()
+			start := time.Now()
 			err := Lead(t.Context(), client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
 				time.Sleep(time.Minute)
 				fail.before(client)
 				failing.Store(true)
-				began = time.Now()
+				start = time.Now()
 				<-ctx.Done()
 				return ctx.Err()
 			})
-			if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "lost the lease x") ||
+			if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "lost the lease x") ||
 				took > renewDeadline+2*retryPeriod {
 				t.Errorf("%s: %v after %v", name, err, took)
 			}

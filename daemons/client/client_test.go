@@ -149,11 +149,11 @@ func TestClientsFindALiveServer(t *testing.T) {
 			} else {
 				first.listener.hang()
 			}
-			began := time.Now()
+			start := time.Now()
 			if name := answeringServer(t, cfg); name != "second" {
 				t.Errorf("%s answered", name)
 			}
-			if took := time.Since(began); took > dialTimeout/2 {
+			if took := time.Since(start); took > dialTimeout/2 {
 				t.Errorf("it took %s", took)
 			}
 		})
@@ -174,14 +174,14 @@ func TestConnectionsToHangingServersAreClosed(t *testing.T) {
 		t.Fatalf("HTTP %d: %v", watch.ProtoMajor, err)
 	}
 	first.listener.hang()
-	began := time.Now()
+	start := time.Now()
 	if _, err := watch.Body.Read(make([]byte, 1)); err == nil {
 		t.Error("a server that hangs sent something")
 	}
 	if name := answeringServer(t, cfg); name != "second" {
 		t.Errorf("%s answered", name)
 	}
-	if took := time.Since(began); took > 2*(pingAfter+pingTimeout) {
+	if took := time.Since(start); took > 2*(pingAfter+pingTimeout) {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -264,7 +264,7 @@ func TestRequestsWaitForAServer(t *testing.T) {
 			go func() { _, _ = io.Copy(in, out); in.Close() }()
 		}
 	}()
-	began := time.Now()
+	start := time.Now()
 	all.Wait()
 	for range cap(answers) {
 		if err := <-answers; err != nil {
@@ -272,7 +272,7 @@ func TestRequestsWaitForAServer(t *testing.T) {
 		}
 	}
 	// One after another, each request would wait on its own.
-	if took := time.Since(began); took > time.Duration(cap(answers)-1)*retryInterval {
+	if took := time.Since(start); took > time.Duration(cap(answers)-1)*retryInterval {
 		t.Errorf("it took %s", took)
 	}
 	l.Close()

@@ -19,8 +19,8 @@ import (
 
 // Metadata returns a client for objects' metadata with cheap deletions, of which the garbage collector makes thousands.
 // client-go's client converts the options of each deletion, and decodes an answer that is not needed.
-func Metadata(cfg *rest.Config, over *http.Client) (metadata.Interface, error) {
-	whole, err := metadata.NewForConfigAndClient(cfg, over)
+func Metadata(cfg *rest.Config, client *http.Client) (metadata.Interface, error) {
+	whole, err := metadata.NewForConfigAndClient(cfg, client)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -28,7 +28,7 @@ func Metadata(cfg *rest.Config, over *http.Client) (metadata.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	return deletingClient{whole, over, base}, nil
+	return deletingClient{whole, client, base}, nil
 }
 
 type deletingClient struct {

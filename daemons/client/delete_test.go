@@ -41,15 +41,15 @@ func TestDeletionsMatchClientGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
-			var asked []string
+			var requests []string
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				mu.Lock()
 				defer mu.Unlock()
-				if c.first && len(asked) > 0 {
+				if c.first && len(requests) > 0 {
 					return
 				}
-				asked = append(asked, fmt.Sprint(r.Method, r.RequestURI, r.Header.Get("Content-Type"),
+				requests = append(requests, fmt.Sprint(r.Method, r.RequestURI, r.Header.Get("Content-Type"),
 					r.Header.Get("Accept") != "", string(bytes.TrimSpace(body))))
 				for k, v := range c.headers {
 					w.Header().Set(k, v)
@@ -65,8 +65,8 @@ func TestDeletionsMatchClientGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			theirs := metadata.NewForConfigOrDie(cfg)
-			got, errs := deleteBoth(t, own, &asked)
-			want, wantErrs := deleteBoth(t, theirs, &asked)
+			got, errs := deleteBoth(t, own, &requests)
+			want, wantErrs := deleteBoth(t, theirs, &requests)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("asked %q, client-go %q", got, want)
 			}
@@ -82,7 +82,7 @@ func TestDeletionsMatchClientGo(t *testing.T) {
 }
 
 // deleteBoth deletes a pod and a cluster role with a client. It returns the requests and the results.
-func deleteBoth(t *testing.T, client metadata.Interface, asked *[]string) (first []string, errs []error) {
+func deleteBoth(t *testing.T, client metadata.Interface, requested *[]string) (first []string, errs []error) {
 	pods, roles := schema.GroupVersionResource{
 		Version:  "v1",
 		Resource: "pods",
@@ -94,7 +94,7 @@ func deleteBoth(t *testing.T, client metadata.Interface, asked *[]string) (first
 	uid, policy := types.UID("u"), metav1.DeletePropagationForeground
 	for _, of := range []metadata.ResourceInterface{client.Resource(pods).Namespace("n"),
 		client.Resource(roles)} {
-		*asked = nil
+		*requested = nil
 		errs = append(
 			errs,
 			of.Delete(
@@ -106,7 +106,7 @@ func deleteBoth(t *testing.T, client metadata.Interface, asked *[]string) (first
 				},
 			),
 		)
-		first = append(first, (*asked)[0])
+		first = append(first, (*requested)[0])
 	}
 	return first, errs
 }

@@ -53,8 +53,8 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 		// Close connections of attempts that succeed too late.
 		go func(pending int) {
 			for range pending {
-				if late := <-attempts; late.conn != nil {
-					_ = late.conn.Close()
+				if timedOut := <-attempts; timedOut.conn != nil {
+					_ = timedOut.conn.Close()
 				}
 			}
 		}(launched - ended)

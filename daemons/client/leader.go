@@ -40,9 +40,9 @@ func Lead(
 	}()
 	err = active(leading)
 	stop()
-	over := <-lost
+	isOver := <-lost
 	c.release(context.WithoutCancel(ctx))
-	if over {
+	if isOver {
 		return fmt.Errorf("lost the lease %s", name)
 	}
 	return err

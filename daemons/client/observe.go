@@ -112,7 +112,7 @@ type countingTransport struct {
 }
 
 func (o countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	began, host := time.Now(), r.URL.Host
+	start, host := time.Now(), r.URL.Host
 	if o.host != nil {
 		host = o.host(host)
 	}
@@ -122,7 +122,7 @@ func (o countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		code = strconv.Itoa(answer.StatusCode)
 	}
 	o.total.WithLabelValues(code, r.Method, host).Inc()
-	o.seconds.WithLabelValues(r.Method, host).Observe(time.Since(began).Seconds())
+	o.seconds.WithLabelValues(r.Method, host).Observe(time.Since(start).Seconds())
 	return answer, err
 }
 

@@ -27,8 +27,8 @@ func TestWithoutManagersReturnsACopy(t *testing.T) {
 	if len(s.ManagedFields) != 1 {
 		t.Error("the object itself has changed")
 	}
-	gone := cache.DeletedFinalStateUnknown{Key: "web"}
-	if got, err := WithoutManagers(gone); err != nil || got != any(gone) {
+	tombstone := cache.DeletedFinalStateUnknown{Key: "web"}
+	if got, err := WithoutManagers(tombstone); err != nil || got != any(tombstone) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

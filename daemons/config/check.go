@@ -71,33 +71,33 @@ func within(bounds string, value any) error {
 		special, limits = "", bounds
 	}
 	low, high, _ := strings.Cut(limits, "..")
-	var is, least, most float64
+	var current, minimum, maximum float64
 	var read func(string) (float64, error)
 	switch v := value.(type) {
 	case int:
-		is, read = float64(v), func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+		current, read = float64(v), func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 	case float64:
-		is, read = v, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+		current, read = v, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 	case time.Duration:
-		is, read = v.Seconds(), seconds
+		current, read = v.Seconds(), seconds
 	case metav1.Duration:
-		is, read = v.Seconds(), seconds
+		current, read = v.Seconds(), seconds
 	default:
 		return fmt.Errorf("a range of %T", value)
 	}
 	if special != "" {
-		if one, err := read(special); err == nil && one == is {
+		if one, err := read(special); err == nil && one == current {
 			return nil
 		}
 	}
-	least, err := read(low)
+	minimum, err := read(low)
 	if err == nil && high != "" {
-		most, err = read(high)
+		maximum, err = read(high)
 	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("the range %s: %w", bounds, err)
-	case is >= least && (high == "" || is <= most):
+	case current >= minimum && (high == "" || current <= maximum):
 		return nil
 	}
 	text := "must be at least " + low

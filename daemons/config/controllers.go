@@ -26,19 +26,19 @@ var Controllers = []string{
 func ChosenControllers(patterns []string) ([]string, error) {
 	var out []string
 	for _, p := range patterns {
-		known := p == "*"
+		isKnown := p == "*"
 		for _, name := range Controllers {
 			switch p {
 			case "*", name:
-				known = true
+				isKnown = true
 				if !slices.Contains(out, name) {
 					out = append(out, name)
 				}
 			case "-" + name:
-				known = true
+				isKnown = true
 			}
 		}
-		if !known {
+		if !isKnown {
 			return nil, fmt.Errorf("no controller is named %q: write \"*\" for all, NAME, or -NAME to leave one out, "+
 				"where NAME is one of %s", p, strings.Join(slices.Sorted(slices.Values(Controllers)), ", "))
 		}

@@ -209,8 +209,8 @@ var measured = []string{
 var reservable = []string{"cpu", "memory", "ephemeral-storage"}
 
 func (f *KubeletFile) problems() (list []Problem) {
-	refuse := func(is bool, name, format string, args ...any) {
-		if is {
+	refuse := func(isInvalid bool, name, format string, args ...any) {
+		if isInvalid {
 			list = append(list, Problem{Name: name, Text: fmt.Sprintf(format, args...)})
 		}
 	}

@@ -38,7 +38,7 @@ func TestTheGarbageCollectorUsesSharedCaches(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	c.Informers.StartWithContext(ended) // only started informers are reported
-	there := c.Informers.WaitForCacheSync(ended.Done())
+	synced := c.Informers.WaitForCacheSync(ended.Done())
 	held := map[reflect.Type]bool{}
 	for kind, of := range scheme.Scheme.AllKnownTypes() {
 		resource, _ := meta.UnsafeGuessKindToResource(kind)
@@ -47,12 +47,12 @@ func TestTheGarbageCollectorUsesSharedCaches(t *testing.T) {
 			if _, err := c.Informers.ForResource(resource); err != nil {
 				t.Errorf("the collector cannot read %s in the shared caches: %v", resource, err)
 			}
-			if _, ok := there[reflect.PointerTo(of)]; !ok {
+			if _, ok := synced[reflect.PointerTo(of)]; !ok {
 				t.Errorf("no controller holds %s", resource)
 			}
 		}
 	}
-	for of := range there {
+	for of := range synced {
 		if !held[of] {
 			t.Errorf("the collector would watch %s a second time", of)
 		}

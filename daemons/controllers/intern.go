@@ -227,8 +227,8 @@ func (s *interner) internText(text string) string {
 	if text == "" || len(text) > maxTextLength {
 		return text
 	}
-	if known, ok := s.texts[text]; ok {
-		return known
+	if candidate, ok := s.texts[text]; ok {
+		return candidate
 	}
 	if len(s.texts) >= maxTexts {
 		clear(s.texts)
@@ -239,11 +239,11 @@ func (s *interner) internText(text string) string {
 }
 
 // shareIfEqual replaces *is by *last if they are equal, and reports whether they were.
-func shareIfEqual[T any](is, last *T) bool {
-	if !reflect.DeepEqual(*is, *last) {
+func shareIfEqual[T any](current, last *T) bool {
+	if !reflect.DeepEqual(*current, *last) {
 		return false
 	}
-	*is = *last
+	*current = *last
 	return true
 }
 

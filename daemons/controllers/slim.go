@@ -25,7 +25,7 @@ var slimmedMark = []metav1.ManagedFieldsEntry{}
 // slim is the transform function of all shared caches.
 func (s *slimmer) slim(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
-		if have := o.GetManagedFields(); have != nil && len(have) == 0 {
+		if existing := o.GetManagedFields(); existing != nil && len(existing) == 0 {
 			return obj, nil
 		}
 		o.SetManagedFields(slimmedMark)

@@ -31,8 +31,8 @@ func explain(w http.ResponseWriter, r *http.Request) {
 // explainError returns the error of a request for an explanation. An error that is not of the API server is about the
 // object: its kind cannot be explained, or it does not exist.
 func explainError(err error) error {
-	var known apierrors.APIStatus
-	if errors.As(err, &known) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	var apiStatus apierrors.APIStatus
+	if errors.As(err, &apiStatus) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return apierrors.NewBadRequest(err.Error())

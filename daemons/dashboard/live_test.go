@@ -62,7 +62,7 @@ func (l *live) send(text string) {
 }
 
 // await reads frames until one is as wanted.
-func (l *live) await(what string, is func(frame) bool) frame {
+func (l *live) await(what string, matches func(frame) bool) frame {
 	l.t.Helper()
 	if err := l.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		l.t.Fatal(err)
@@ -78,7 +78,7 @@ func (l *live) await(what string, is func(frame) bool) frame {
 		if err := json.Unmarshal(text, &f); err != nil {
 			l.t.Fatal(err)
 		}
-		if is(f) {
+		if matches(f) {
 			return f
 		}
 	}

@@ -74,7 +74,7 @@ func (c *requestsCache) get(ctx context.Context, v *visitor, now time.Time) (map
 	if c.byNode != nil && now.Before(c.until) {
 		return c.byNode, nil
 	}
-	began := time.Now()
+	start := time.Now()
 	sums := map[string]resources{}
 	opts := metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
 	err := eachPage(ctx, opts, func(ctx context.Context, opts metav1.ListOptions) (string, error) {
@@ -99,7 +99,7 @@ func (c *requestsCache) get(ctx context.Context, v *visitor, now time.Time) (map
 	if err != nil {
 		return nil, err
 	}
-	c.byNode, c.until = sums, now.Add(max(requestsLifetime, requestsShare*time.Since(began)))
+	c.byNode, c.until = sums, now.Add(max(requestsLifetime, requestsShare*time.Since(start)))
 	return sums, nil
 }
 

@@ -225,16 +225,16 @@ func countDaemonSet(o *overview, w table.Object) (severity, string) {
 
 func (o *overview) countWorkload(ready, all string) (severity, string) {
 	o.Workloads.Total++
-	has, _ := strconv.Atoi(ready) // not a number means 0
+	actual, _ := strconv.Atoi(ready) // not a number means 0
 	wants, _ := strconv.Atoi(all)
 	switch {
-	case has >= wants:
+	case actual >= wants:
 		o.Workloads.Available++
 		return "", ""
-	case has == 0:
+	case actual == 0:
 		return severityError, fmt.Sprintf("None of %d pods is ready.", wants)
 	}
-	return severityWarning, fmt.Sprintf("%d of %d pods are ready.", has, wants)
+	return severityWarning, fmt.Sprintf("%d of %d pods are ready.", actual, wants)
 }
 
 func countJob(_ *overview, j table.Object) (severity, string) {

@@ -114,7 +114,7 @@ func newSessions(now func() time.Time) *sessions {
 // start returns a new session and the value of its cookie.
 func (s *sessions) start(v *visitor) (*session, string, error) {
 	now, secret := s.now(), newSecret(32)
-	begun := &session{
+	started := &session{
 		id: sha256.Sum256([]byte(secret)), csrf: newSecret(32), visitor: v, access: newAccessCache(s.now),
 		tables: table.NewPool(v.getTable), used: now, ends: now.Add(sessionLifetime),
 		cancels: map[int]context.CancelFunc{},
@@ -140,8 +140,8 @@ func (s *sessions) start(v *visitor) (*session, string, error) {
 	if len(s.byID) >= maxSessions {
 		return nil, "", apierrors.NewServiceUnavailable("too many visitors are signed in: try again later")
 	}
-	s.byID[begun.id] = begun
-	return begun, secret, nil
+	s.byID[started.id] = started
+	return started, secret, nil
 }
 
 // find returns the session of a cookie, or nil. It counts as a use of the session.

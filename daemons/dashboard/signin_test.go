@@ -38,9 +38,9 @@ func TestCodesSignInOnceWithinAMinute(t *testing.T) {
 		second.cookie() != nil {
 		t.Errorf("a used code: %s", got.Status)
 	}
-	late := w.board.NewCode()
+	lateCode := w.board.NewCode()
 	w.advance(time.Minute)
-	if got := second.do(http.MethodGet, "/signin?code="+late, ""); got.StatusCode != http.StatusUnauthorized ||
+	if got := second.do(http.MethodGet, "/signin?code="+lateCode, ""); got.StatusCode != http.StatusUnauthorized ||
 		second.cookie() != nil {
 		t.Errorf("a code after a minute: %s", got.Status)
 	}

@@ -36,13 +36,13 @@ func errWrongHost(host string) error {
 
 // statusOf returns the status that describes an error. Statuses of the API server stay as they are.
 func statusOf(err error) metav1.Status {
-	var known apierrors.APIStatus
+	var apiStatus apierrors.APIStatus
 	var status metav1.Status
 	var network net.Error
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &known):
-		status = known.Status()
+	case errors.As(err, &apiStatus):
+		status = apiStatus.Status()
 	case errors.As(err, &tooLarge):
 		status = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("at most %d bytes", tooLarge.Limit)).Status()
 	case errors.Is(err, context.DeadlineExceeded):

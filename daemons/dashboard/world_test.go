@@ -320,10 +320,10 @@ func (b *browser) cookie() *http.Cookie {
 }
 
 // until waits for a condition.
-func until(t *testing.T, what string, is func() bool) {
+func until(t *testing.T, what string, matches func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
-	for tick := time.NewTicker(5 * time.Millisecond); !is(); <-tick.C {
+	for tick := time.NewTicker(5 * time.Millisecond); !matches(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within 20 s", what)
 		}

@@ -141,9 +141,9 @@ func (c *clients) watchNodes(ctx context.Context, api kubernetes.Interface, log 
 	if _, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { note() },
 		DeleteFunc: func(any) { note() },
-		UpdateFunc: func(was, is any) {
-			a, _ := was.(*corev1.Node)
-			b, _ := is.(*corev1.Node)
+		UpdateFunc: func(before, after any) {
+			a, _ := before.(*corev1.Node)
+			b, _ := after.(*corev1.Node)
 			if a == nil || b == nil || !sameAddresses(a, b) {
 				note()
 			}
@@ -163,7 +163,7 @@ func (c *clients) watchNodes(ctx context.Context, api kubernetes.Interface, log 
 	})
 	again := time.NewTicker(localAddressInterval)
 	defer again.Stop()
-	known := false
+	isKnown := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -174,10 +174,10 @@ func (c *clients) watchNodes(ctx context.Context, api kubernetes.Interface, log 
 			}
 			continue
 		case <-synced:
-			known, synced = true, nil
+			isKnown, synced = true, nil
 		case <-changed:
 		}
-		if known { // an incomplete list would drop machines
+		if isKnown { // an incomplete list would drop machines
 			c.setMachines(nodes.GetStore().List())
 		}
 	}

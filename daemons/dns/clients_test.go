@@ -122,10 +122,11 @@ func TestUnknownClientsAreNotAnsweredBeforeTheNodesAreRead(t *testing.T) {
 			sender{netip.AddrPortFrom(netip.MustParseAddr(from), 4000), false}, true, time.Now())
 		return reply
 	}
-	for from, is := range map[string]bool{"10.244.3.9": true, "fd00:10::9": true, "10.96.0.9": true, "127.0.0.1": true,
-		"::1": true, own: true,
+	for from, isClient := range map[string]bool{"10.244.3.9": true, "fd00:10::9": true, "10.96.0.9": true,
+		"127.0.0.1": true,
+		"::1":       true, own: true,
 		"192.168.7.11": false, "198.51.100.9": false, "2001:db8::12": false} {
-		if reply := ask(from); (len(reply) > 0) != is {
+		if reply := ask(from); (len(reply) > 0) != isClient {
 			t.Errorf("%s gets %d bytes while the machines are not known", from, len(reply))
 		}
 	}

@@ -76,9 +76,9 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 	}
 	env.Metrics.MustRegister(append(h.metrics.collectors, resolver)...)
 	synced := make(chan struct{})
-	var known atomic.Bool
+	var servicesReady atomic.Bool
 	env.Health.AddReady("names", func() error {
-		if !known.Load() {
+		if !servicesReady.Load() {
 			return errors.New("services are not known yet")
 		}
 		return nil
@@ -93,7 +93,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 	}
 	g.Go(func() error {
 		return watchCluster(ctx, clients, names, func() {
-			known.Store(true)
+			servicesReady.Store(true)
 			close(synced)
 		})
 	})

@@ -215,11 +215,11 @@ func externalService(name, to string) *corev1.Service {
 
 // Proves S31.
 func TestServerAnswersFromWatchesAndPublishesItself(t *testing.T) {
-	asked := make(chan string, 100)
+	requested := make(chan string, 100)
 	world := answerRecords(t, "example.org. 60 IN A 192.0.2.1")
 	s := startServer(t, settings(startUpstream(t, func(q *dns.Msg) *dns.Msg {
 		if q.Question[0].Qtype != dns.TypeHINFO {
-			asked <- q.Question[0].Name
+			requested <- q.Question[0].Name
 		}
 		return world(q)
 	})), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}), externalService("away", "example.org"))
@@ -235,8 +235,8 @@ func TestServerAnswersFromWatchesAndPublishesItself(t *testing.T) {
 		s.check("example.org.", dns.TypeA, "A 192.0.2.1")
 		s.check("nobody.example.", dns.TypeA, "NXDOMAIN")
 	}
-	if len(asked) != 2 {
-		t.Errorf("the other server was asked %d times", len(asked))
+	if len(requested) != 2 {
+		t.Errorf("the other server was asked %d times", len(requested))
 	}
 	for _, a := range s.clients.Actions() {
 		list, ok := a.(clienttesting.ListAction)

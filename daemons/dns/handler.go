@@ -60,7 +60,7 @@ func (h *handler) respond(
 	out, message []byte,
 	c sender,
 	wait bool,
-	began time.Time,
+	start time.Time,
 ) (reply []byte, later bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -95,10 +95,10 @@ func (h *handler) respond(
 	} else if reply, later = h.answer(ctx, w, out, c, wait); later {
 		return nil, true
 	}
-	h.metrics.observe(w, c, len(reply), began)
+	h.metrics.observe(w, c, len(reply), start)
 	if h.isLoggingQueries {
 		h.log.Info("query", "client", c.addr, "tcp", c.tcp, "type", dns.Type(q.Type).String(), "name", q.Name.String(),
-			"rcode", codeName(w.outcome.code), "bytes", len(reply), "took", time.Since(began))
+			"rcode", codeName(w.outcome.code), "bytes", len(reply), "took", time.Since(start))
 	}
 	return reply, false
 }

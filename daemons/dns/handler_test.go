@@ -194,8 +194,8 @@ func TestQueriesAreLoggedWhenConfigured(t *testing.T) {
 		h.log = slog.New(slog.NewTextHandler(&log, nil))
 		h.respond(context.Background(), w, nil, packQuery(t, "nobody.shop.svc.cluster.local.", dns.TypeAAAA),
 			sender{addr: netip.MustParseAddrPort("10.244.0.9:4000")}, false, time.Now())
-		if said := strings.Contains(log.String(), "client=10.244.0.9:4000 tcp=false type=AAAA "+
-			"name=nobody.shop.svc.cluster.local. rcode=NXDOMAIN"); said != h.isLoggingQueries {
+		if logged := strings.Contains(log.String(), "client=10.244.0.9:4000 tcp=false type=AAAA "+
+			"name=nobody.shop.svc.cluster.local. rcode=NXDOMAIN"); logged != h.isLoggingQueries {
 			t.Errorf("wanted: %v, written: %s", h.isLoggingQueries, log.String())
 		}
 	}

@@ -199,7 +199,7 @@ func newEnabledPlugins(server string, labels []string) *prometheus.GaugeVec {
 var protocols, families = [2]string{"udp", "tcp"}, [2]string{"1", "2"}
 
 // observe records the metrics of an answer.
-func (t *metrics) observe(w *workspace, c sender, size int, began time.Time) {
+func (t *metrics) observe(w *workspace, c sender, size int, start time.Time) {
 	q, zone, proto, family, kind := &w.query, 0, 0, 0, 0
 	name := "."
 	if w.outcome.cluster {
@@ -221,7 +221,7 @@ func (t *metrics) observe(w *workspace, c sender, size int, began time.Time) {
 		return t.responses.WithLabelValues(t.name, name, "", codeName(w.outcome.code), sourcePlugins[w.outcome.source])
 	}).Inc()
 	t.durationSeries[zone].get(func() prometheus.Observer { return t.duration.WithLabelValues(t.name, name, "") }).
-		Observe(time.Since(began).Seconds())
+		Observe(time.Since(start).Seconds())
 	t.sizeSeries[0][zone][proto].get(func() prometheus.Observer {
 		return t.requestSizes.WithLabelValues(t.name, name, "",
 			protocols[proto])

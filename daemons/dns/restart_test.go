@@ -137,10 +137,10 @@ func (m *fakeSystemd) listen() {
 
 // store keeps a socket unless it is already kept, as systemd does.
 func (m *fakeSystemd) store(name string, fd int) {
-	var this, have unix.Stat_t
+	var this, got unix.Stat_t
 	_ = unix.Fstat(fd, &this)
 	for _, old := range m.files {
-		if _ = unix.Fstat(old, &have); have.Ino == this.Ino {
+		if _ = unix.Fstat(old, &got); got.Ino == this.Ino {
 			_ = unix.Close(fd)
 			return
 		}
@@ -184,11 +184,11 @@ const clientTimeout = time.Minute
 // has read before it ends.
 func TestNoQueryIsLostDuringRestarts(t *testing.T) {
 	m := newFakeSystemd(t)
-	asked, lost := queryDuringRestarts(t, m)
+	requests, lost := queryDuringRestarts(t, m)
 	for _, err := range lost {
 		t.Errorf("a query is lost: %v", err)
 	}
-	t.Logf("%d queries", asked)
+	t.Logf("%d queries", requests)
 
 	// A server with another address closes the kept sockets.
 	var other sockets
@@ -217,8 +217,8 @@ func TestNoQueryIsLostDuringRestarts(t *testing.T) {
 func BenchmarkRestarts(b *testing.B) {
 	total, failed := int64(0), 0
 	for range b.N {
-		asked, lost := queryDuringRestarts(b, newFakeSystemd(b))
-		total, failed = total+asked, failed+len(lost)
+		requests, lost := queryDuringRestarts(b, newFakeSystemd(b))
+		total, failed = total+requests, failed+len(lost)
 	}
 	b.ReportMetric(float64(total), "asked")
 	b.ReportMetric(float64(failed), "lost")
@@ -236,7 +236,7 @@ func queryDuringRestarts(t testing.TB, m *fakeSystemd) (int64, []error) {
 	at.close()
 	server, log := m.start(address)
 	ctx, stop := context.WithCancel(t.Context())
-	var asked, overTCP atomic.Int64
+	var requests, overTCP atomic.Int64
 	var lost sync.Map
 	var g sync.WaitGroup
 	q := packQuery(t, "web.shop.svc.cluster.local.", dns.TypeA)
@@ -258,7 +258,7 @@ func queryDuringRestarts(t testing.TB, m *fakeSystemd) (int64, []error) {
 					lost.Store(i, err)
 					return
 				}
-				asked.Add(1)
+				requests.Add(1)
 			}
 		})
 	}
@@ -276,11 +276,11 @@ func queryDuringRestarts(t testing.TB, m *fakeSystemd) (int64, []error) {
 	})
 	const restarts = 5
 	for range restarts {
-		before, beforeTCP := asked.Load(), overTCP.Load()
+		before, beforeTCP := requests.Load(), overTCP.Load()
 		waitFor(t, "queries to be answered", func() bool {
 			failed := false
 			lost.Range(func(_, _ any) bool { failed = true; return false })
-			return failed || asked.Load() > before+100 && overTCP.Load() > beforeTCP+3
+			return failed || requests.Load() > before+100 && overTCP.Load() > beforeTCP+3
 		})
 		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -301,5 +301,5 @@ func queryDuringRestarts(t testing.TB, m *fakeSystemd) (int64, []error) {
 		t.Fatal(err)
 	}
 	_ = server.Wait()
-	return asked.Load() + overTCP.Load(), failures
+	return requests.Load() + overTCP.Load(), failures
 }

@@ -92,7 +92,7 @@ func (s *sockets) inherit(address string) error {
 
 // sameAddress reports whether a socket has the wanted address. Port 0 matches any port.
 func sameAddress(at net.Addr, want string) bool {
-	have, err := netip.ParseAddrPort(at.String())
+	current, err := netip.ParseAddrPort(at.String())
 	if err != nil {
 		return false
 	}
@@ -100,8 +100,9 @@ func sameAddress(at net.Addr, want string) bool {
 	if err != nil {
 		return false
 	}
-	same := have.Addr().Unmap() == should.Addr().Unmap() || have.Addr().IsUnspecified() && should.Addr().IsUnspecified()
-	return same && (should.Port() == 0 || should.Port() == have.Port())
+	same := current.Addr().Unmap() == should.Addr().Unmap() || current.Addr().IsUnspecified() &&
+		should.Addr().IsUnspecified()
+	return same && (should.Port() == 0 || should.Port() == current.Port())
 }
 
 // open opens sockets at an address. With port 0, it searches for a port that is free for both protocols.

@@ -169,22 +169,22 @@ func (s *tcpServer) serveConnection(ctx context.Context, c *connection) {
 		if _, err := io.ReadFull(in, head[:]); err != nil {
 			return
 		}
-		began, size := time.Now(), int(binary.BigEndian.Uint16(head[:]))
+		start, size := time.Now(), int(binary.BigEndian.Uint16(head[:]))
 		if size > cap(message) {
 			message = make([]byte, size)
 		}
 		message = message[:size]
-		if c.SetReadDeadline(began.Add(c.slowTimeout)) != nil {
+		if c.SetReadDeadline(start.Add(c.slowTimeout)) != nil {
 			return
 		}
 		if _, err := io.ReadFull(in, message); err != nil {
 			return
 		}
-		c.markActive(began)
+		c.markActive(start)
 		from := sender{addr: c.addr, tcp: true}
-		reply, later := s.handler.respond(ctx, w, out[:0], message, from, false, began)
+		reply, later := s.handler.respond(ctx, w, out[:0], message, from, false, start)
 		if later {
-			s.answerLater(ctx, c, append([]byte(nil), message...), from, began)
+			s.answerLater(ctx, c, append([]byte(nil), message...), from, start)
 			continue
 		}
 		if len(reply) == 0 {
@@ -198,13 +198,13 @@ func (s *tcpServer) serveConnection(ctx context.Context, c *connection) {
 }
 
 // answerLater answers one query with the help of other servers. Meanwhile, serveConnection reads more queries.
-func (s *tcpServer) answerLater(ctx context.Context, c *connection, message []byte, from sender, began time.Time) {
+func (s *tcpServer) answerLater(ctx context.Context, c *connection, message []byte, from sender, start time.Time) {
 	c.waitSlots <- struct{}{}
 	c.waiters.Go(func() {
 		defer func() { <-c.waitSlots }()
 		w := s.workspaces.Get().(*workspace)
 		defer s.workspaces.Put(w)
-		if reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, nil, message, from, true, began); len(
+		if reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, nil, message, from, true, start); len(
 			reply,
 		) > 0 {
 			c.send(reply)

@@ -128,16 +128,16 @@ func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 
 // answer answers the first n datagrams.
 func (s *udpServer) answer(ctx context.Context, d *datagramBatch, w *workspace, n int) {
-	began, ready := time.Now(), 0
+	start, ready := time.Now(), 0
 	for i := range n {
 		in := &d.in[i]
 		if in.head.Flags&unix.MSG_TRUNC != 0 {
 			continue
 		}
 		message, c := d.read[i][:in.size], sender{addr: addressOf(&d.addresses[i])}
-		reply, later := s.handler.respond(ctx, w, d.write[ready][:0], message, c, false, began)
+		reply, later := s.handler.respond(ctx, w, d.write[ready][:0], message, c, false, start)
 		if later {
-			s.answerLater(ctx, append([]byte(nil), message...), c, append([]byte(nil), replyControl(in)...), began)
+			s.answerLater(ctx, append([]byte(nil), message...), c, append([]byte(nil), replyControl(in)...), start)
 			continue
 		}
 		if len(reply) == 0 {
@@ -181,7 +181,7 @@ func (s *udpServer) send(d *datagramBatch, count int) {
 
 // answerLater answers one query with the help of other servers, in a new goroutine. It drops the query if too many
 // wait.
-func (s *udpServer) answerLater(ctx context.Context, message []byte, c sender, control []byte, began time.Time) {
+func (s *udpServer) answerLater(ctx context.Context, message []byte, c sender, control []byte, start time.Time) {
 	select {
 	case s.waitSlots <- struct{}{}:
 	default:
@@ -192,7 +192,7 @@ func (s *udpServer) answerLater(ctx context.Context, message []byte, c sender, c
 		w := s.workspaces.Get().(*workspace)
 		defer s.workspaces.Put(w)
 		reply, _ := s.handler.respond(context.WithoutCancel(ctx), w, make([]byte, 0, wire.UDPSize), message, c, true,
-			began)
+			start)
 		if len(reply) > 0 {
 			if _, _, err := s.conn.WriteMsgUDPAddrPort(reply, control, c.addr); err != nil {
 				s.handler.log.Debug("send an answer", "client", c.addr, "error", err)

@@ -94,8 +94,8 @@ func serialHandlers() func(f func(any)) cache.ResourceEventHandlerFuncs {
 	serial := make(chan struct{}, 1)
 	return func(f func(any)) cache.ResourceEventHandlerFuncs {
 		handle := func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
+			if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = tombstone.Obj
 			}
 			serial <- struct{}{}
 			defer func() { <-serial }()

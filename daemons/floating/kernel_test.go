@@ -104,7 +104,7 @@ func TestLinkSetsAndRemovesAnAddressInTheKernel(t *testing.T) {
 			})
 			return yes
 		}
-		known := func() (yes bool) {
+		isKnown := func() (yes bool) {
 			does(b, func() error {
 				list, err := netlink.NeighList(0, netlink.FAMILY_ALL)
 				for _, n := range list {
@@ -125,13 +125,13 @@ func TestLinkSetsAndRemovesAnAddressInTheKernel(t *testing.T) {
 		// An announcement replaces a neighbour's cached entry.
 		b.IP(t, "neigh replace "+text+" lladdr 02:00:00:00:00:09 dev eth0 nud stale")
 		does(a, here.Announce)
-		for began := time.Now(); !known(); time.Sleep(time.Millisecond) {
-			if time.Since(began) > 5*time.Second {
+		for start := time.Now(); !isKnown(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > 5*time.Second {
 				t.Fatalf("the neighbour does not know where %s is", text)
 			}
 		}
-		for began := time.Now(); taken(); {
-			if time.Since(began) > 5*time.Second {
+		for start := time.Now(); taken(); {
+			if time.Since(start) > 5*time.Second {
 				t.Fatalf("%s stays", text)
 			}
 		}

@@ -25,8 +25,8 @@ type Link struct {
 // FindByAddress returns the interface that has the address own, for placing address on it.
 func FindByAddress(own, address netip.Addr) (*Link, error) {
 	var found *Link
-	err := eachAddress(func(l netlink.Link, have netip.Prefix, _ netlink.Addr) {
-		if have.Addr() == own {
+	err := eachAddress(func(l netlink.Link, current netip.Prefix, _ netlink.Addr) {
+		if current.Addr() == own {
 			found = &Link{address, l}
 		}
 	})
@@ -46,11 +46,11 @@ var ErrOwnAddress = errors.New("it is this machine's own address")
 func Find(address netip.Addr, names []string) (*Link, error) {
 	var found *Link
 	var own bool
-	err := eachAddress(func(l netlink.Link, have netip.Prefix, entry netlink.Addr) {
-		if have.Addr() == address && (entry.Flags&syscall.IFA_F_PERMANENT != 0 || !have.IsSingleIP()) {
+	err := eachAddress(func(l netlink.Link, current netip.Prefix, entry netlink.Addr) {
+		if current.Addr() == address && (entry.Flags&syscall.IFA_F_PERMANENT != 0 || !current.IsSingleIP()) {
 			own = true
 		}
-		if found == nil && isUsable(l) && !have.IsSingleIP() && have.Contains(address) &&
+		if found == nil && isUsable(l) && !current.IsSingleIP() && current.Contains(address) &&
 			(len(names) == 0 || slices.Contains(names, l.Attrs().Name)) {
 			found = &Link{address, l}
 		}
@@ -112,8 +112,8 @@ func eachAddress(f func(netlink.Link, netip.Prefix, netlink.Addr)) error {
 		}
 		for _, a := range addresses {
 			ones, _ := a.Mask.Size()
-			if have, ok := netip.AddrFromSlice(a.IP); ok {
-				f(l, netip.PrefixFrom(have.Unmap(), ones), a)
+			if current, ok := netip.AddrFromSlice(a.IP); ok {
+				f(l, netip.PrefixFrom(current.Unmap(), ones), a)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ type progress struct {
 	after   time.Duration // when to go on
 }
 
-// advance goes on with work as far as the health of its objects allows. It returns nil, nil if the work is finished.
+// advance continues work as far as the health of its objects allows. It returns nil, nil if the work is finished.
 func (c *Controller) advance(ctx context.Context, s *Source, e *entry, st *gitsource.Status,
 	w *work) (*progress, *failure) {
 	for ; w.next < len(w.stages); w.next++ {
@@ -30,7 +30,7 @@ func (c *Controller) advance(ctx context.Context, s *Source, e *entry, st *gitso
 		if p, f := c.applyStage(ctx, s, w, w.stages[w.next]); p != nil || f != nil {
 			return p, f
 		}
-		w.began, w.polls = c.Clock.Now(), 0
+		w.start, w.polls = c.Clock.Now(), 0
 	}
 	st.AppliedRevision, st.AppliedSpec = w.revision, specDigest(&s.Spec)
 	st.Drifted, st.Failed = limitList(slices.Clone(w.drifted)), nil
@@ -81,7 +81,7 @@ func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *wo
 	of := len(objects)
 	objects = w.remaining(objects)
 	for _, o := range objects {
-		if _, known := w.live[o.ID().identity()]; !known {
+		if _, ok := w.live[o.ID().identity()]; !ok {
 			missing = append(missing, o.ID())
 		}
 	}
@@ -98,12 +98,12 @@ func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *wo
 	broken := false
 	for _, o := range objects {
 		policy, err := driftPolicy(s, o)
-		state, why := Health(w.live[o.ID().identity()])
+		state, cause := Health(w.live[o.ID().identity()])
 		if state == HealthNotFound && err == nil && policy == gitsource.DriftReport && !w.declared {
 			continue // reported as drift
 		}
 		if state != HealthCurrent {
-			unhealthy = append(unhealthy, o.ID().String()+": "+why)
+			unhealthy = append(unhealthy, o.ID().String()+": "+cause)
 			broken = broken || state == HealthFailed
 		}
 	}
@@ -112,7 +112,7 @@ func (c *Controller) awaitHealth(ctx context.Context, s *Source, e *entry, w *wo
 		return nil, nil
 	}
 	text := strings.Join(limitList(unhealthy), "; ")
-	if c.Clock.Since(w.began) >= s.Spec.Limit() || broken || e.unhealthy == w.digest {
+	if c.Clock.Since(w.start) >= s.Spec.Limit() || broken || e.unhealthy == w.digest {
 		e.unhealthy = w.digest // later rounds do not wait again
 		return nil, &failure{reason: reasonHealth, objects: unhealthy,
 			err: fmt.Errorf("%d of %d objects are not healthy: %s", len(unhealthy), of, text)}

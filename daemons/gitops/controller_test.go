@@ -259,8 +259,8 @@ func TestImmutableFieldsRecreateOnlyWhereDeclared(t *testing.T) {
 		if live == nil {
 			return nil
 		}
-		was, _, _ := unstructured.NestedString(live.Object, "data", "value")
-		if now, _, _ := unstructured.NestedString(o.Object, "data", "value"); was != now {
+		before, _, _ := unstructured.NestedString(live.Object, "data", "value")
+		if now, _, _ := unstructured.NestedString(o.Object, "data", "value"); before != now {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, o.GetName(), field.ErrorList{
 				field.Invalid(field.NewPath("data", "value"), now, "field is immutable")})
 		}

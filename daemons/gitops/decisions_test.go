@@ -36,7 +36,7 @@ func TestHealthFollowsKstatus(t *testing.T) {
 	for _, row := range []struct {
 		object string
 		want   HealthState
-		why    string
+		reason string
 	}{
 		{"{apiVersion: v1, kind: ConfigMap}", HealthCurrent, ""},
 		{"{apiVersion: v1, kind: ConfigMap, metadata: {deletionTimestamp: " +
@@ -81,9 +81,9 @@ func TestHealthFollowsKstatus(t *testing.T) {
 			HealthInProgress, "1 of 2"},
 		{"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}", HealthInProgress, "not served"},
 	} {
-		state, why := Health(parse(t, row.object))
-		if state != row.want || !strings.Contains(why, row.why) {
-			t.Errorf("%s is %s (%s), want %s (%s)", row.object, state, why, row.want, row.why)
+		state, reason := Health(parse(t, row.object))
+		if state != row.want || !strings.Contains(reason, row.reason) {
+			t.Errorf("%s is %s (%s), want %s (%s)", row.object, state, reason, row.want, row.reason)
 		}
 	}
 	if state, _ := Health(nil); state != HealthNotFound {

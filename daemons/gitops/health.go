@@ -108,30 +108,30 @@ func (s statusOf) conditionReason(kind string) string {
 }
 
 func genericHealth(s statusOf) (HealthState, string) {
-	if status, why := s.condition("Stalled"); status == "True" {
-		return HealthFailed, why
+	if status, reason := s.condition("Stalled"); status == "True" {
+		return HealthFailed, reason
 	}
-	if status, why := s.condition("Reconciling"); status == "True" {
-		return HealthInProgress, why
+	if status, reason := s.condition("Reconciling"); status == "True" {
+		return HealthInProgress, reason
 	}
-	if status, why := s.condition("Ready"); status == "False" || status == "Unknown" {
-		return HealthInProgress, "is not ready: " + why
+	if status, reason := s.condition("Ready"); status == "False" || status == "Unknown" {
+		return HealthInProgress, "is not ready: " + reason
 	}
 	return HealthCurrent, ""
 }
 
 // replicas returns InProgress if fewer pods than wanted are in a state.
-func replicas(have, want int64, what string) (HealthState, string) {
-	if have < want {
-		return HealthInProgress, fmt.Sprintf("%d of %d pods are %s", have, want, what)
+func replicas(current, want int64, what string) (HealthState, string) {
+	if current < want {
+		return HealthInProgress, fmt.Sprintf("%d of %d pods are %s", current, want, what)
 	}
 	return HealthCurrent, ""
 }
 
 func firstUnhealthy(list ...func() (HealthState, string)) (HealthState, string) {
 	for _, f := range list {
-		if state, why := f(); state != HealthCurrent {
-			return state, why
+		if state, reason := f(); state != HealthCurrent {
+			return state, reason
 		}
 	}
 	return HealthCurrent, ""
@@ -147,8 +147,8 @@ func (s statusOf) observed() (HealthState, string) {
 
 func deploymentHealth(s statusOf) (HealthState, string) {
 	if s.conditionReason("Progressing") == "ProgressDeadlineExceeded" {
-		_, why := s.condition("Progressing")
-		return HealthFailed, why
+		_, reason := s.condition("Progressing")
+		return HealthFailed, reason
 	}
 	if paused, _, _ := unstructured.NestedBool(s.Object, "spec", "paused"); paused {
 		return s.observed() // a paused rollout never ends
@@ -196,11 +196,11 @@ func statefulSetHealth(s statusOf) (HealthState, string) {
 
 func daemonSetHealth(s statusOf) (HealthState, string) {
 	want := s.number(0, "status", "desiredNumberScheduled")
-	state, why := firstUnhealthy(s.observed, func() (HealthState, string) {
+	state, reason := firstUnhealthy(s.observed, func() (HealthState, string) {
 		return replicas(s.number(0, "status", "numberAvailable"), want, "available")
 	})
 	if state != HealthCurrent || s.text("spec", "updateStrategy", "type") == "OnDelete" {
-		return state, why
+		return state, reason
 	}
 	return replicas(s.number(0, "status", "updatedNumberScheduled"), want, "of the new version")
 }
@@ -218,8 +218,8 @@ func podHealth(s statusOf) (HealthState, string) {
 	case "Failed":
 		return HealthFailed, "the pod has failed: " + s.text("status", "reason")
 	default:
-		if status, why := s.condition("Ready"); status != "True" {
-			return HealthInProgress, fmt.Sprintf("the pod is not ready (%s): %s", phase, why)
+		if status, reason := s.condition("Ready"); status != "True" {
+			return HealthInProgress, fmt.Sprintf("the pod is not ready (%s): %s", phase, reason)
 		}
 	}
 	return HealthCurrent, ""
@@ -247,8 +247,8 @@ func serviceHealth(s statusOf) (HealthState, string) {
 
 // jobHealth follows kstatus: a job that has started is Current, since it may run for any time.
 func jobHealth(s statusOf) (HealthState, string) {
-	if status, why := s.condition("Failed"); status == "True" {
-		return HealthFailed, why
+	if status, reason := s.condition("Failed"); status == "True" {
+		return HealthFailed, reason
 	}
 	if status, _ := s.condition("Complete"); status == "True" {
 		return HealthCurrent, ""
@@ -265,18 +265,18 @@ func budgetHealth(s statusOf) (HealthState, string) {
 }
 
 func definitionHealth(s statusOf) (HealthState, string) {
-	if status, why := s.condition("NamesAccepted"); status == "False" {
-		return HealthFailed, why
+	if status, reason := s.condition("NamesAccepted"); status == "False" {
+		return HealthFailed, reason
 	}
-	if status, why := s.condition("Established"); status != "True" {
-		return HealthInProgress, "the kind is not served yet " + why
+	if status, reason := s.condition("Established"); status != "True" {
+		return HealthInProgress, "the kind is not served yet " + reason
 	}
 	return HealthCurrent, ""
 }
 
 func apiServiceHealth(s statusOf) (HealthState, string) {
-	if status, why := s.condition("Available"); status != "True" {
-		return HealthInProgress, "its server is not available: " + why
+	if status, reason := s.condition("Available"); status != "True" {
+		return HealthInProgress, "its server is not available: " + reason
 	}
 	return HealthCurrent, ""
 }

@@ -169,7 +169,7 @@ func TestASourceThatFlapsSendsFewNotifications(t *testing.T) {
 	w.putToken("hook", hookToken)
 	w.declare("platform", notifying+"retryInterval: 1s\n")
 	var last string
-	began := w.clock.Now()
+	start := w.clock.Now()
 	for i := range 20 {
 		text := configMap("a", fmt.Sprint(i))
 		reason := ""
@@ -189,8 +189,8 @@ func TestASourceThatFlapsSendsFewNotifications(t *testing.T) {
 		return nil
 	})
 	sent, _ := w.sender.take()
-	if most := int(w.clock.Since(began).Seconds())/10 + 1; len(sent) > most {
-		t.Errorf("%d notifications were sent, and at most %d may be", len(sent), most)
+	if maximum := int(w.clock.Since(start).Seconds())/10 + 1; len(sent) > maximum {
+		t.Errorf("%d notifications were sent, and at most %d may be", len(sent), maximum)
 	}
 }
 

@@ -95,13 +95,13 @@ func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 		}
 		return errors.New("it is not")
 	})
-	gone := func() error {
+	isGone := func() error {
 		if w.source("platform") != nil {
 			return errors.New("it exists")
 		}
 		return nil
 	}
-	w.until("the source is gone", gone)
+	w.until("the source is gone", isGone)
 	w.wantWrites("delete v1 ConfigMap default/a", "delete v1 ConfigMap default/b")
 	if w.value("c") != "one" {
 		t.Error("an object that is not pruned was deleted")
@@ -111,7 +111,7 @@ func TestADeletedSourceDeletesItsObjects(t *testing.T) {
 	w.declare("platform", "prune: false")
 	w.ready("platform", "True", "", "")
 	remove()
-	w.until("the source is gone", gone)
+	w.until("the source is gone", isGone)
 	if w.value("d") != "one" {
 		t.Error("objects of a source that does not prune were deleted")
 	}

@@ -25,12 +25,10 @@ import (
 
 // Bounds of receivers.
 const (
-	maxHookBody   = 1 << 20          // bytes of a request's body
-	maxHooks      = 32               // requests whose bodies are read at the same time
-	hookDeadline  = 10 * time.Second // of reading a request's body
-	hookInterval  = 5 * time.Second  // between two reconciliations of a source that hooks request
-	hookPrefix    = "/hooks/"        // of the path of a source's receiver, before NAMESPACE/NAME
-	maxTokenBytes = 4096             // bytes of a receiver's token
+	maxHookBody   = 1 << 20         // bytes of a request's body
+	hookInterval  = 5 * time.Second // between two reconciliations of a source that hooks request
+	hookPrefix    = "/hooks/"       // of the path of a source's receiver, before NAMESPACE/NAME
+	maxTokenBytes = 4096            // bytes of a receiver's token
 )
 
 // tokenKey is the key of the token in the Secrets of receivers and notifications.
@@ -138,7 +136,7 @@ func (p push) concerns(spec *gitsource.Spec) bool {
 // as one with a wrong signature.
 type Receiver struct {
 	controller *Controller
-	reads      hookReads
+	seats      seats
 	unknown    hook // is used for sources that have no receiver
 }
 
@@ -153,18 +151,20 @@ func NewReceiver(c *Controller) (*Receiver, error) {
 
 // ServeHTTP implements http.Handler.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	now, connection := time.Now(), http.NewResponseController(w)
-	read, isFree := r.reads.start(now, func() error { return connection.SetReadDeadline(now) })
-	if !isFree {
+	// Servers that are not net/http's, as in tests, have no deadlines.
+	deadline := &readDeadline{set: func(t time.Time) { _ = http.NewResponseController(w).SetReadDeadline(t) }}
+	one := r.seats.take(clientOf(request.RemoteAddr), r.controller.Clock.Now(), deadline.cut)
+	if one == nil {
 		http.Error(w, "too many requests", http.StatusServiceUnavailable)
 		return
 	}
-	defer r.reads.end(read)
+	defer r.seats.leave(one)
 	path, ok := strings.CutPrefix(request.URL.Path, hookPrefix)
 	namespace, name, isPath := strings.Cut(path, "/")
-	// Servers that are not net/http's, as in tests, have no deadlines.
-	_ = connection.SetReadDeadline(now.Add(hookDeadline))
-	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxHookBody))
+	paced := &pacedBody{Reader: http.MaxBytesReader(w, request.Body, maxHookBody), began: time.Now(),
+		until: deadline.extend}
+	body, err := io.ReadAll(paced)
+	r.seats.arrived(one)
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		http.Error(w, fmt.Sprintf("the body has more than %d bytes", maxHookBody), http.StatusRequestEntityTooLarge)
 		return

@@ -96,7 +96,7 @@ func (c *Controller) hold(ctx context.Context, s *Source, e *entry) (time.Durati
 	return 0, false // the change causes the next round
 }
 
-// round begins work or goes on with it, and writes the outcome into the status.
+// round starts or continues work, and writes the outcome into the status.
 func (c *Controller) round(ctx context.Context, s *Source, e *entry) (after time.Duration, outcome string) {
 	st := cloneStatus(&s.Status)
 	var f *failure

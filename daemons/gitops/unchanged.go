@@ -145,8 +145,8 @@ func (c *Controller) findSame(s *Source, e *entry, w *work) {
 	w.same = make(map[identity]bool, len(objects))
 	for i, version := range tracker.Versions(idsOf(objects)) {
 		id := objects[i].ID().identity()
-		before, known := r.objects[id]
-		if known && version != "" && before.version == version && before.digest == objects[i].digest {
+		before, found := r.objects[id]
+		if found && version != "" && before.version == version && before.digest == objects[i].digest {
 			w.same[id] = true
 		}
 	}

@@ -81,7 +81,7 @@ type work struct {
 	versions    map[identity]string // versions at which objects were as declared
 
 	next    int       // index of the stage to apply
-	began   time.Time // when the objects of the last applied stage began to become healthy
+	start   time.Time // when the objects of the last applied stage began to become healthy
 	polls   int       // health checks since then
 	pruned  bool
 	live    map[identity]*unstructured.Unstructured // objects as read or written in this round
@@ -267,7 +267,7 @@ func (c *Controller) check(ctx context.Context, s *Source, w *work, objects []Ob
 	if !needsLive || len(objects) == 0 {
 		return nil
 	}
-	var known inventory
+	var entries inventory
 	unknown := map[identity]bool{}
 	for _, o := range objects {
 		scope, err := w.applier.Scope(ctx, o.GroupVersionKind().GroupKind())
@@ -277,14 +277,14 @@ func (c *Controller) check(ctx context.Context, s *Source, w *work, objects []Ob
 		if id := o.ID(); scope == ScopeUnknown {
 			unknown[id.identity()] = true
 		} else {
-			known = append(known, id)
+			entries = append(entries, id)
 		}
 	}
-	lives, err := w.applier.Find(ctx, known)
+	lives, err := w.applier.Find(ctx, entries)
 	if err != nil {
 		return fail(reasonApply, "read the live objects", err)
 	}
-	for i, id := range known {
+	for i, id := range entries {
 		w.live[id.identity()], w.existed[id.identity()] = lives[i], lives[i] != nil
 	}
 	if !w.declared {

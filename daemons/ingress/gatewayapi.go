@@ -146,7 +146,7 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 	var all []cache.SharedIndexInformer
 	var synced []cache.InformerSynced
 	add := func(i cache.SharedIndexInformer, set func(key route.Key, o any)) error {
-		handle := func(o any, gone bool) {
+		handle := func(o any, isGone bool) {
 			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = last.Obj
 			}
@@ -154,7 +154,7 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 			if !ok {
 				return
 			}
-			if gone {
+			if isGone {
 				o = nil
 			}
 			w.mu.Lock()

@@ -62,13 +62,13 @@ func (t *statusWriter) syncServices(ctx context.Context) {
 		t.watch.mu.Unlock()
 		return
 	}
-	wanted, over, problems := t.watch.wantedServices(t.cfg)
+	wanted, obsolete, problems := t.watch.wantedServices(t.cfg)
 	endpoints := t.machineEndpoints()
 	t.watch.mu.Unlock()
 	for _, p := range problems {
 		t.env.Log.Warn("give a Gateway a port of the machines", "err", p)
 	}
-	for _, s := range over {
+	for _, s := range obsolete {
 		if err := t.deleteService(ctx, s); err != nil && ctx.Err() == nil {
 			t.env.Log.Warn("remove the service of a Gateway", "service", s.Namespace+"/"+s.Name, "err", err)
 		}
@@ -86,7 +86,8 @@ func (t *statusWriter) syncServices(ctx context.Context) {
 
 // wantedServices returns the wanted services of all Gateways, the services to delete, and the problems. The caller
 // holds mu.
-func (w *watch) wantedServices(cfg config.Ingress) (list []gatewayService, over []*corev1.Service, problems []error) {
+func (w *watch) wantedServices(cfg config.Ingress) (list []gatewayService, obsolete []*corev1.Service,
+	problems []error) {
 	assigned, used := w.machinePorts(), map[int]bool{}
 	for _, port := range assigned {
 		used[port] = true
@@ -145,10 +146,10 @@ func (w *watch) wantedServices(cfg config.Ingress) (list []gatewayService, over 
 			w.gatewayBuilder.Gateway(route.Key{Namespace: key.Namespace, Name: of}) != nil {
 			// The Gateway exists but belongs to another controller now. The garbage collector deletes the service of a
 			// deleted Gateway.
-			over = append(over, s)
+			obsolete = append(obsolete, s)
 		}
 	}
-	return list, over, problems
+	return list, obsolete, problems
 }
 
 // allFamilies requests an address of each family of the cluster's services, because the proxies serve all families.

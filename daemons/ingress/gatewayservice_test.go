@@ -28,12 +28,12 @@ func TestAGatewayHasAnAddressOfEachFamily(t *testing.T) {
 			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack),
 		},
 	}
-	for what, there := range map[string]*corev1.Service{"a new one": nil, "one of a former release": former} {
+	for what, existing := range map[string]*corev1.Service{"a new one": nil, "one of a former release": former} {
 		clients := fake.NewClientset()
-		if there != nil {
-			clients = fake.NewClientset(there)
+		if existing != nil {
+			clients = fake.NewClientset(existing)
 		}
-		a := gatewayService{name: name, ports: ports, current: there, owner: metav1.OwnerReference{Name: "web"}}
+		a := gatewayService{name: name, ports: ports, current: existing, owner: metav1.OwnerReference{Name: "web"}}
 		if err := (&statusWriter{clients: clients}).applyService(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}

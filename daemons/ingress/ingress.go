@@ -107,8 +107,8 @@ func serve(
 	defer at.close()
 	w := newWatch(cfg, engine, at)
 	w.secrets = newSecretWatcher(clients, env.Log, w.setSecret)
-	known := make(chan struct{})
-	g.Go(func() error { return w.run(inner, clients, gateways, env.Log, func() { close(known) }) })
+	routesReady := make(chan struct{})
+	g.Go(func() error { return w.run(inner, clients, gateways, env.Log, func() { close(routesReady) }) })
 	g.Go(func() error {
 		defer stop()
 		select {
@@ -116,7 +116,7 @@ func serve(
 			return nil
 		case <-ctx.Done():
 			return nil
-		case <-known: // do not answer "no route" before the routes are known
+		case <-routesReady: // do not answer "no route" before the routes are known
 		}
 		return serveClients(ctx, inner, cfg, env, engine, at, sockets, func() { ready.Store(true) },
 			func() { stopping.Store(true) })

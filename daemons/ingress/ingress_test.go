@@ -84,10 +84,10 @@ func objects(address string) []runtime.Object {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t *testing.T, what string, matches func() bool) {
 	t.Helper()
 	until := time.Now().Add(20 * time.Second)
-	for !is() {
+	for !matches() {
 		if time.Now().After(until) {
 			t.Fatalf("in 20 s it did not come about that %s", what)
 		}

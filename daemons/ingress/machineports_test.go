@@ -150,12 +150,12 @@ func TestAMachinePortStaysWithItsGateway(t *testing.T) {
 		}
 		return ln
 	}
-	shop, was := gateway.Entry{Gateway: route.Key{Namespace: "shop", Name: "web"}, Port: 80}, listening()
-	w := newGatewayTenants(t, map[string][]net.Listener{socketName(shop, 20000): {was}})
+	shop, before := gateway.Entry{Gateway: route.Key{Namespace: "shop", Name: "web"}, Port: 80}, listening()
+	w := newGatewayTenants(t, map[string][]net.Listener{socketName(shop, 20000): {before}})
 	w.addGateway("thief", 10, 20000)
 	w.addGateway("shop", 20, 20000)
 	w.check("what the process before had", map[string]int{"shop": 20000, "thief": 0})
-	if own := w.sockets.sockets[shop]; own == nil || own.ln != was {
+	if own := w.sockets.sockets[shop]; own == nil || own.ln != before {
 		t.Error("the socket that was kept is not used")
 	}
 	w.sockets.close()

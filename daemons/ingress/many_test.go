@@ -185,7 +185,7 @@ func TestOneChangeAmongManyIngressesOfOneHostCostsLittle(t *testing.T) {
 func (w *watch) checkCosts(t *testing.T, changes map[string]func(int)) {
 	t.Helper()
 	rounds := amount.Scaled(200, 40)
-	const most = 128 << 10
+	const maximum = 128 << 10
 	for what, change := range changes {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -194,7 +194,7 @@ func (w *watch) checkCosts(t *testing.T, changes map[string]func(int)) {
 			w.updateTable(context.Background())
 		}
 		runtime.ReadMemStats(&after)
-		if each := (after.TotalAlloc - before.TotalAlloc) / uint64(rounds); each > most {
+		if each := (after.TotalAlloc - before.TotalAlloc) / uint64(rounds); each > maximum {
 			t.Errorf("%s: %d KiB are allocated for it", what, each>>10)
 		}
 	}
@@ -211,9 +211,9 @@ func TestManyIngressesAndSecretsFitIntoMemory(t *testing.T) {
 	}
 	before := used()
 	w, _ := newLargeWatch(t, ingressWithHost)
-	const most = 160 << 20
+	const maximum = 160 << 20
 	grown := used() - before
-	if grown > most {
+	if grown > maximum {
 		t.Errorf("%d Ingresses and %d secrets take %d MiB", ingressCount, 2*ingressCount, grown>>20)
 	}
 	t.Logf("%d Ingresses and %d secrets take %d MiB", ingressCount, 2*ingressCount, grown>>20)

@@ -150,11 +150,11 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 		return len(r.serials) - 1
 	}
 	// A client connects continuously.
-	var last, asked atomic.Int64
-	over, done := make(chan struct{}), make(chan struct{})
+	var last, requests atomic.Int64
+	finished, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		r.connectUntil(t, cfg.HTTPSPort, over, &last, &asked)
+		r.connectUntil(t, cfg.HTTPSPort, finished, &last, &requests)
 	}()
 	shows := func(what string, number int) {
 		t.Helper()
@@ -183,18 +183,18 @@ func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 		}
 		shows("after a restart", newest)
 	}
-	close(over)
+	close(finished)
 	<-done
-	if asked.Load() < 10 {
-		t.Errorf("only %d requests were made", asked.Load())
+	if requests.Load() < 10 {
+		t.Errorf("only %d requests were made", requests.Load())
 	}
 }
 
-// connectUntil connects until over is closed. Clients must not get an older certificate than before.
-func (r *rotation) connectUntil(t *testing.T, port int, over chan struct{}, last, asked *atomic.Int64) {
+// connectUntil connects until done is closed. Clients must not get an older certificate than before.
+func (r *rotation) connectUntil(t *testing.T, port int, done chan struct{}, last, requests *atomic.Int64) {
 	for {
 		select {
-		case <-over:
+		case <-done:
 			return
 		default:
 		}
@@ -207,6 +207,6 @@ func (r *rotation) connectUntil(t *testing.T, port int, over chan struct{}, last
 			t.Errorf("certificate %d is shown after %d", got, last.Load())
 		}
 		last.Store(int64(got))
-		asked.Add(1)
+		requests.Add(1)
 	}
 }

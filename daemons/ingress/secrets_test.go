@@ -115,12 +115,12 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 func waitForSecret(t *testing.T, name, want string, current func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		is := current()
-		if is == want {
+		got := current()
+		if got == want {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("secret %s is %q, want %q", name, is, want)
+			t.Fatalf("secret %s is %q, want %q", name, got, want)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (t *statusWriter) writeIngresses(ctx context.Context, whole bool) {
 		problems []route.Problem
 	}
 	t.watch.mu.Lock()
-	list, gone := map[route.Key]one{}, []route.Key{}
+	list, removed := map[route.Key]one{}, []route.Key{}
 	status := t.ingressAddresses()
 	if whole = whole || t.watch.isAllPending || !equality.Semantic.DeepEqual(status, t.writtenAddresses); whole {
 		t.writtenAddresses = status
@@ -134,7 +134,7 @@ func (t *statusWriter) writeIngresses(ctx context.Context, whole bool) {
 		}
 		for key := range t.lastEvents {
 			if _, ours := list[key]; !ours && key.Namespace != "" {
-				gone = append(gone, key)
+				removed = append(removed, key)
 			}
 		}
 	} else {
@@ -142,7 +142,7 @@ func (t *statusWriter) writeIngresses(ctx context.Context, whole bool) {
 			if t.watch.routeBuilder.HasSource(route.Source{Namespace: key.Namespace, Name: key.Name}) {
 				list[key] = one{t.watch.objects[key], t.watch.routeBuilder.Problems(key)}
 			} else {
-				gone = append(gone, key)
+				removed = append(removed, key)
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (t *statusWriter) writeIngresses(ctx context.Context, whole bool) {
 	clear(t.watch.pendingStatus)
 	classes := slices.Collect(maps.Values(t.watch.classes))
 	t.watch.mu.Unlock()
-	for _, key := range gone {
+	for _, key := range removed {
 		delete(t.lastEvents, key)
 	}
 	for _, c := range classes {

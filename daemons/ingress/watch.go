@@ -85,13 +85,13 @@ func (w *watch) run(
 	all := factory(func(*metav1.ListOptions) {})
 	ofServices := factory(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName })
 	var handled []cache.InformerSynced
-	add := func(i cache.SharedIndexInformer, f func(o any, gone bool)) error {
-		handle := func(o any, gone bool) {
+	add := func(i cache.SharedIndexInformer, f func(o any, isGone bool)) error {
+		handle := func(o any, isGone bool) {
 			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = last.Obj
 			}
 			w.mu.Lock()
-			f(o, gone)
+			f(o, isGone)
 			w.mu.Unlock()
 			signal(w.tableChanged)
 		}
@@ -229,13 +229,13 @@ func (w *watch) removeCounters(all bool) {
 	clear(w.removedSources)
 }
 
-func (w *watch) setClass(o any, gone bool) {
+func (w *watch) setClass(o any, isGone bool) {
 	c, ok := o.(*networkingv1.IngressClass)
 	if !ok {
 		return
 	}
 	w.needsSweep, w.isAllPending = true, true
-	if gone {
+	if isGone {
 		delete(w.classes, c.Name)
 		w.routeBuilder.SetClass(c.Name, nil)
 		return
@@ -244,7 +244,7 @@ func (w *watch) setClass(o any, gone bool) {
 	w.routeBuilder.SetClass(c.Name, c)
 }
 
-func (w *watch) setIngress(o any, gone bool) {
+func (w *watch) setIngress(o any, isGone bool) {
 	in, ok := o.(*networkingv1.Ingress)
 	if !ok {
 		return
@@ -259,7 +259,7 @@ func (w *watch) setIngress(o any, gone bool) {
 	for _, s := range w.routeBuilder.Sources(key) {
 		w.removedSources[s] = true
 	}
-	if gone {
+	if isGone {
 		delete(w.objects, key)
 		w.routeBuilder.SetIngress(key, nil)
 		return
@@ -284,18 +284,18 @@ func equalMaps(a, b map[string]string) bool {
 	return true
 }
 
-func (w *watch) setService(o any, gone bool) {
+func (w *watch) setService(o any, isGone bool) {
 	s, ok := o.(*corev1.Service)
 	if !ok {
 		return
 	}
 	key := route.Key{Namespace: s.Namespace, Name: s.Name}
 	w.gatewayBuilder.ServiceChanged(key)
-	if was := w.routeBuilder.Backends.Service(key); was != nil && !gone && was.Spec.Type != s.Spec.Type ||
-		was == nil && s.Spec.Type == corev1.ServiceTypeExternalName {
+	if before := w.routeBuilder.Backends.Service(key); before != nil && !isGone && before.Spec.Type != s.Spec.Type ||
+		before == nil && s.Spec.Type == corev1.ServiceTypeExternalName {
 		w.isAllPending = true // the status of the Ingresses that refer to it may change
 	}
-	if gone {
+	if isGone {
 		delete(w.loadBalancers, key)
 		w.routeBuilder.SetService(key, nil)
 		return
@@ -306,7 +306,7 @@ func (w *watch) setService(o any, gone bool) {
 	w.routeBuilder.SetService(key, s)
 }
 
-func (w *watch) setSlice(o any, gone bool) {
+func (w *watch) setSlice(o any, isGone bool) {
 	s, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return
@@ -317,7 +317,7 @@ func (w *watch) setSlice(o any, gone bool) {
 		of = map[string]*discoveryv1.EndpointSlice{}
 		w.slices[key] = of
 	}
-	if of[s.Name] = s; gone {
+	if of[s.Name] = s; isGone {
 		delete(of, s.Name)
 	}
 	if len(of) == 0 {

@@ -40,7 +40,7 @@ func TestValidationCostIsProportionalToSize(t *testing.T) {
 			t.Errorf("%s: %d bytes were allocated for %d", name, took, n)
 		}
 	}
-	if is, want := printed(), "10.0.0.1:1,10.0.0.2:1,10.0.0.3:1 + 999997 more..."; is != want {
-		t.Errorf("printed %q, want %q", is, want)
+	if got, want := printed(), "10.0.0.1:1,10.0.0.2:1,10.0.0.3:1 + 999997 more..."; got != want {
+		t.Errorf("printed %q, want %q", got, want)
 	}
 }

@@ -53,7 +53,7 @@ func ClearDisabled(obj, old runtime.Object) {
 			continue
 		}
 		if old != nil {
-			if was := feature.field(old); was != nil && !reflect.ValueOf(was).Elem().IsZero() {
+			if before := feature.field(old); before != nil && !reflect.ValueOf(before).Elem().IsZero() {
 				continue
 			}
 		}

@@ -121,7 +121,7 @@ func TestStatusesAreValidated(t *testing.T) {
 	restarts := func(policy, code, status string) string {
 		return strings.NewReplacer("RESTART", policy, "CODE", code).Replace(pod + status)
 	}
-	for name, c := range map[string]struct{ kind, old, is, want string }{
+	for name, c := range map[string]struct{ kind, old, current, want string }{
 		"deployment": {"Deployment", workload + "{}", workload + "{replicas: 2, updatedReplicas: 1, " +
 			"readyReplicas: 2, availableReplicas: 1}", ""},
 		"more ready than there are": {"Deployment", workload + "{}", workload + "{replicas: 1, readyReplicas: " +
@@ -196,7 +196,7 @@ func TestStatusesAreValidated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := kindOf(t, c.kind)
-			obj, old := read(t, k, c.is), read(t, k, c.old)
+			obj, old := read(t, k, c.current), read(t, k, c.old)
 			if got := messages(k.Status.Validate(obj, old)); (got == "") != (c.want == "") ||
 				!strings.Contains(got, c.want) {
 				t.Errorf("\n got %s\nwant %s", got, c.want)

@@ -16,10 +16,10 @@ import (
 )
 
 func TestEveryKindIsComplete(t *testing.T) {
-	known := runtime.NewScheme()
+	registered := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme,
 		apiregistrationv1.AddToScheme} {
-		if err := add(known); err != nil {
+		if err := add(registered); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,7 +37,7 @@ func TestEveryKindIsComplete(t *testing.T) {
 			names[short] = true
 		}
 		obj := k.New()
-		if got, _, err := known.ObjectKinds(obj); err != nil || got[0] != k.GVK {
+		if got, _, err := registered.ObjectKinds(obj); err != nil || got[0] != k.GVK {
 			t.Errorf("%s: New makes %v (%v)", id, got, err)
 		}
 		if k.Singular != strings.ToLower(k.GVK.Kind) {
@@ -58,7 +58,7 @@ func TestEveryKindIsComplete(t *testing.T) {
 			t.Errorf("%s: NewList: %v", id, err)
 		}
 		for _, a := range k.Aliases {
-			if got, _, err := known.ObjectKinds(a.New()); err != nil || got[0] != a.GVK {
+			if got, _, err := registered.ObjectKinds(a.New()); err != nil || got[0] != a.GVK {
 				t.Errorf("%s: alias makes %v (%v)", id, got, err)
 			}
 		}
@@ -262,9 +262,9 @@ func TestAliasConversionsAreLossless(t *testing.T) {
 func TestUnscheduledPodsAreDeletedAtOnce(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for name, c := range map[string]struct {
-		pod   corev1.Pod
-		asked *int64
-		want  int64
+		pod       corev1.Pod
+		requested *int64
+		want      int64
 	}{
 		"on no node": {corev1.Pod{}, nil, 0},
 		"usual":      {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}, nil, 30},
@@ -275,7 +275,7 @@ func TestUnscheduledPodsAreDeletedAtOnce(t *testing.T) {
 		"finished": {corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
 			nil, 0},
 	} {
-		if got := kindOf(t, "Pod").GracePeriod(&c.pod, c.asked); got != c.want {
+		if got := kindOf(t, "Pod").GracePeriod(&c.pod, c.requested); got != c.want {
 			t.Errorf("%s: %d s, want %d", name, got, c.want)
 		}
 	}

@@ -24,6 +24,9 @@ func messages(errs field.ErrorList) string {
 func TestInvalidObjectsAreRejected(t *testing.T) {
 	const template = `template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}`
 	podWith := func(container string) string { return "spec: {containers: [{name: c, image: i, " + container + "}]}" }
+	podOf := func(volume string) string {
+		return "spec: {volumes: [{name: v, " + volume + "}], containers: [{name: c, image: i}]}"
+	}
 	for name, c := range map[string]struct{ kind, given, want string }{
 		"good pod":      {"Pod", podWith("ports: [{containerPort: 80}]"), ""},
 		"no containers": {"Pod", `spec: {containers: []}`, "spec.containers: Required value"},
@@ -53,6 +56,39 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		"toleration":      {"Pod", `spec: {tolerations: [{operator: Exists, value: x}], containers: [{name: c, image: i}]}`, "value must be empty when `operator` is 'Exists'"},
 		"no name servers": {"Pod", `spec: {dnsPolicy: None, containers: [{name: c, image: i}]}`, "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"},
 		"spread":          {"Pod", `spec: {topologySpreadConstraints: [{maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule}], containers: [{name: c, image: i}]}`, "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"},
+
+		"projected twice": {"Pod", podOf("projected: {sources: [{secret: {name: a, items: [{key: k, path: p}]}}, " +
+			"{downwardAPI: {items: [{path: p, fieldRef: {fieldPath: metadata.name}}]}}]}"),
+			`spec.volumes[0].projected: Invalid value: "p": conflicting duplicate paths`},
+		"projected twice by one source": {"Pod", podOf("projected: {sources: [{configMap: {name: a, items: " +
+			"[{key: k, path: p}, {key: l, path: p}]}}]}"),
+			`spec.volumes[0].projected: Invalid value: "a": conflicting duplicate paths`},
+		"projected side by side": {"Pod", podOf("projected: {sources: [{secret: {name: a}}, {secret: {name: b}}, " +
+			"{configMap: {name: a, items: [{key: k, path: p}]}}]}"), ""},
+		"name of a claim": {"Pod", "{metadata: {name: " + strings.Repeat("a", 252) + "}, " +
+			podOf("ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: "+
+				"{storage: 1Gi}}}}}") + "}", `spec.volumes[0].name: Invalid value: "v": PVC name "a`},
+		"label of a file": {"Pod", podOf(`downwardAPI: {items: [{path: p, fieldRef: {fieldPath: ` +
+			`"metadata.labels['a b']"}}]}`),
+			`spec.volumes[0].downwardAPI.items[0].fieldRef: Invalid value: "a b": name part must consist of`},
+		"annotation of a variable": {"Pod", podWith(`env: [{name: a, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['']"}}}]`), `env[0].valueFrom.fieldRef: Invalid value: "": name part must be non-empty`},
+		"annotation in upper case": {"Pod", podWith(`env: [{name: a, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['Example.com/A']"}}}]`), ""},
+		"label without an end":     {"Pod", podWith(`env: [{name: a, valueFrom: {fieldRef: {fieldPath: "metadata.labels['a"}}}]`), `env[0].valueFrom.fieldRef.fieldPath: Unsupported value: "metadata.labels['a"`},
+		"subscript":                {"Pod", podWith(`env: [{name: a, valueFrom: {fieldRef: {fieldPath: "metadata.name['a']"}}}]`), `env[0].valueFrom.fieldRef.fieldPath: Unsupported value: "metadata.name['a']"`},
+		"sleep past the grace period": {"Pod", "spec: {terminationGracePeriodSeconds: 5, containers: [{name: c, " +
+			"image: i, lifecycle: {preStop: {sleep: {seconds: 6}}}}]}", "lifecycle.preStop.sleep: Invalid value: 6: " +
+			"must be non-negative and less than terminationGracePeriodSeconds (5)"},
+		"sleep below zero": {"Pod", podWith("lifecycle: {postStart: {sleep: {seconds: -1}}}"),
+			"lifecycle.postStart.sleep: Invalid value: -1: must be non-negative"},
+		"sleep to the end": {"Pod", podWith("lifecycle: {preStop: {sleep: {seconds: 30}}}"), ""},
+		"resize restarts": {"Pod", "spec: {restartPolicy: Never, containers: [{name: c, image: i, resizePolicy: " +
+			"[{resourceName: cpu, restartPolicy: RestartContainer}]}]}", "resizePolicy[0]: Invalid value: " +
+			"\"RestartContainer\": must be 'NotRequired' when `restartPolicy` is 'Never'"},
+		"half a page": {"Pod", podWith("resources: {limits: {hugepages-2Mi: 3Mi, cpu: 1}}"),
+			`limits[hugepages-2Mi]: Invalid value: "3Mi": 3Mi is not positive integer multiple of hugepages-2Mi`},
+		"page of no size": {"Pod", podWith("resources: {limits: {hugepages-0: 2Mi, cpu: 1}}"),
+			"is not positive integer multiple of hugepages-0"},
+		"whole pages": {"Pod", podWith("resources: {limits: {hugepages-2Mi: 4Mi, cpu: 1}}"), ""},
 
 		"good deployment": {"Deployment", "spec: {selector: {matchLabels: {a: b}}, " + template + "}", ""},
 		"no selector":     {"Deployment", "spec: {" + template + "}", "spec.selector: Required value"},
@@ -107,6 +143,9 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		"external name":   {"Service", `spec: {type: ExternalName}`, "spec.externalName: Required value"},
 		"config map key":  {"ConfigMap", `data: {"a b": c}`, `data[a b]: Invalid value: "a b": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')`},
 		"TLS secret":      {"Secret", `type: kubernetes.io/tls`, "data[tls.crt]: Required value\ndata[tls.key]: Required value"},
+		"docker config":   {"Secret", `{type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: "{a"}}`, `data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": invalid character 'a'`},
+		"docker list":     {"Secret", `{type: kubernetes.io/dockercfg, stringData: {.dockercfg: "[]"}}`, `data[.dockercfg]: Invalid value: "<secret contents redacted>"`},
+		"empty SSH key":   {"Secret", `{type: kubernetes.io/ssh-auth, stringData: {ssh-privatekey: ""}}`, `data[ssh-privatekey]: Required value`},
 		"claim":           {"PersistentVolumeClaim", `spec: {accessModes: [ReadWriteOnce]}`, "spec.resources[storage]: Required value"},
 		"volume":          {"PersistentVolume", `spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}}`, "spec: Required value: must specify a volume type"},
 		"ingress":         {"Ingress", `spec: {rules: [{http: {paths: [{path: /, backend: {service: {name: a, port: {number: 80}}}}]}}]}`, "spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"},
@@ -140,6 +179,8 @@ func TestUpdatesKeepImmutableFields(t *testing.T) {
 		"{containers: [{name: c, image: i}]}}}"
 	for name, c := range map[string]struct{ kind, old, change, want string }{
 		"image":             {"Pod", pod, `image: i -> image: j`, ""},
+		"image with spaces": {"Pod", pod, `image: i -> image: " j"`, "spec.containers[0].image: Invalid value: \" j\": must not have leading or trailing whitespace"},
+		"init image":        {"Pod", strings.Replace(pod, "containers: [", "initContainers: [{name: d, image: k}], containers: [", 1), `image: k -> image: ""`, "spec.initContainers[0].image: Required value"},
 		"command":           {"Pod", pod, `image: i -> image: i, command: [x]`, "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"},
 		"more tolerations":  {"Pod", pod, `Exists} -> Exists}, {key: b, operator: Exists}`, ""},
 		"fewer":             {"Pod", pod, `{key: a, operator: Exists} -> `, "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"},

@@ -73,9 +73,9 @@ func (k *Kubelet) checkPlacement(ctx context.Context, p *corev1.Pod) *pod.End {
 		return nil
 	}
 	k.pods.mu.Lock()
-	node, known := k.agent.Node(), k.pods.workers[p.UID] != nil
+	node, isKnown := k.agent.Node(), k.pods.workers[p.UID] != nil
 	k.pods.mu.Unlock()
-	if node == nil || known || nodeMismatch(p, node) == nil {
+	if node == nil || isKnown || nodeMismatch(p, node) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeReadTimeout)
@@ -128,10 +128,10 @@ func (s *podWorkers) otherPods(but types.UID) iter.Seq[*corev1.Pod] {
 		for _, w := range s.workers {
 			w.inbox.mu.Lock()
 			other := w.inbox.pod
-			over := w.inbox.removed || w.inbox.evicted != nil || other.Status.Phase == corev1.PodFailed ||
+			isOver := w.inbox.removed || w.inbox.evicted != nil || other.Status.Phase == corev1.PodFailed ||
 				other.Status.Phase == corev1.PodSucceeded
 			w.inbox.mu.Unlock()
-			if !over && other.UID != but && !yield(other) {
+			if !isOver && other.UID != but && !yield(other) {
 				return
 			}
 		}
@@ -161,20 +161,20 @@ func (s *podWorkers) missingResource(
 		return corev1.ResourcePods, shortageMessage(corev1.ResourcePods, 1, pods, limit)
 	}
 	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
-		have, ok := room[name]
+		current, ok := room[name]
 		// An extended resource that is unknown here may have been added to the node's status a moment ago. The
 		// scheduler relies on that status.
 		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || nodeagent.IsExtended(name)) {
 			continue
 		}
 		sum := used[name]
-		was := sum.DeepCopy()
+		before := sum.DeepCopy()
 		sum.Add(q)
-		if sum.Cmp(have) > 0 {
+		if sum.Cmp(current) > 0 {
 			if name == corev1.ResourceCPU {
-				return name, shortageMessage(name, q.MilliValue(), was.MilliValue(), have.MilliValue())
+				return name, shortageMessage(name, q.MilliValue(), before.MilliValue(), current.MilliValue())
 			}
-			return name, shortageMessage(name, q.Value(), was.Value(), have.Value())
+			return name, shortageMessage(name, q.Value(), before.Value(), current.Value())
 		}
 	}
 	return "", ""

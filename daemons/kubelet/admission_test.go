@@ -87,14 +87,14 @@ func TestNoContainerStartsBeforeTheNetworkPoliciesAreInEffect(t *testing.T) {
 	p.blocked = true
 	p.mu.Unlock()
 	n.until("the pod to run", func() bool { return n.pod("web").Status.Phase == corev1.PodRunning })
-	asked := len(p.received())
+	requests := len(p.received())
 	n.runtime.Crash("web", "main", 0)
 	n.until("its container to run again", func() bool {
 		c := n.pod("web").Status.ContainerStatuses
 		return len(c) == 1 && c[0].RestartCount == 1 && c[0].State.Running != nil
 	})
-	if again := len(p.received()); again != asked {
-		t.Errorf("it was asked %d times more for a sandbox whose policies hold", again-asked)
+	if again := len(p.received()); again != requests {
+		t.Errorf("it was asked %d times more for a sandbox whose policies hold", again-requests)
 	}
 }
 
@@ -118,12 +118,12 @@ func TestPodsDeletedFromTheAPIUseNoResources(t *testing.T) {
 		return p
 	}
 	three := corev1.ResourceList{"cpu": resource.MustParse("3")}
-	there := &worker{inbox: inbox{pod: asking("there", three)}}
-	k.pods.workers["there"] = there
+	existing := &worker{inbox: inbox{pod: asking("there", three)}}
+	k.pods.workers["there"] = existing
 	if end := k.checkAdmission(asking("next", three), nil); end == nil || end.Reason != "OutOfcpu" {
 		t.Errorf("while the other runs: %v", end)
 	}
-	there.inbox.removed = true
+	existing.inbox.removed = true
 	if end := k.checkAdmission(asking("next", three), nil); end != nil {
 		t.Errorf("when the other is gone from the API: %v", end)
 	}

@@ -42,6 +42,6 @@ func (c countedCgroups) Remove(path string) error {
 	return c.Cgroups.Remove(path)
 }
 
-func (c countedCgroups) recordCall(operation string, began time.Time) {
-	c.seconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
+func (c countedCgroups) recordCall(operation string, start time.Time) {
+	c.seconds.WithLabelValues(operation).Observe(time.Since(start).Seconds())
 }

@@ -74,8 +74,8 @@ func (n *node) checkNotEvicted(name string) {
 // The containers of an evicted pod are removed with their data, so that no other pod is evicted for that data.
 // Proves S26.
 func TestOnlyThePodThatFillsTheDiskIsEvicted(t *testing.T) {
-	hog, least := simplePod("hog"), int32(-1)
-	hog.Spec.Priority = &least
+	hog, minimum := simplePod("hog"), int32(-1)
+	hog.Spec.Priority = &minimum
 	n, m, _ := newFullNode(t, hog)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
 	m.exceeded.Store(true)
@@ -89,8 +89,8 @@ func TestOnlyThePodThatFillsTheDiskIsEvicted(t *testing.T) {
 
 // The runtime frees the data of containers some time after it has removed them.
 func TestNoOtherPodIsEvictedWhileTheRuntimeFreesTheDisk(t *testing.T) {
-	hog, least := simplePod("hog"), int32(-1)
-	hog.Spec.Priority = &least
+	hog, minimum := simplePod("hog"), int32(-1)
+	hog.Spec.Priority = &minimum
 	n, m, _ := newFullNode(t, hog)
 	n.until("the pod that fills the disk to be ready", func() bool { return isReady(n.pod("hog")) })
 	m.isStuckFull.Store(true)

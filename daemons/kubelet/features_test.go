@@ -12,9 +12,9 @@ import (
 func TestRuntimeFeaturesStayWhileTheRuntimeIsUnavailable(t *testing.T) {
 	n := newNode(t)
 	k := n.newKubelet()
-	was := k.agent.MeasureStatus(t.Context(), &corev1.NodeStatus{})
-	if len(was.RuntimeHandlers) == 0 || was.Features == nil {
-		t.Fatalf("handlers %v, features %v", was.RuntimeHandlers, was.Features)
+	before := k.agent.MeasureStatus(t.Context(), &corev1.NodeStatus{})
+	if len(before.RuntimeHandlers) == 0 || before.Features == nil {
+		t.Fatalf("handlers %v, features %v", before.RuntimeHandlers, before.Features)
 	}
 	n.runtime.Fail = func(call string) error {
 		if call == "Status" {
@@ -22,11 +22,11 @@ func TestRuntimeFeaturesStayWhileTheRuntimeIsUnavailable(t *testing.T) {
 		}
 		return nil
 	}
-	is := k.agent.MeasureStatus(t.Context(), &was)
-	if len(is.RuntimeHandlers) != len(was.RuntimeHandlers) || is.Features == nil {
-		t.Errorf("handlers %v, features %v", is.RuntimeHandlers, is.Features)
+	after := k.agent.MeasureStatus(t.Context(), &before)
+	if len(after.RuntimeHandlers) != len(before.RuntimeHandlers) || after.Features == nil {
+		t.Errorf("handlers %v, features %v", after.RuntimeHandlers, after.Features)
 	}
-	ready := is.Conditions[len(is.Conditions)-1]
+	ready := after.Conditions[len(after.Conditions)-1]
 	if ready.Type != corev1.NodeReady || ready.Status != corev1.ConditionFalse ||
 		!strings.Contains(ready.Message, "container runtime is down") {
 		t.Errorf("it says %+v", ready)

@@ -14,7 +14,7 @@ import (
 // hookRuntime is a runtime in which commands run until end is signalled.
 type hookRuntime struct {
 	*hollowRuntime
-	begun, end chan struct{}
+	started, end chan struct{}
 }
 
 func (h hookRuntime) ExecSync(
@@ -23,7 +23,7 @@ func (h hookRuntime) ExecSync(
 	command []string,
 	limit time.Duration,
 ) ([]byte, []byte, int32, error) {
-	close(h.begun)
+	close(h.started)
 	select {
 	case <-h.end:
 	case <-ctx.Done():
@@ -57,7 +57,7 @@ func TestAContainerIsNotRunningBeforeItsPostStartHookEnds(t *testing.T) {
 		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"slow"}}},
 	}
 	n.create(p)
-	<-h.begun
+	<-h.started
 	seen := n.runtime.Calls("ContainerStatus")
 	n.until("the runtime to be asked while the hook runs",
 		func() bool { return n.runtime.Calls("ContainerStatus") > seen })

@@ -9,7 +9,7 @@ import (
 // imageID returns a function that looks up the id of an image. The id is empty if the node does not have the image.
 func imageID(ctx context.Context, runtime cri.Service) func(name string) (string, error) {
 	return func(name string) (string, error) {
-		have, err := runtime.ImageStatus(ctx, name)
-		return have.GetId(), err
+		current, err := runtime.ImageStatus(ctx, name)
+		return current.GetId(), err
 	}
 }

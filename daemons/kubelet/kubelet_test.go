@@ -335,7 +335,7 @@ func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
 				}
 				return list[0].Id
 			}
-			was := boxes()
+			before := boxes()
 			n.stop()
 			if err := hide(n, path); err != nil {
 				t.Fatal(err)
@@ -344,7 +344,7 @@ func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
 			n.create(simplePod("web"))
 			n.until("another pod to be ready", func() bool { return isReady(n.pod("web")) })
 			list, err := n.runtime.ListPodSandbox(context.Background(), nil)
-			if err != nil || !slices.ContainsFunc(list, func(b *criapi.PodSandbox) bool { return b.Id == was }) {
+			if err != nil || !slices.ContainsFunc(list, func(b *criapi.PodSandbox) bool { return b.Id == before }) {
 				t.Errorf("the static pod's sandbox is gone: %v, %v", list, err)
 			}
 		})
@@ -414,18 +414,18 @@ func TestIdlePodsAreNotPolled(t *testing.T) {
 		}
 		return len(list.Items) == count
 	})
-	asked := -1
+	requests := -1
 	n.until("the last events to be taken in", func() bool {
 		before := n.runtime.Calls("Status")
-		was := n.runtime.Calls("ContainerStatus")
+		old := n.runtime.Calls("ContainerStatus")
 		n.until("status rounds", func() bool { return n.runtime.Calls("Status") > before+5 })
-		asked = n.runtime.Calls("ContainerStatus")
-		return asked == was
+		requests = n.runtime.Calls("ContainerStatus")
+		return requests == old
 	})
 	before := n.runtime.Calls("Status")
 	n.until("more status rounds", func() bool { return n.runtime.Calls("Status") > before+20 })
-	if now := n.runtime.Calls("ContainerStatus"); now != asked {
-		t.Errorf("%d pods at rest were asked about %d times", count, now-asked)
+	if now := n.runtime.Calls("ContainerStatus"); now != requests {
+		t.Errorf("%d pods at rest were asked about %d times", count, now-requests)
 	}
 }
 
@@ -464,7 +464,7 @@ func TestExtendedResourcesInTheStatusAreKept(t *testing.T) {
 	if foo := status.Capacity["example.com/foo"]; foo.Value() != 3 || status.Capacity.Cpu().Value() != 4 {
 		t.Errorf("capacity %v", status.Capacity)
 	}
-	if _, there := status.Capacity["hugepages-1Gi"]; there {
+	if _, exists := status.Capacity["hugepages-1Gi"]; exists {
 		t.Errorf("the machine's own resources are what it has: %v", status.Capacity)
 	}
 	if foo := status.Allocatable["example.com/foo"]; foo.Value() != 3 {

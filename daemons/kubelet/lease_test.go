@@ -36,10 +36,10 @@ func TestANodeMarkedAsLostReportsThatItIsReady(t *testing.T) {
 		}
 		return nil
 	}
-	is := func(status corev1.ConditionStatus) func() bool {
+	build := func(status corev1.ConditionStatus) func() bool {
 		return func() bool { c := ready(); return c != nil && c.Status == status }
 	}
-	n.until("the node to be ready", is(corev1.ConditionTrue))
+	n.until("the node to be ready", build(corev1.ConditionTrue))
 	node, err := n.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -52,5 +52,5 @@ func TestANodeMarkedAsLostReportsThatItIsReady(t *testing.T) {
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the node to be ready again", is(corev1.ConditionTrue))
+	n.until("the node to be ready again", build(corev1.ConditionTrue))
 }

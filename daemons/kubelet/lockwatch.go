@@ -18,10 +18,10 @@ type lockWatch struct {
 // canLockWithin reports whether the lock can be acquired within d.
 func (w *lockWatch) canLockWithin(lock sync.Locker, d time.Duration) bool {
 	w.mu.Lock()
-	had := w.waiting
-	if had == nil {
-		had = make(chan struct{})
-		w.waiting = had
+	before := w.waiting
+	if before == nil {
+		before = make(chan struct{})
+		w.waiting = before
 		go func() {
 			lock.Lock()
 			//lint:ignore SA2001 Acquiring the lock is the whole check.
@@ -29,16 +29,16 @@ func (w *lockWatch) canLockWithin(lock sync.Locker, d time.Duration) bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.waiting = nil
-			close(had)
+			close(before)
 		}()
 	}
 	w.mu.Unlock()
-	late := time.NewTimer(d)
-	defer late.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-had:
+	case <-before:
 		return true
-	case <-late.C:
+	case <-timer.C:
 		return false
 	}
 }

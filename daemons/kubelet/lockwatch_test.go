@@ -16,15 +16,15 @@ func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
 		}
 		synctest.Wait()
 		lock.Lock()
-		var asked sync.WaitGroup
+		var requested sync.WaitGroup
 		for range 100 {
-			asked.Go(func() {
+			requested.Go(func() {
 				if w.canLockWithin(lock, time.Second) {
 					t.Error("a held lock is reported as free")
 				}
 			})
 		}
-		asked.Wait()
+		requested.Wait()
 		if n := lock.waiters(); n != 1 {
 			t.Errorf("%d goroutines wait for the lock", n)
 		}

@@ -24,13 +24,13 @@ import (
 func (k *Kubelet) readManifests() error {
 	k.static.mu.Lock()
 	defer k.static.mu.Unlock()
-	was, recorded, err := recordDir(k.cfg.RootDir).load()
+	before, recorded, err := recordDir(k.cfg.RootDir).load()
 	if err != nil {
 		return err // without the pods' names nothing can be decided
 	}
 	held := map[types.UID]bool{} // pods that keep running unchanged
 	holdAll := func() {
-		for _, uid := range was.Pods {
+		for _, uid := range before.Pods {
 			held[uid] = true
 		}
 		k.static.mirrors.setHeld(held)
@@ -63,7 +63,7 @@ func (k *Kubelet) readManifests() error {
 		p, err := readManifest(path, k.name)
 		if err != nil {
 			failures = append(failures, err)
-			if uid, known := was.Pods[path]; known {
+			if uid, ok := before.Pods[path]; ok {
 				now.Pods[path], held[uid] = uid, true
 			}
 			whole = whole && recorded // without a record, an earlier version of the pod may still run
@@ -72,10 +72,11 @@ func (k *Kubelet) readManifests() error {
 		found[podName(p)] = p
 		now.Pods[path] = p.UID
 	}
-	if len(now.Pods) == 0 && len(was.Pods) > 0 && (now.Device != was.Device || now.Inode != was.Inode) {
+	if len(now.Pods) == 0 && len(before.Pods) > 0 && (now.Device != before.Device || now.Inode != before.Inode) {
 		holdAll()
 		return fmt.Errorf("the directory of static pods, %s, is another one than before, and empty: its %d pods go "+
-			"on; if they should not, remove %s", k.file.StaticPodPath, len(was.Pods), recordDir(k.cfg.RootDir).path())
+			"on; if they should not, remove %s", k.file.StaticPodPath, len(before.Pods),
+			recordDir(k.cfg.RootDir).path())
 	}
 	if whole {
 		if err := recordDir(k.cfg.RootDir).save(now); err != nil {
@@ -90,9 +91,9 @@ func (k *Kubelet) readManifests() error {
 
 // applyManifests passes the static pods to their workers, and ends those that are gone or replaced.
 func (k *Kubelet) applyManifests(found map[string]*corev1.Pod, held map[types.UID]bool) {
-	for _, gone := range k.static.mirrors.replace(found, held) {
+	for _, removed := range k.static.mirrors.replace(found, held) {
 		k.pods.mu.Lock()
-		w := k.pods.workers[gone.UID]
+		w := k.pods.workers[removed.UID]
 		k.pods.mu.Unlock()
 		if w != nil {
 			w.inbox.update(func() { w.inbox.removed = true })

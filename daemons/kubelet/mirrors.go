@@ -42,18 +42,18 @@ func (m *mirrorPods) heldPods() map[types.UID]bool {
 
 // replace sets the current static pods. It returns the pods that are gone or have a new version. A held pod stays even
 // if found lacks it.
-func (m *mirrorPods) replace(found map[string]*corev1.Pod, held map[types.UID]bool) (gone []*corev1.Pod) {
+func (m *mirrorPods) replace(found map[string]*corev1.Pod, held map[types.UID]bool) (removed []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, was := range m.static {
-		if now, ok := found[name]; ok && now.UID == was.UID || !ok && held[was.UID] {
-			found[name] = was
+	for name, before := range m.static {
+		if now, ok := found[name]; ok && now.UID == before.UID || !ok && held[before.UID] {
+			found[name] = before
 			continue
 		}
-		gone = append(gone, was)
+		removed = append(removed, before)
 	}
 	m.static = found
-	return gone
+	return removed
 }
 
 // find returns the mirror of this version of a static pod, or nil if there is none.
@@ -82,7 +82,7 @@ func (m *mirrorPods) addMirror(p *corev1.Pod) {
 func (m *mirrorPods) removeMirror(p *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was := m.existing[podName(p)]; was != nil && was.UID == p.UID {
+	if before := m.existing[podName(p)]; before != nil && before.UID == p.UID {
 		delete(m.existing, podName(p))
 	}
 }

@@ -349,10 +349,10 @@ func (o *objectCache) Token(
 ) (string, time.Time, error) {
 	k := tokenKey{p.UID, audience, lifetime}
 	o.mu.Lock()
-	have, ok := o.tokens[k]
+	current, ok := o.tokens[k]
 	o.mu.Unlock()
-	if ok && time.Now().Before(have.renewAt) {
-		return have.value, have.renewAt, nil
+	if ok && time.Now().Before(current.renewAt) {
+		return current.value, current.renewAt, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -373,15 +373,15 @@ func (o *objectCache) Token(
 	if account == "" {
 		account = "default"
 	}
-	asked := time.Now()
+	requestedAt := time.Now()
 	answer, err := o.client.CoreV1().
 		ServiceAccounts(p.Namespace).
 		CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("request a token of service account %s/%s: %w", p.Namespace, account, err)
 	}
-	left := answer.Status.ExpirationTimestamp.Sub(asked)
-	got := cachedToken{answer.Status.Token, asked.Add(min(left*4/5, 24*time.Hour))}
+	left := answer.Status.ExpirationTimestamp.Sub(requestedAt)
+	got := cachedToken{answer.Status.Token, requestedAt.Add(min(left*4/5, 24*time.Hour))}
 	o.mu.Lock()
 	o.tokens[k] = got
 	o.mu.Unlock()

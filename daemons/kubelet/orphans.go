@@ -29,17 +29,17 @@ func (k *Kubelet) knownPods() (map[string]bool, bool) {
 	}
 	k.pods.mu.Lock()
 	defer k.pods.mu.Unlock()
-	known := map[string]bool{}
+	uids := map[string]bool{}
 	for uid := range k.pods.workers {
-		known[string(uid)] = true
+		uids[string(uid)] = true
 	}
 	for uid := range k.static.kept {
-		known[uid] = true
+		uids[uid] = true
 	}
 	for uid := range k.static.mirrors.heldPods() {
-		known[string(uid)] = true
+		uids[string(uid)] = true
 	}
-	return known, true
+	return uids, true
 }
 
 // adoptOrphans stops and removes running pods that no source wants any more. suspects holds the pods that the last run
@@ -56,7 +56,7 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 		k.env.Log.Warn("look for orphaned containers", "error", err)
 		return
 	}
-	known, ok := k.knownPods()
+	uids, ok := k.knownPods()
 	if !ok {
 		return
 	}
@@ -65,20 +65,20 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 	k.pods.mu.Lock()
 	for uid := range k.static.kept {
 		if k.pods.workers[types.UID(uid)] == nil {
-			delete(known, uid) // check the pod again
+			delete(uids, uid) // check the pod again
 		}
 	}
 	k.static.kept = map[string]bool{}
 	for _, b := range boxes {
 		if uid := b.Labels[cri.LabelPodUID]; missing && uid != "" && b.Annotations[pod.SourceAnnotation] == "file" {
-			known[uid], k.static.kept[uid] = true, true
+			uids[uid], k.static.kept[uid] = true, true
 		}
 	}
 	k.pods.mu.Unlock()
 	found := map[string]bool{}
 	look := func(labels, annotations map[string]string) {
 		uid := labels[cri.LabelPodUID]
-		if uid == "" || known[uid] {
+		if uid == "" || uids[uid] {
 			return // not a pod of a kubelet, or still wanted
 		}
 		found[uid] = true

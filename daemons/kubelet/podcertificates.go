@@ -84,11 +84,11 @@ func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, i
 	}
 	c.mu.Unlock()
 	now := c.now()
-	has := !s.renewAt.IsZero()
+	hasCertificate := !s.renewAt.IsZero()
 	switch {
-	case has && now.Before(s.renewAt):
+	case hasCertificate && now.Before(s.renewAt):
 		return s.current, s.renewAt, nil
-	case !has && s.denial != "":
+	case !hasCertificate && s.denial != "":
 		return volume.KeyPair{}, time.Time{}, errors.New(s.denial)
 	}
 	err := c.advance(ctx, p, s, want, now)

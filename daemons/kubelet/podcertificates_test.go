@@ -190,10 +190,10 @@ func TestAPodWaitsForItsCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, row := range map[string]struct {
-		answer func(*fakeSigner, *certificatesv1.PodCertificateRequest)
-		fails  string
-		later  time.Duration // when to look again
-		asked  int           // number of requests at that time
+		answer   func(*fakeSigner, *certificatesv1.PodCertificateRequest)
+		fails    string
+		later    time.Duration // when to look again
+		requests int           // number of requests at that time
 	}{
 		"not answered":   {nil, "waiting for signer example.com/s", time.Minute, 1},
 		"never answered": {nil, "waiting for signer example.com/s", requestTimeout + time.Second, 1},
@@ -216,7 +216,7 @@ func TestAPodWaitsForItsCertificate(t *testing.T) {
 		if _, _, err := get(); err == nil {
 			t.Errorf("%s: there is a certificate later", name)
 		}
-		if len(s.requests) != row.asked {
+		if len(s.requests) != row.requests {
 			t.Errorf("%s: %d requests", name, len(s.requests))
 		}
 		if name == "never answered" {

@@ -141,20 +141,20 @@ func TestPodsAuthenticateEachOtherByCertificates(t *testing.T) {
 			return "", err
 		}
 		defer conn.Close()
-		said, err := io.ReadAll(conn)
-		return string(said), err
+		reply, err := io.ReadAll(conn)
+		return string(reply), err
 	}
-	if said, err := ask(buyer); err != nil || said != "spiffe://cluster.local/ns/default/sa/buyer" {
-		t.Errorf("the other pod authenticates it as %q: %v", said, err)
+	if message, err := ask(buyer); err != nil || message != "spiffe://cluster.local/ns/default/sa/buyer" {
+		t.Errorf("the other pod authenticates it as %q: %v", message, err)
 	}
 	stranger := buyer.Clone()
 	stranger.Certificates = nil
-	if said, err := ask(stranger); err == nil {
-		t.Errorf("a client without a certificate got %q", said)
+	if message, err := ask(stranger); err == nil {
+		t.Errorf("a client without a certificate got %q", message)
 	}
 	elsewhere := buyer.Clone()
 	elsewhere.ServerName = "bank.example"
-	if said, err := ask(elsewhere); err == nil {
-		t.Errorf("the certificate of shop is accepted for bank, answer %q", said)
+	if message, err := ask(elsewhere); err == nil {
+		t.Errorf("the certificate of shop is accepted for bank, answer %q", message)
 	}
 }

@@ -41,15 +41,15 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 			w.probing[c.ID] = at
 			// No probe has a result yet. After a restart of the kubelet, a running container keeps the state in the API
 			// until a probe contradicts it.
-			known := pod.Probe{
+			cached := pod.Probe{
 				Started: spec.StartupProbe == nil,
 				Ready:   spec.StartupProbe == nil && spec.ReadinessProbe == nil,
 			}
-			if was, ok := reportedProbe(f, c); ok && c.Started.Before(w.firstSeen) {
-				known = was
+			if before, ok := reportedProbe(f, c); ok && c.Started.Before(w.firstSeen) {
+				cached = before
 			}
-			w.updateProbe(c.ID, func(p *pod.Probe) { *p = known })
-			if spec.StartupProbe != nil && !known.Started && !going {
+			w.updateProbe(c.ID, func(p *pod.Probe) { *p = cached })
+			if spec.StartupProbe != nil && !cached.Started && !going {
 				w.launchProbe(ctx, at, f, spec, c, probe.Startup, spec.StartupProbe)
 			}
 		}

@@ -30,7 +30,7 @@ func (m podImages) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.
 		k.events.recordContainer(p, spec, corev1.EventTypeWarning, "Failed", "Error: InvalidImageName")
 		return nil, &startError{reason: "InvalidImageName", message: message}
 	}
-	have, err := k.runtime.ImageStatus(ctx, spec.Image)
+	current, err := k.runtime.ImageStatus(ctx, spec.Image)
 	if err != nil {
 		return nil, &startError{reason: "ImageInspectError", message: cri.Message(err), image: spec.Image}
 	}
@@ -41,17 +41,17 @@ func (m podImages) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.
 	}
 	credentials := sync.OnceValues(func() ([]image.Credential, error) { return m.credentials(ctx, p, name) })
 	switch {
-	case have == nil && spec.ImagePullPolicy == corev1.PullNever:
+	case current == nil && spec.ImagePullPolicy == corev1.PullNever:
 		return nil, never("Container image %q is not present with pull policy of Never")
-	case have != nil && spec.ImagePullPolicy != corev1.PullAlways:
-		usable, err := k.pullRecords.CanUse(spec.Image, have.Id, credentials)
+	case current != nil && spec.ImagePullPolicy != corev1.PullAlways:
+		usable, err := k.pullRecords.CanUse(spec.Image, current.Id, credentials)
 		if err != nil {
 			k.env.Log.Warn("verify that a pod may use an image", "pod", podName(p), "image", spec.Image, "error", err)
 		}
 		if usable {
 			k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Pulled",
 				"Container image %q already present on machine and can be accessed by the pod", spec.Image)
-			return have, nil
+			return current, nil
 		}
 		if spec.ImagePullPolicy == corev1.PullNever {
 			return nil, never(
@@ -59,8 +59,8 @@ func (m podImages) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.
 		}
 	}
 	k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Pulling", "Pulling image %q", spec.Image)
-	began := time.Now()
-	have, err = m.pullImage(ctx, spec.Image, credentials, box)
+	start := time.Now()
+	current, err = m.pullImage(ctx, spec.Image, credentials, box)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -69,16 +69,16 @@ func (m podImages) ensureImage(ctx context.Context, p *corev1.Pod, spec *corev1.
 			cri.Message(err))
 		return nil, &startError{reason: "ErrImagePull", message: cri.Message(err), image: spec.Image}
 	}
-	took := time.Since(began).Round(time.Millisecond)
+	took := time.Since(start).Round(time.Millisecond)
 	k.events.recordContainer(p, spec, corev1.EventTypeNormal, "Pulled",
 		"Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.",
-		spec.Image, took, took, have.Size)
-	return have, nil
+		spec.Image, took, took, current.Size)
+	return current, nil
 }
 
 // pullImage pulls an image with a pod's credentials, and records which of them succeeded.
 func (m podImages) pullImage(ctx context.Context, name string, credentials func() ([]image.Credential, error),
-	box *criapi.PodSandboxConfig) (have *criapi.Image, err error) {
+	box *criapi.PodSandboxConfig) (current *criapi.Image, err error) {
 	k := m.k
 	offered, err := credentials()
 	if err != nil {
@@ -91,7 +91,7 @@ func (m podImages) pullImage(ctx context.Context, name string, credentials func(
 	defer func() {
 		ref := ""
 		if err == nil {
-			ref = have.Id
+			ref = current.Id
 		}
 		if err := k.pullRecords.End(name, ref, with); err != nil {
 			k.env.Log.Warn("record who may use an image", "image", name, "error", err)
@@ -100,13 +100,13 @@ func (m podImages) pullImage(ctx context.Context, name string, credentials func(
 	if with, err = k.puller.pull(ctx, name, offered, box); err != nil {
 		return nil, err
 	}
-	if have, err = k.runtime.ImageStatus(ctx, name); err != nil {
+	if current, err = k.runtime.ImageStatus(ctx, name); err != nil {
 		return nil, err
 	}
-	if have == nil {
+	if current == nil {
 		return nil, fmt.Errorf("image %q is not there after it was pulled", name)
 	}
-	return have, nil
+	return current, nil
 }
 
 // ensureVolumeImage ensures that the node has the image that a container mounts as a volume, according to the volume's

@@ -70,11 +70,11 @@ func TestAPodFailsOnANodeThatDoesNotMatch(t *testing.T) {
 			}
 		}
 	}
-	fails := func(name, reason, why string) {
+	fails := func(name, reason, cause string) {
 		t.Helper()
 		n.until(name+" to have failed", func() bool { return n.pod(name).Status.Phase == corev1.PodFailed })
 		if s := n.pod(name).Status; s.Reason != reason ||
-			s.Message != "Pod was rejected: Predicate "+reason+" failed: "+why ||
+			s.Message != "Pod was rejected: Predicate "+reason+" failed: "+cause ||
 			len(s.ContainerStatuses) > 0 {
 			t.Errorf("%s failed with %q: %q", name, s.Reason, s.Message)
 		}

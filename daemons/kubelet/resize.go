@@ -24,7 +24,7 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	b := &w.inbox
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	was := b.size.desired
+	before := b.size.desired
 	b.size.desired = p
 	if pod.IsStatic(p) {
 		return p
@@ -46,7 +46,7 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 			pod.ResizeMessage("Pod resize started", p, ""))
 		return p
 	}
-	if b.size.resize.Pending != reason || was.Generation != p.Generation {
+	if b.size.resize.Pending != reason || before.Generation != p.Generation {
 		k.events.record(p, corev1.EventTypeWarning, "Resize"+reason, "%s",
 			pod.ResizeMessage("Pod resize "+reason, p, message))
 	}
@@ -58,13 +58,13 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 func (k *Kubelet) checkResize(p *corev1.Pod) (reason, message string) {
 	requests, allocatable := resource.PodRequests(p, resource.PodResourcesOptions{}), k.agent.Node().Status.Allocatable
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
-		want, have := requests[name], allocatable[name]
-		if _, known := allocatable[name]; !known || want.Cmp(have) <= 0 {
+		want, current := requests[name], allocatable[name]
+		if _, ok := allocatable[name]; !ok || want.Cmp(current) <= 0 {
 			continue
 		}
-		requested, capacity := want.Value(), have.Value()
+		requested, capacity := want.Value(), current.Value()
 		if name == corev1.ResourceCPU {
-			requested, capacity = want.MilliValue(), have.MilliValue()
+			requested, capacity = want.MilliValue(), current.MilliValue()
 		}
 		return corev1.PodReasonInfeasible, fmt.Sprintf(
 			"Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, requested, capacity)
@@ -138,10 +138,10 @@ func (w *worker) widenCgroup(f *pod.Facts) error {
 // current usage has to wait, because the kernel would kill processes of the pod.
 func (w *worker) fitLimits(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits,
 	time.Time) {
-	had := w.inbox.size.limits.MemoryLimit
+	before := w.inbox.size.limits.MemoryLimit
 	// A pod of an earlier kubelet has the limit that it was given, unless it is being resized.
 	fits := w.inbox.size.limits == (cgroup.Limits{}) && f.Resize.Generation == 0
-	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
+	if fits || limits.MemoryLimit == 0 || before != 0 && limits.MemoryLimit >= before {
 		return limits, again
 	}
 	usage, err := housekeeping.UsageByPod(ctx, w.k.runtime)
@@ -164,7 +164,7 @@ func (w *worker) fitLimits(ctx context.Context, f *pod.Facts, limits cgroup.Limi
 	if problem == "" {
 		return limits, again
 	}
-	limits.MemoryLimit = had // zero, which sets no limit, if the old limit is unknown
+	limits.MemoryLimit = before // zero, which sets no limit, if the old limit is unknown
 	if retry := time.Now().Add(resizeRetryDelay); again.IsZero() || retry.Before(again) {
 		again = retry
 	}

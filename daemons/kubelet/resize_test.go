@@ -209,7 +209,7 @@ func TestPodLevelResourcesAreResized(t *testing.T) {
 	n.create(p)
 	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
 	id := n.pod("web").Status.ContainerStatuses[0].ContainerID
-	has := func(quota, memory int64, cpu string) func() bool {
+	contains := func(quota, memory int64, cpu string) func() bool {
 		return func() bool {
 			l, p := g.limitsOf("web"), n.pod("web")
 			r := p.Status.Resources
@@ -220,9 +220,9 @@ func TestPodLevelResourcesAreResized(t *testing.T) {
 				podCondition(p, corev1.PodResizePending) == nil
 		}
 	}
-	n.until("the pod to have one core", has(100000, 128<<20, "1"))
+	n.until("the pod to have one core", contains(100000, 128<<20, "1"))
 	n.requestPodResources("web", "2", "256Mi")
-	n.until("the pod to have two cores", has(200000, 256<<20, "2"))
+	n.until("the pod to have two cores", contains(200000, 256<<20, "2"))
 	n.until("the event of its begin", n.hasEvent("ResizeStarted", `"resources":{"limits":{"cpu":"2"`))
 	n.until("the event of its end", n.hasEvent("ResizeCompleted", "Pod resize completed: "))
 	n.requestPodResources("web", "5", "256Mi")

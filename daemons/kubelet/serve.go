@@ -69,10 +69,10 @@ func (r podRegistry) FindPod(namespace, name, uid string) (found *corev1.Pod) {
 	defer r.k.pods.mu.Unlock()
 	for _, w := range r.k.pods.workers {
 		w.inbox.mu.Lock()
-		p, gone := w.inbox.pod, w.inbox.removed
+		p, isGone := w.inbox.pod, w.inbox.removed
 		w.inbox.mu.Unlock()
 		if p.Namespace == namespace && p.Name == name && (uid == "" || string(p.UID) == uid || pod.IsStatic(p)) &&
-			(found == nil || !gone) {
+			(found == nil || !isGone) {
 			found = p
 		}
 	}

@@ -35,10 +35,10 @@ func checkKernel(sys string) error {
 			found = append(found, fmt.Errorf("protectKernelDefaults: read the kernel's %s: %w", d.name, err))
 			continue
 		}
-		if have := strings.TrimSpace(string(data)); have != d.want {
+		if current := strings.TrimSpace(string(data)); current != d.want {
 			found = append(found, fmt.Errorf(
 				"protectKernelDefaults: invalid kernel flag: %s, expected value: %s, actual value: %s", d.name, d.want,
-				have))
+				current))
 		}
 	}
 	return errors.Join(found...)

@@ -114,8 +114,8 @@ func TestImagesArePulledSeriallyWhenConfigured(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if most := s.maxRunning.Load(); serial != (most == 1) {
-			t.Errorf("serial %v: %d at once", serial, most)
+		if maximum := s.maxRunning.Load(); serial != (maximum == 1) {
+			t.Errorf("serial %v: %d at once", serial, maximum)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func directoryIdentity(dir string) (device, inode uint64, err error) {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, 0, fmt.Errorf("look at %s: the system does not say which directory it is", dir)
+		return 0, 0, fmt.Errorf("read %s: the system does not say which directory it is", dir)
 	}
 	return uint64(st.Dev), st.Ino, nil
 }

@@ -82,7 +82,7 @@ func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 	if err := k.readManifests(); err != nil {
 		t.Fatal(err)
 	}
-	was, _, err := recordDir(k.cfg.RootDir).load()
+	before, _, err := recordDir(k.cfg.RootDir).load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +95,9 @@ func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 		t.Error("the broken manifest was not reported")
 	}
 	close(k.synced)
-	known, ok := k.knownPods()
-	if !ok || !known[string(was.Pods[etcd])] || known[string(was.Pods[other])] || len(known) != 1 {
-		t.Errorf("known are %v (%v); the broken one's is %s", known, ok, was.Pods[etcd])
+	uids, ok := k.knownPods()
+	if !ok || !uids[string(before.Pods[etcd])] || uids[string(before.Pods[other])] || len(uids) != 1 {
+		t.Errorf("known are %v (%v); the broken one's is %s", uids, ok, before.Pods[etcd])
 	}
 	if err := os.Remove(etcd); err != nil {
 		t.Fatal(err)
@@ -105,8 +105,8 @@ func TestABrokenManifestAffectsOnlyItsPod(t *testing.T) {
 	if err := k.readManifests(); err != nil {
 		t.Fatal(err)
 	}
-	if known, ok := k.knownPods(); !ok || len(known) != 0 {
-		t.Errorf("after its manifest was taken away: %v", known)
+	if after, ok := k.knownPods(); !ok || len(after) != 0 {
+		t.Errorf("after its manifest was taken away: %v", after)
 	}
 	if err := os.WriteFile(recordDir(k.cfg.RootDir).path(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -155,13 +155,13 @@ func statusPatch(p *corev1.Pod, want *corev1.PodStatus) ([]byte, error) {
 	if equality.Semantic.DeepEqual(p.Status, *want) {
 		return nil, nil
 	}
-	was, err := json.Marshal(corev1.Pod{Status: p.Status})
+	before, err := json.Marshal(corev1.Pod{Status: p.Status})
 	if err != nil {
 		return nil, err
 	}
-	is, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: p.UID}, Status: *want})
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: p.UID}, Status: *want})
 	if err != nil {
 		return nil, err
 	}
-	return strategicpatch.CreateTwoWayMergePatch(was, is, corev1.Pod{})
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
 }

@@ -78,9 +78,9 @@ func (w *worker) preparePod(ctx context.Context, f *pod.Facts) stepResult {
 		return stepResult{err: &devicesError{err}}
 	}
 	// withPod registers the pod as a user of the objects that are read, so that their changes wake its worker.
-	began := time.Now()
+	start := time.Now()
 	again, err := w.k.volumes.Setup(withPod(ctx, f.Pod.UID), f.Pod)
-	w.k.metrics.RecordMount(f.Pod, "volume_mount", began, err)
+	w.k.metrics.RecordMount(f.Pod, "volume_mount", start, err)
 	if err != nil {
 		return stepResult{err: err}
 	}
@@ -214,9 +214,9 @@ func (r stepRunner) release(ctx context.Context, f *pod.Facts) error {
 			"Failed to unprepare dynamic resources: %v", err)
 		return err
 	}
-	began := time.Now()
+	start := time.Now()
 	err := r.k.volumes.Teardown(string(f.Pod.UID))
-	r.k.metrics.RecordMount(f.Pod, "volume_unmount", began, err)
+	r.k.metrics.RecordMount(f.Pod, "volume_unmount", start, err)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 // killContainer stops one container. It runs the preStop handler first, within the same grace period.
 func (r stepRunner) killContainer(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
-	began := time.Now()
+	start := time.Now()
 	if spec := pod.Find(f.Pod, name); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil &&
 		grace > time.Second {
 		hook, cancel := context.WithTimeout(ctx, grace)
@@ -25,7 +25,7 @@ func (r stepRunner) killContainer(ctx context.Context, f *pod.Facts, name, id st
 			return ctx.Err()
 		}
 	}
-	left := max(grace-time.Since(began), 2*time.Second)
+	left := max(grace-time.Since(start), 2*time.Second)
 	if grace <= time.Second {
 		left = grace
 	}
@@ -35,7 +35,7 @@ func (r stepRunner) killContainer(ctx context.Context, f *pod.Facts, name, id st
 // killPod stops all containers of a pod, and then its sandboxes. Regular containers stop together. Sidecars stop
 // afterwards in reverse order of their start, so that each outlives the containers that use it.
 func (r stepRunner) killPod(ctx context.Context, f *pod.Facts, grace time.Duration) error {
-	began := time.Now()
+	start := time.Now()
 	var together []pod.Container
 	sidecars := map[string]pod.Container{}
 	for _, c := range f.Containers {
@@ -66,7 +66,7 @@ func (r stepRunner) killPod(ctx context.Context, f *pod.Facts, grace time.Durati
 			continue
 		}
 		r.recordKilling(f, c.Name)
-		if err := r.killContainer(ctx, f, c.Name, c.ID, max(grace-time.Since(began), time.Second)); err != nil {
+		if err := r.killContainer(ctx, f, c.Name, c.ID, max(grace-time.Since(start), time.Second)); err != nil {
 			return err
 		}
 	}

@@ -95,8 +95,8 @@ func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
 		}
 		n.create(p)
 		n.until("the pod to run", func() bool { return isReady(n.pod("web")) })
-		begun := looks.Load()
-		n.until("more looks at what pods store", func() bool { return looks.Load() > begun+2 })
+		started := looks.Load()
+		n.until("more looks at what pods store", func() bool { return looks.Load() > started+2 })
 		if calls := n.runtime.Calls("ListPodSandboxStats"); limited != (calls > 0) {
 			t.Errorf("with limits %t: the runtime was asked %d times", limited, calls)
 		}

@@ -15,7 +15,7 @@ type drainingRuntime struct {
 	*hollowRuntime
 	ready, alive atomic.Int32 // number of runs of each probe's command
 	drains       atomic.Bool
-	begun, end   chan struct{} // of the preStop hook
+	started, end chan struct{} // of the preStop hook
 }
 
 func (d *drainingRuntime) ExecSync(ctx context.Context, id string, command []string, limit time.Duration) ([]byte,
@@ -30,7 +30,7 @@ func (d *drainingRuntime) ExecSync(ctx context.Context, id string, command []str
 	case "alive":
 		d.alive.Add(1)
 	case "drain":
-		close(d.begun)
+		close(d.started)
 		<-d.end
 	}
 	return d.hollowRuntime.ExecSync(ctx, id, command, limit)
@@ -46,7 +46,7 @@ func handlerOf(command string) corev1.ProbeHandler {
 
 func TestATerminatingPodIsProbedOnlyForReadiness(t *testing.T) {
 	n := newNode(t)
-	d := &drainingRuntime{hollowRuntime: n.runtime, begun: make(chan struct{}), end: make(chan struct{})}
+	d := &drainingRuntime{hollowRuntime: n.runtime, started: make(chan struct{}), end: make(chan struct{})}
 	n.options.Runtime = d
 	n.start()
 	p := simplePod("web")
@@ -60,7 +60,7 @@ func TestATerminatingPodIsProbedOnlyForReadiness(t *testing.T) {
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	<-d.begun
+	<-d.started
 	alive, ready := d.alive.Load(), d.ready.Load()
 	d.drains.Store(true)
 	n.until("the terminating pod to be unready", func() bool { p := n.pod("web"); return p != nil && !isReady(p) })

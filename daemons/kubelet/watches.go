@@ -58,8 +58,8 @@ func newWatches(client kubernetes.Interface, pods fields.Selector) (w *Watches, 
 		AddFunc:    func(o any) { w.dispatch(nil, o.(*corev1.Pod)) },
 		UpdateFunc: func(old, o any) { w.dispatch(old.(*corev1.Pod), o.(*corev1.Pod)) },
 		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
+			if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = tombstone.Obj
 			}
 			if p, ok := o.(*corev1.Pod); ok {
 				w.dispatch(p, nil)

@@ -121,7 +121,7 @@ func (w *worker) facts() *pod.Facts {
 // runningStep is a running step.
 type runningStep struct {
 	step        pod.Step
-	began       time.Time
+	start       time.Time
 	cancel      context.CancelFunc
 	done        chan stepResult
 	removed     bool // the pod was already terminating when the step started
@@ -139,7 +139,7 @@ func (w *worker) run(ctx context.Context) {
 	failures := 0
 	defer w.stopProbes()
 	for {
-		if now == nil || time.Since(now.began) > observeDelay {
+		if now == nil || time.Since(now.start) > observeDelay {
 			if !w.observe(ctx) {
 				failures++
 				if !sleep.For(ctx, min(100*time.Millisecond<<min(failures, 6), 5*time.Second)) {
@@ -182,7 +182,7 @@ func (w *worker) run(ctx context.Context) {
 			}
 			until = now.hangCheckAt
 			if w.inbox.needsObserve() {
-				until = now.began.Add(observeDelay + time.Millisecond)
+				until = now.start.Add(observeDelay + time.Millisecond)
 			}
 		}
 		var alarm <-chan time.Time
@@ -257,7 +257,7 @@ func (w *worker) cancelStep(u *runningStep) {
 func (w *worker) beginStep(ctx context.Context, f *pod.Facts, step pod.Step) *runningStep {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &runningStep{
-		step: step, began: time.Now(), cancel: cancel, done: make(chan stepResult, 1), grace: step.Grace,
+		step: step, start: time.Now(), cancel: cancel, done: make(chan stepResult, 1), grace: step.Grace,
 		removed: f.Removed || f.Pod.DeletionTimestamp != nil ||
 			f.Evicted != nil, hangCheckAt: time.Now().Add(w.k.hangTimeout),
 	}
@@ -270,7 +270,7 @@ func (w *worker) beginStep(ctx context.Context, f *pod.Facts, step pod.Step) *ru
 	}
 	go func() {
 		out := w.runStep(ctx, f, step)
-		w.k.metrics.RecordStep(f, step, u.began)
+		w.k.metrics.RecordStep(f, step, u.start)
 		u.done <- out
 	}()
 	return u
@@ -303,10 +303,10 @@ func (w *worker) observe(ctx context.Context) bool {
 	o := cri.Observer{Runtime: w.k.runtime, Message: func(s *criapi.ContainerStatus) string {
 		return cri.TerminationMessage(s, w.k.logs.Tail)
 	}}
-	asked := time.Now()
+	requestedAt := time.Now()
 	sandboxes, containers, err := o.Pod(ctx, string(p.UID), w.view.exited)
-	w.k.metrics.RecordObserve(asked, w.view.askedAt)
-	w.view.askedAt = asked
+	w.k.metrics.RecordObserve(requestedAt, w.view.askedAt)
+	w.view.askedAt = requestedAt
 	if err != nil {
 		if ctx.Err() == nil {
 			w.k.env.Log.Warn("ask the runtime about a pod", "pod", podName(p), "error", err)
@@ -376,7 +376,7 @@ func (w *worker) recordBackoffEvents(p *corev1.Pod, status *corev1.PodStatus) {
 				reason = c.State.Waiting.Reason + c.State.Waiting.Message
 			}
 			spec := pod.Find(p, c.Name)
-			if was := w.reports.backoff[c.Name]; was == reason || spec == nil {
+			if before := w.reports.backoff[c.Name]; before == reason || spec == nil {
 				continue
 			}
 			w.reports.backoff[c.Name] = reason

@@ -44,12 +44,12 @@ func TestUsageOfADeletedPodIsNotAttributedToItsSuccessor(t *testing.T) {
 		}
 		return a
 	}
-	was := (*State)(nil).next(answer("1", "1", "1000"), pointAt(0), interval)
-	if u, ok := was.next(answer("1", "2", "11000"), pointAt(10), interval).Pods["n/p"].Containers[0].Usage(); !ok ||
+	before := (*State)(nil).next(answer("1", "1", "1000"), pointAt(0), interval)
+	if u, ok := before.next(answer("1", "2", "11000"), pointAt(10), interval).Pods["n/p"].Containers[0].Usage(); !ok ||
 		u.NanoCPUs != 100_000_000 {
 		t.Errorf("the same pod: %+v, %v", u, ok)
 	}
-	if u, ok := was.next(answer("2", "2", "11000"), pointAt(10), interval).Pods["n/p"].Containers[0].Usage(); ok {
+	if u, ok := before.next(answer("2", "2", "11000"), pointAt(10), interval).Pods["n/p"].Containers[0].Usage(); ok {
 		t.Errorf("another pod: %+v", u)
 	}
 }

@@ -94,8 +94,8 @@ func (c *collector) dueNodes(now time.Time) []*corev1.Node {
 	existing := make(map[string]bool, len(c.schedules))
 	for _, node := range c.objects.Nodes() {
 		existing[node.Name] = true
-		t, known := c.schedules[node.Name]
-		if !known {
+		t, ok := c.schedules[node.Name]
+		if !ok {
 			t.due = now.Add(jitter(min(time.Second, c.interval/2)))
 			c.schedules[node.Name] = t
 		}
@@ -124,7 +124,7 @@ func (c *collector) dueNodes(now time.Time) []*corev1.Node {
 
 // collectNode reads the metrics of one node and sets when it is due next.
 func (c *collector) collectNode(ctx context.Context, node *corev1.Node) {
-	began := time.Now()
+	start := time.Now()
 	err := c.fetchNode(ctx, node)
 	now := time.Now()
 	c.mu.Lock()
@@ -135,13 +135,13 @@ func (c *collector) collectNode(ctx context.Context, node *corev1.Node) {
 	} else {
 		t.failures++
 	}
-	t.due = began.Add(nextInterval(c.interval, t.failures, rand.Float64()))
+	t.due = start.Add(nextInterval(c.interval, t.failures, rand.Float64()))
 	c.schedules[node.Name] = t
 	c.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	c.observed.observeRequest(now.Sub(began), err)
+	c.observed.observeRequest(now.Sub(start), err)
 	if err != nil && t.failures == 1 { // further failures would log the same
 		c.log.Warn("read what a node uses", "node", node.Name, "err", err)
 	}
@@ -156,7 +156,9 @@ func nextInterval(interval time.Duration, failures int, chance float64) time.Dur
 	return interval - time.Duration(chance*float64(interval)/10)
 }
 
-func jitter(most time.Duration) time.Duration { return time.Duration(rand.Float64() * float64(most)) }
+func jitter(maximum time.Duration) time.Duration {
+	return time.Duration(rand.Float64() * float64(maximum))
+}
 
 func (c *collector) fetchNode(ctx context.Context, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, c.deadline)

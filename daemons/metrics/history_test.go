@@ -16,17 +16,17 @@ func usageAt(at time.Time, millis int64) Usage {
 
 func TestHistoryHasOnePointAMinuteForAnHour(t *testing.T) {
 	h := newHistory(maxHistoryBytes)
-	began := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
+	start := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
 	for second := 0; second < 2*3600; second += 15 {
-		h.record("node/a", "", usageAt(began.Add(time.Duration(second)*time.Second), int64(second/60)))
+		h.record("node/a", "", usageAt(start.Add(time.Duration(second)*time.Second), int64(second/60)))
 	}
-	now := began.Add(2*time.Hour - time.Second)
+	now := start.Add(2*time.Hour - time.Second)
 	points := h.find("node/a", "", now)
 	if len(points) != 60 {
 		t.Fatalf("%d points", len(points))
 	}
 	for i, p := range points {
-		if want := began.Unix()/60 + 60 + int64(i); p.minute != want || p.memory != float64((60+i)<<20) ||
+		if want := start.Unix()/60 + 60 + int64(i); p.minute != want || p.memory != float64((60+i)<<20) ||
 			p.cpu < float64(60+i)/1000-1e-6 || p.cpu > float64(60+i)/1000+1e-6 {
 			t.Errorf("point %d: %+v, want minute %d", i, p, want)
 		}
@@ -41,33 +41,33 @@ func TestHistoryHasOnePointAMinuteForAnHour(t *testing.T) {
 
 func TestHistoryHasGapsWhereNothingWasMeasured(t *testing.T) {
 	h := newHistory(maxHistoryBytes)
-	began := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
+	start := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
 	for _, minute := range []int{0, 1, 5, 4, 70, 72} { // minute 4 arrives too late
-		h.record("pod/n/p", "u", usageAt(began.Add(time.Duration(minute)*time.Minute), 1))
+		h.record("pod/n/p", "u", usageAt(start.Add(time.Duration(minute)*time.Minute), 1))
 	}
 	var got []int64
-	for _, p := range h.find("pod/n/p", "u", began.Add(73*time.Minute)) {
-		got = append(got, p.minute-began.Unix()/60)
+	for _, p := range h.find("pod/n/p", "u", start.Add(73*time.Minute)) {
+		got = append(got, p.minute-start.Unix()/60)
 	}
 	if fmt.Sprint(got) != "[70 72]" {
 		t.Errorf("minutes %v", got)
 	}
-	h.record("pod/n/p", "other", usageAt(began.Add(72*time.Minute), 1))
-	if got := h.find("pod/n/p", "other", began.Add(73*time.Minute)); len(got) != 1 {
+	h.record("pod/n/p", "other", usageAt(start.Add(72*time.Minute), 1))
+	if got := h.find("pod/n/p", "other", start.Add(73*time.Minute)); len(got) != 1 {
 		t.Errorf("a new pod of the name has %d points", len(got))
 	}
 }
 
 func TestHistoryIsBounded(t *testing.T) {
 	h := newHistory(100 * seriesBytes)
-	began := time.Unix(1_800_000_000, 0)
+	start := time.Unix(1_800_000_000, 0)
 	for i := range 1000 {
-		h.record(fmt.Sprintf("pod/n/%d", i), "u", usageAt(began, 1))
+		h.record(fmt.Sprintf("pod/n/%d", i), "u", usageAt(start, 1))
 	}
 	if n := len(h.series); n == 0 || n > 100 || h.size > h.limit {
 		t.Errorf("%d series of %d bytes", n, h.size)
 	}
-	h.record("pod/n/new", "u", usageAt(began.Add(time.Hour), 1))
+	h.record("pod/n/new", "u", usageAt(start.Add(time.Hour), 1))
 	if len(h.series) != 1 || h.size != seriesBytes+len("pod/n/new") {
 		t.Errorf("an hour later there are %d series of %d bytes", len(h.series), h.size)
 	}
@@ -75,15 +75,15 @@ func TestHistoryIsBounded(t *testing.T) {
 
 func TestHistoryOfTheClusterIsTheSumOfItsNodes(t *testing.T) {
 	h := newHistory(maxHistoryBytes)
-	began := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
+	start := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
 	for minute := range 3 {
-		at := began.Add(time.Duration(minute) * time.Minute)
+		at := start.Add(time.Duration(minute) * time.Minute)
 		h.record(nodeKey("a"), "", usageAt(at, 1000))
 		h.record(nodeKey("b"), "", usageAt(at, 500))
 		h.record(nodeKey("gone"), "", usageAt(at, 500))
 	}
-	got := h.sum([]string{"a", "b", "new"}, began.Add(2*time.Minute))
-	if len(got) != 2 || got[0].cpu != 1.5 || got[0].memory != 1500<<20 || got[1].minute != began.Unix()/60+1 {
+	got := h.sum([]string{"a", "b", "new"}, start.Add(2*time.Minute))
+	if len(got) != 2 || got[0].cpu != 1.5 || got[0].memory != 1500<<20 || got[1].minute != start.Unix()/60+1 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -82,12 +82,12 @@ func TestKubeletRequestsAreAuthenticated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := io.ReadAll(body)
+	data, err := io.ReadAll(body)
 	if err := body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err != nil || string(said) != "/metrics/resource for system:metrics-server" {
-		t.Errorf("%s, %v", said, err)
+	if err != nil || string(data) != "/metrics/resource for system:metrics-server" {
+		t.Errorf("%s, %v", data, err)
 	}
 	elsewhere := func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://192.0.2.1/", http.StatusFound)

@@ -71,8 +71,8 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	if err != nil {
 		return err
 	}
-	known := newStore(cfg.MetricResolution)
-	collector := newCollector(objects, o.Source, known, min(cfg.KubeletRequestTimeout, cfg.MetricResolution), env.Log,
+	store := newStore(cfg.MetricResolution)
+	collector := newCollector(objects, o.Source, store, min(cfg.KubeletRequestTimeout, cfg.MetricResolution), env.Log,
 		newSelfMetrics(env.Metrics))
 	judge := client.NewAccessReviewer(typed)
 	allowed, err := newCallers(cfg, env.Log)
@@ -80,7 +80,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 		return err
 	}
 	s := &server{
-		callers: allowed, reviewer: judge, view: &objectView{objects, known}, isSynced: objects.isSynced,
+		callers: allowed, reviewer: judge, view: &objectView{objects, store}, isSynced: objects.isSynced,
 		daemonPages: env.Guarded(cfg.ClientCAFile != "", cfg.Profiling, judge), log: env.Log,
 	}
 	secured, err := run.ServerTLS(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)

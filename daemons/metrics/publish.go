@@ -26,7 +26,7 @@ func (p *registration) run(ctx context.Context) {
 	pause := 200 * time.Millisecond
 	leave := func() {} // removes this server's endpoint from the service
 	defer func() { leave() }()
-	was := false
+	before := false
 	for first := true; ctx.Err() == nil; {
 		wait := registerInterval
 		look, cancel := context.WithTimeout(ctx, registerTimeout)
@@ -38,8 +38,8 @@ func (p *registration) run(ctx context.Context) {
 				p.log.Warn("register metrics.k8s.io", "err", err)
 			}
 			wait, pause = pause, min(2*pause, registerInterval)
-		case ours != was || first:
-			first, was, pause = false, ours, 200*time.Millisecond
+		case ours != before || first:
+			first, before, pause = false, ours, 200*time.Millisecond
 			leave()
 			if leave = (func() {}); ours {
 				leave = p.publishEndpoint(ctx)

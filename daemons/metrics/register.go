@@ -52,7 +52,7 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 		service, err = nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at the service %s: %w", Name, err)
+		return false, fmt.Errorf("read the service %s: %w", Name, err)
 	}
 	untyped, err := r.dynamic.Resource(registrations).Get(ctx, apiService, metav1.GetOptions{})
 	var registered *apiregistrationv1.APIService
@@ -63,7 +63,7 @@ func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 			return false, fmt.Errorf("read the API service %s: %w", apiService, err)
 		}
 	case !apierrors.IsNotFound(err):
-		return false, fmt.Errorf("look at the API service %s: %w", apiService, err)
+		return false, fmt.Errorf("read the API service %s: %w", apiService, err)
 	}
 	wantedService, wanted := r.service(), r.replacement(registered)
 	if isForeignService(service) || isForeign(registered) {
@@ -144,22 +144,22 @@ func declaresServer(e metav1.ManagedFieldsEntry) bool {
 	return false
 }
 
-func isSameService(have, want *corev1.Service) bool {
-	if have.Spec.Type != want.Spec.Type || have.Spec.ExternalName != want.Spec.ExternalName ||
-		len(have.Spec.Ports) != len(want.Spec.Ports) {
+func isSameService(current, want *corev1.Service) bool {
+	if current.Spec.Type != want.Spec.Type || current.Spec.ExternalName != want.Spec.ExternalName ||
+		len(current.Spec.Ports) != len(want.Spec.Ports) {
 		return false
 	}
 	for i, p := range want.Spec.Ports {
-		if h := have.Spec.Ports[i]; h.Name != p.Name || h.Port != p.Port || h.TargetPort != p.TargetPort {
+		if h := current.Spec.Ports[i]; h.Name != p.Name || h.Port != p.Port || h.TargetPort != p.TargetPort {
 			return false
 		}
 	}
 	return true
 }
 
-func isSameAPIService(have, want *apiregistrationv1.APIService) bool {
-	return bytes.Equal(have.Spec.CABundle, want.Spec.CABundle) && have.Spec.Service.Port != nil &&
-		*have.Spec.Service.Port == *want.Spec.Service.Port
+func isSameAPIService(current, want *apiregistrationv1.APIService) bool {
+	return bytes.Equal(current.Spec.CABundle, want.Spec.CABundle) && current.Spec.Service.Port != nil &&
+		*current.Spec.Service.Port == *want.Spec.Service.Port
 }
 
 var objectLabels = map[string]string{"k8s-app": Name, managedLabel: Name}

@@ -101,14 +101,14 @@ func (s *server) authorize(ctx context.Context, user api.User, q metricsRequest)
 	if user.InGroup(api.GroupMasters) {
 		return nil
 	}
-	may, err := s.reviewer.IsResourceAllowed(ctx, user, authorizationv1.ResourceAttributes{
+	allowed, err := s.reviewer.IsResourceAllowed(ctx, user, authorizationv1.ResourceAttributes{
 		Verb: q.verb, Group: v1beta1.GroupName, Version: v1beta1.SchemeGroupVersion.Version, Resource: q.kind,
 		Namespace: q.namespace, Name: q.name,
 	})
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	if !may {
+	if !allowed {
 		return apierrors.NewForbidden(
 			q.resource(),
 			q.name,
@@ -124,9 +124,9 @@ func (s *server) authorize(ctx context.Context, user api.User, q metricsRequest)
 // describe serves a discovery or OpenAPI document.
 func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User, d *document) error {
 	if !user.InGroup(api.GroupMasters) {
-		if may, err := s.reviewer.IsPathAllowed(r.Context(), user, r.URL.Path); err != nil {
+		if allowed, err := s.reviewer.IsPathAllowed(r.Context(), user, r.URL.Path); err != nil {
 			return apierrors.NewInternalError(err)
-		} else if !may {
+		} else if !allowed {
 			return apierrors.NewForbidden(schema.GroupResource{}, "",
 				errors.New("User \""+user.Name+"\" cannot get path \""+r.URL.Path+"\""))
 		}
@@ -148,11 +148,11 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User,
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) {
+		apiStatus = apierrors.NewInternalError(err)
 	}
-	status := known.Status()
+	status := apiStatus.Status()
 	status.Kind, status.APIVersion = "Status", "v1"
 	_ = writeResponse(w, int(status.Code), &status) // a status can always be encoded
 }

@@ -95,9 +95,9 @@ func (fakeReviewer) IsResourceAllowed(_ context.Context, u api.User,
 func newFilledStore(t *testing.T, c *cluster) *store {
 	t.Helper()
 	s := newStore(interval)
-	began := time.Now().Add(-20 * time.Second)
+	start := time.Now().Add(-20 * time.Second)
 	for i, cpu := range []string{"10", "15"} {
-		came := began.Add(time.Duration(i) * 10 * time.Second)
+		came := start.Add(time.Duration(i) * 10 * time.Second)
 		stamp := " " + jsonText(t, came.UnixMilli()) + "\n"
 		text := "node_cpu_usage_seconds_total " + cpu + stamp + "node_memory_working_set_bytes 1048576" + stamp
 		for _, one := range []string{`container="c1",namespace="n",pod="p"`, `container="c2",namespace="n",pod="p"`, `container="c",namespace="m",pod="q"`, `container="c1",namespace="n",pod="half"`} {

@@ -27,15 +27,15 @@ type ContainerState struct {
 // next returns the state after an answer that arrived at came.
 func (s *State) next(a answer, came time.Time, interval time.Duration) *State {
 	out := &State{AnsweredAt: came, Pods: make(map[string]PodState, len(a.pods))}
-	var was State
+	var old State
 	if s != nil {
-		was = *s
+		old = *s
 	}
 	if p, ok := a.node.toPoint(came); ok {
-		out.Node = was.Node.Next(p, interval)
+		out.Node = old.Node.Next(p, interval)
 	}
 	for key, r := range a.pods {
-		before := was.Pods[key]
+		before := old.Pods[key]
 		if before.UID != r.uid {
 			before = PodState{} // another pod that now has the name
 		}
@@ -95,9 +95,9 @@ func (s *store) node(name string, now time.Time) *State {
 
 func (s *store) record(name string, a answer, came time.Time) {
 	s.mu.RLock()
-	was := s.nodes[name] // only this goroutine writes it: there is one request per node at a time
+	before := s.nodes[name] // only this goroutine writes it: there is one request per node at a time
 	s.mu.RUnlock()
-	next := was.next(a, came, s.interval)
+	next := before.next(a, came, s.interval)
 	s.history.recordState(name, next)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -122,8 +122,8 @@ func (v *objectView) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 	if state == nil {
 		return v1beta1.PodMetrics{}, false
 	}
-	known := state.Pods[p.key()]
-	if known.UID != string(p.UID) || len(known.Containers) == 0 {
+	measured := state.Pods[p.key()]
+	if measured.UID != string(p.UID) || len(measured.Containers) == 0 {
 		return v1beta1.PodMetrics{}, false
 	}
 	m := v1beta1.PodMetrics{
@@ -135,7 +135,7 @@ func (v *objectView) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 			CreationTimestamp: metav1.NewTime(now),
 		},
 	}
-	for i, c := range known.Containers {
+	for i, c := range measured.Containers {
 		use, ok := c.Usage()
 		if !ok {
 			return v1beta1.PodMetrics{}, false

@@ -133,8 +133,8 @@ func (a *admissions) add(uid string, addresses []netip.Addr) (*admission, error)
 		return one, nil
 	}
 	a.lastTurn++
-	is := &admission{addresses: addresses, turn: a.lastTurn, ready: make(chan struct{})}
-	a.byUID[uid] = is
+	current := &admission{addresses: addresses, turn: a.lastTurn, ready: make(chan struct{})}
+	a.byUID[uid] = current
 	if err := a.save(); err != nil {
 		delete(a.byUID, uid)
 		if one != nil {
@@ -142,7 +142,7 @@ func (a *admissions) add(uid string, addresses []netip.Addr) (*admission, error)
 		}
 		return nil, err
 	}
-	return is, nil
+	return current, nil
 }
 
 // find returns the admission of a pod by any of its UIDs, and records the pod's UID in the API. It returns nil if the

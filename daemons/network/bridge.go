@@ -27,20 +27,20 @@ func retireBridge(pods []netip.Prefix) (exists bool, err error) {
 	case errors.As(err, &missing):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("look at the former bridge of pods: %w", err)
+		return false, fmt.Errorf("read the former bridge of pods: %w", err)
 	case l.Type() != "bridge":
 		return false, nil
 	}
 	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
-		return false, fmt.Errorf("look at the former bridge of pods: %w", err)
+		return false, fmt.Errorf("read the former bridge of pods: %w", err)
 	}
 	if !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return hasIP(pods, a.IP) }) {
 		return false, nil
 	}
 	all, err := netlink.LinkList()
 	if err != nil {
-		return true, fmt.Errorf("look at the former bridge of pods: %w", err)
+		return true, fmt.Errorf("read the former bridge of pods: %w", err)
 	}
 	if slices.ContainsFunc(all, func(port netlink.Link) bool { return port.Attrs().MasterIndex == l.Attrs().Index }) {
 		return true, errors.Join(setKernel("/proc/sys/net/ipv4/conf/"+formerBridge+"/proxy_arp", "1"), filterBridged())
@@ -69,8 +69,8 @@ func filterBridged() error {
 // setKernel writes a kernel setting. It does nothing if the setting already has the value, even if it is read-only, or
 // if the kernel does not have the setting.
 func setKernel(path, value string) error {
-	have, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == value {
+	existing, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(existing)) == value {
 		return nil
 	}
 	if err == nil {

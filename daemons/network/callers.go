@@ -14,9 +14,9 @@ import (
 // machine without a kubelet calls webhooks.
 type podlessMachines struct {
 	// whether an inventory could be read; without one, nothing is removed
-	known  bool
-	local  []netip.Addr     // addresses of this machine, if it is a caller
-	others []podlessMachine // the other callers, sorted by name
+	isKnown bool
+	local   []netip.Addr     // addresses of this machine, if it is a caller
+	others  []podlessMachine // the other callers, sorted by name
 }
 
 // podlessMachine is a machine without pods. Its IPv4 addresses come first.
@@ -28,7 +28,7 @@ type podlessMachine struct {
 // findPodless returns the callers according to the administrator's inventory. An address that a Node has belongs to
 // that Node, so that an outdated inventory cannot redirect packets of its pods.
 func findPodless(self string, list inventory.Inventory, nodes []*corev1.Node) podlessMachines {
-	c := podlessMachines{known: list != nil}
+	c := podlessMachines{isKnown: list != nil}
 	taken, pods := map[netip.Addr]bool{}, map[string]bool{}
 	for _, n := range nodes {
 		if len(podCIDRs(n)) == 0 {

@@ -78,7 +78,7 @@ func subscribe(ctx context.Context, own func(netip.Addr) bool, poke func()) erro
 				delete(takes, l.Index)
 				continue
 			}
-			if was, ok := takes[l.Index]; ok && was != l.Attrs().MTU {
+			if before, ok := takes[l.Index]; ok && before != l.Attrs().MTU {
 				poke()
 			}
 			takes[l.Index] = l.Attrs().MTU

@@ -57,8 +57,8 @@ func (c *nodeCondition) writeNetwork(ctx context.Context, n *corev1.Node, p Plan
 	if !isDue {
 		return nil
 	}
-	for _, is := range n.Status.Conditions {
-		if is.Type == corev1.NodeNetworkUnavailable && is.Status == status && is.Reason == reason {
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeNetworkUnavailable && condition.Status == status && condition.Reason == reason {
 			return nil
 		}
 	}
@@ -77,9 +77,9 @@ func (c *nodeCondition) writeDropped(ctx context.Context, n *corev1.Node, proble
 		status, reason, message = corev1.ConditionTrue, "ForeignRules", strings.Join(problems, "; ")
 	}
 	written := ""
-	for _, is := range n.Status.Conditions {
-		if is.Type == PodTrafficDropped {
-			written = is.Message
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == PodTrafficDropped {
+			written = condition.Message
 		}
 	}
 	if written == message || written == "" && len(problems) == 0 {
@@ -93,9 +93,9 @@ func (c *nodeCondition) writeCondition(ctx context.Context, n *corev1.Node, kind
 	status corev1.ConditionStatus, reason, message string) error {
 	now := metav1.NewTime(c.now().Truncate(time.Second))
 	since := now
-	for _, is := range n.Status.Conditions {
-		if is.Type == kind && is.Status == status && !is.LastTransitionTime.IsZero() {
-			since = is.LastTransitionTime
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == kind && condition.Status == status && !condition.LastTransitionTime.IsZero() {
+			since = condition.LastTransitionTime
 		}
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{

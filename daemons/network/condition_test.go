@@ -51,14 +51,15 @@ func TestNodeConditionReportsAMissingNetwork(t *testing.T) {
 		if n, err = client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		var is corev1.NodeCondition
+		var condition corev1.NodeCondition
 		for _, one := range n.Status.Conditions {
 			if one.Type == corev1.NodeNetworkUnavailable {
-				is = one
+				condition = one
 			}
 		}
-		if is.Status != step.status || is.Reason != step.reason || writes != step.writes {
-			t.Errorf("%s: %s %s after %d writes; want %s %s after %d", step.what, is.Status, is.Reason, writes,
+		if condition.Status != step.status || condition.Reason != step.reason || writes != step.writes {
+			t.Errorf("%s: %s %s after %d writes; want %s %s after %d", step.what, condition.Status, condition.Reason,
+				writes,
 				step.status, step.reason, step.writes)
 		}
 	}
@@ -91,15 +92,15 @@ func TestNodeConditionReportsDroppedPackets(t *testing.T) {
 		if n, err = client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		is := corev1.NodeCondition{LastTransitionTime: metav1.Unix(0, 0)}
+		got := corev1.NodeCondition{LastTransitionTime: metav1.Unix(0, 0)}
 		for _, one := range n.Status.Conditions {
 			if one.Type == PodTrafficDropped {
-				is = one
+				got = one
 			}
 		}
-		if is.Status != step.status || is.Message != step.message || is.LastTransitionTime.Unix() != step.since {
-			t.Errorf("problems %q: condition %s since %d: %q", step.problems, is.Status, is.LastTransitionTime.Unix(),
-				is.Message)
+		if got.Status != step.status || got.Message != step.message || got.LastTransitionTime.Unix() != step.since {
+			t.Errorf("problems %q: condition %s since %d: %q", step.problems, got.Status, got.LastTransitionTime.Unix(),
+				got.Message)
 		}
 	}
 }

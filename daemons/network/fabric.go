@@ -26,13 +26,13 @@ type machineRoute struct {
 // isOnLink reports whether the most specific route to an address has no router. It returns true if there is no route,
 // because adding a route through the address then fails with a clear error.
 func isOnLink(ways []machineRoute, a netip.Addr) bool {
-	best, is := -1, true
+	best, onLink := -1, true
 	for _, w := range ways {
 		if w.to.Contains(a) && w.to.Bits() > best {
-			best, is = w.to.Bits(), w.onLink
+			best, onLink = w.to.Bits(), w.onLink
 		}
 	}
-	return is
+	return onLink
 }
 
 // machineRoutes returns the machine's own routes.
@@ -77,19 +77,19 @@ func (f routeApplier) apply(self string, p *Plan) (largest, made int, err error)
 			continue
 		}
 		p.Routes[i].Wrapped, p.Routes[i].Src = true, p.callSource(r.Via, here)
-		is := o.peers[r.node]
-		is.via = append(is.via, r.Via)
-		if !is.at.IsValid() || r.Via.Is4() {
-			is.at = r.Via
+		current := o.peers[r.node]
+		current.via = append(current.via, r.Via)
+		if !current.at.IsValid() || r.Via.Is4() {
+			current.at = r.Via
 		}
-		o.peers[r.node] = is
+		o.peers[r.node] = current
 	}
 	var answered []netip.Addr
 	for name, list := range p.addressesBehindRouters(ways) {
 		o.peers[name] = routedPeer{at: list[0], via: list}
 		answered = append(answered, list...)
 	}
-	if !p.Callers.known {
+	if !p.Callers.isKnown {
 		if o.keptPeers, err = routedAddresses(); err != nil {
 			return 0, 0, err
 		}

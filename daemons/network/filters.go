@@ -44,7 +44,7 @@ func (f *packetFilters) restoreLoop(ctx context.Context, every time.Duration) {
 			problem = err.Error()
 		}
 		if problem != last && problem != "" {
-			f.log.Warn("look after masquerading", "error", err)
+			f.log.Warn("repair masquerading", "error", err)
 		}
 		last = problem
 	}

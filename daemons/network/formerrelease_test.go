@@ -21,12 +21,12 @@ import (
 func TestRulesOfAFormerReleaseAreReplaced(t *testing.T) {
 	m, r := newTestNode(t), newKernelRules(t)
 	web, other := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
-	known := []nft.Field{nft.Source}
+	supported := []nft.Field{nft.Source}
 	goes := func(action, chain string) nft.Rule {
 		return nft.Rule{nft.Decide{Verdict: nft.Verdict{Action: action, Chain: chain}}}
 	}
 	former, err := nft.NewTable(nft.IPv4, policy.TableName, &nft.Fragment{
-		Sets: map[string]nft.Set{"known-pods": {Key: known}, "egress-pods": {Key: known, Values: nft.Verdicts}},
+		Sets: map[string]nft.Set{"known-pods": {Key: supported}, "egress-pods": {Key: supported, Values: nft.Verdicts}},
 		Elements: map[string][]nft.Element{
 			"known-pods": {{Key: nft.Key{Source: nft.SingleAddress(web)}},
 				{Key: nft.Key{Source: nft.SingleAddress(other)}}},
@@ -36,7 +36,7 @@ func TestRulesOfAFormerReleaseAreReplaced(t *testing.T) {
 		Chains: map[string]nft.Chain{
 			"egress": {Hook: &nft.Hook{Type: "filter", Name: "forward"}, Rules: []nft.Rule{
 				append(nft.Rule{nft.EstablishedConnection{}}, goes("accept", "")...),
-				{nft.Lookup{Map: "egress-pods", Key: known}}}},
+				{nft.Lookup{Map: "egress-pods", Key: supported}}}},
 			"ingress": {
 				Hook:  &nft.Hook{Type: "filter", Name: "forward", Priority: 1},
 				Rules: []nft.Rule{append(nft.Rule{nft.EstablishedConnection{}}, goes("accept", "")...)},

@@ -131,30 +131,30 @@ func (g *groupWatches) listedGroups() map[string]bool {
 // passSlice passes the current state of a slice to the rules. The slices of groups that are no longer watched stay
 // while a rule still needs them.
 func (g *groupWatches) passSlice(node *policy.Node, key string) error {
-	var is *watchedSlice
+	var after *watchedSlice
 	for _, w := range g.current {
 		if s := w.get(key); s != nil && w.names[s.group] {
-			is = s
+			after = s
 		}
 	}
-	was, ok := g.passedSlices[key]
+	before, ok := g.passedSlices[key]
 	switch {
-	case ok && is == nil && node.NeededGroups()[was.group] && !g.listedGroups()[was.group]:
-		g.passedSlices[key] = watchedSlice{group: was.group}
+	case ok && after == nil && node.NeededGroups()[before.group] && !g.listedGroups()[before.group]:
+		g.passedSlices[key] = watchedSlice{group: before.group}
 		return nil
-	case ok && (is == nil || is.group != was.group):
+	case ok && (after == nil || after.group != before.group):
 		delete(g.passedSlices, key)
-		if err := node.SetSlice(was.group, key, nil); err != nil {
+		if err := node.SetSlice(before.group, key, nil); err != nil {
 			return fmt.Errorf("take away the addresses of %s: %w", key, err)
 		}
-	case ok && was.slice.Equal(is.slice):
+	case ok && before.slice.Equal(after.slice):
 		return nil
 	}
-	if is == nil {
+	if after == nil {
 		return nil
 	}
-	g.passedSlices[key] = *is
-	if err := node.SetSlice(is.group, key, is.slice); err != nil {
+	g.passedSlices[key] = *after
+	if err := node.SetSlice(after.group, key, after.slice); err != nil {
 		return fmt.Errorf("put the addresses of %s: %w", key, err)
 	}
 	return nil
@@ -279,10 +279,10 @@ func (w *groupWatch) Replace(list []any, _ string) error {
 		}
 	}
 	w.mu.Lock()
-	was := w.slices
+	before := w.slices
 	w.slices, w.listed = all, true
 	w.mu.Unlock()
-	for _, keys := range []map[string]*watchedSlice{was, all} {
+	for _, keys := range []map[string]*watchedSlice{before, all} {
 		for key := range keys {
 			w.sliceChanged(key)
 		}

@@ -32,7 +32,7 @@ func kernelRoutes(overlay int) ([]Route, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
-	var have []Route
+	var existing []Route
 	for _, r := range list {
 		if r.Dst == nil {
 			continue
@@ -42,8 +42,8 @@ func kernelRoutes(overlay int) ([]Route, error) {
 		src, _ := netip.AddrFromSlice(r.Src)
 		ones, _ := r.Dst.Mask.Size()
 		if ok {
-			have = append(
-				have,
+			existing = append(
+				existing,
 				Route{
 					To:      netip.PrefixFrom(to.Unmap(), ones),
 					Via:     via.Unmap(),
@@ -53,17 +53,17 @@ func kernelRoutes(overlay int) ([]Route, error) {
 			)
 		}
 	}
-	return have, nil
+	return existing, nil
 }
 
 // setRoutes updates this daemon's routes in the kernel. An error of one route does not prevent the others. overlay is
 // the index of the overlay interface, 0 if it does not exist. setRoutes returns how many routes are in place.
 func setRoutes(want []Route, overlay int) (made int, err error) {
-	have, err := kernelRoutes(overlay)
+	existing, err := kernelRoutes(overlay)
 	if err != nil {
 		return 0, err
 	}
-	add, remove := Diff(have, want)
+	add, remove := Diff(existing, want)
 	var failures []error
 	for _, r := range remove {
 		err := netlink.RouteDel(&netlink.Route{Dst: toIPNet(r.To), Gw: r.Via.AsSlice(), Protocol: routeProtocol})
@@ -128,7 +128,7 @@ const forwarding6 = "/proc/sys/net/ipv6/conf/all/forwarding"
 // keepRouterAdvertisements keeps accepting router advertisements on interfaces that accepted them before forwarding is
 // enabled. Otherwise the machine's default route would expire. Interfaces of pods never accept them (link.Deafen).
 func keepRouterAdvertisements() error {
-	if have, err := os.ReadFile(forwarding6); err != nil || !bytes.HasPrefix(have, []byte("0")) {
+	if existing, err := os.ReadFile(forwarding6); err != nil || !bytes.HasPrefix(existing, []byte("0")) {
 		return nil // IPv6 is disabled, or forwarding is already enabled by the administrator
 	}
 	all, err := filepath.Glob("/proc/sys/net/ipv6/conf/*/accept_ra")
@@ -138,9 +138,9 @@ func keepRouterAdvertisements() error {
 	var failures []error
 	for _, path := range all {
 		name := filepath.Base(filepath.Dir(path))
-		have, err := os.ReadFile(path)
+		existing, err := os.ReadFile(path)
 		if name == "all" || name == "default" || strings.HasPrefix(name, link.Prefix) || err != nil ||
-			!bytes.HasPrefix(have, []byte("1")) {
+			!bytes.HasPrefix(existing, []byte("1")) {
 			continue
 		}
 		failures = append(failures, setKernel(path, "2"))
@@ -167,7 +167,7 @@ func disableRouterAdvertisements() error {
 // writeFile writes a file atomically, so that the runtime never reads a partial one. It does nothing if the content is
 // unchanged.
 func writeFile(path string, data []byte) error {
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
+	if existing, err := os.ReadFile(path); err == nil && bytes.Equal(existing, data) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

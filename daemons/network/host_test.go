@@ -74,11 +74,11 @@ func TestMasqueradingIsRestoredAfterAFlush(t *testing.T) {
 			t.Fatal(err)
 		}
 		for {
-			there, err := look.isIntact(true)
+			exists, err := look.isIntact(true)
 			if err != nil || ctx.Err() != nil {
 				t.Fatal("masquerading did not come back", err)
 			}
-			if there {
+			if exists {
 				break
 			}
 		}

@@ -127,22 +127,22 @@ func (r *kernelRules) apply(t testing.TB) {
 }
 
 // set passes the changes between two clusters to the rules.
-func (r *kernelRules) set(t testing.TB, was, is *isolation.Cluster) {
+func (r *kernelRules) set(t testing.TB, before, after *isolation.Cluster) {
 	t.Helper()
-	for key, p := range was.Policies {
-		if is.Policies[key] == nil {
+	for key, p := range before.Policies {
+		if after.Policies[key] == nil {
 			r.SetPolicy(p.Namespace, p.Name, nil)
 		}
 	}
-	for _, p := range is.Policies {
+	for _, p := range after.Policies {
 		r.SetPolicy(p.Namespace, p.Name, p)
 	}
-	for uid, p := range was.Pods {
-		if o := is.Pods[uid]; o == nil || o.Namespace != p.Namespace {
+	for uid, p := range before.Pods {
+		if o := after.Pods[uid]; o == nil || o.Namespace != p.Namespace {
 			r.SetPod(p.Namespace+uid, nil)
 		}
 	}
-	for uid, p := range is.Pods {
+	for uid, p := range after.Pods {
 		if !p.IsLocal {
 			continue
 		}
@@ -163,12 +163,12 @@ func (r *kernelRules) set(t testing.TB, was, is *isolation.Cluster) {
 			t.Fatal(err)
 		}
 	}
-	was.Publish(needed, func(group, slice string, _ []netip.Addr, _ []isolation.Port) {
+	before.Publish(needed, func(group, slice string, _ []netip.Addr, _ []isolation.Port) {
 		if err := r.SetSlice(group, slice, nil); err != nil {
 			t.Fatal(err)
 		}
 	})
-	is.Publish(needed, setGroup)
+	after.Publish(needed, setGroup)
 	r.SetKnownGroups(needed)
 	r.apply(t)
 }
@@ -227,12 +227,12 @@ func samplePackets(c *isolation.Cluster, turn int) (list []isolation.Packet) {
 // those of the previous one.
 func TestKernelDecidesAsTheSpecification(t *testing.T) {
 	m, r := newTestNode(t), newKernelRules(t)
-	was := &isolation.Cluster{}
+	before := &isolation.Cluster{}
 	passed, dropped := 0, 0
 	for seed := range 8 {
 		c := drawCluster(seed)
-		r.set(t, was, c)
-		was = c
+		r.set(t, before, c)
+		before = c
 		packets := samplePackets(c, seed)
 		got := make([]bool, len(packets))
 		var sending sync.WaitGroup
@@ -260,7 +260,7 @@ func TestKernelDecidesAsTheSpecification(t *testing.T) {
 			}
 		}
 		for _, table := range r.Tables() {
-			if there, err := r.kernels[table.Family].IsIntact(table, true); err != nil || !there {
+			if exists, err := r.kernels[table.Family].IsIntact(table, true); err != nil || !exists {
 				t.Errorf("seed %d: the kernel's rules are others: %v", seed, err)
 			}
 		}

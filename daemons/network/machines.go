@@ -55,12 +55,12 @@ func (m *machineInventory) watch(ctx context.Context, client kubernetes.Interfac
 // list returns the last valid inventory, or nil if there was none. A missing or invalid inventory does not mean that
 // machines are gone.
 func (m *machineInventory) list(log *slog.Logger) inventory.Inventory {
-	is, err := m.configMaps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
-	if err != nil || is.ResourceVersion == m.lastVersion && m.lastVersion != "" {
+	configMap, err := m.configMaps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
+	if err != nil || configMap.ResourceVersion == m.lastVersion && m.lastVersion != "" {
 		return m.lastInventory
 	}
-	m.lastVersion = is.ResourceVersion
-	list, err := inventory.Decode(is.Data)
+	m.lastVersion = configMap.ResourceVersion
+	list, err := inventory.Decode(configMap.Data)
 	if err != nil {
 		log.Warn("the inventory of machines cannot be used; machines that are not nodes keep their last known "+
 			"addresses", "configMap", inventory.Name, "reason", err)

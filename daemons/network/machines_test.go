@@ -33,8 +33,8 @@ func TestABrokenInventoryKeepsTheLastMachines(t *testing.T) {
 		}
 	}
 	client, changed := fake.NewClientset(), make(chan struct{}, 10)
-	var said bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&said, nil))
+	var output bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&output, nil))
 	var m machineInventory
 	if err := m.watch(t.Context(), client, log, func() { changed <- struct{}{} }); err != nil {
 		t.Fatal(err)
@@ -74,23 +74,23 @@ func TestABrokenInventoryKeepsTheLastMachines(t *testing.T) {
 			t.Errorf("%s: %v", step.name, got)
 		}
 	}
-	if n := strings.Count(said.String(), "cannot be used"); n != 2 {
-		t.Errorf("the log should say twice why an inventory is of no use:\n%s", &said)
+	if n := strings.Count(output.String(), "cannot be used"); n != 2 {
+		t.Errorf("the log should say twice why an inventory is of no use:\n%s", &output)
 	}
 }
 
 // A machine whose calls pods cannot answer logs this once each time it starts.
 func TestAMachineThatPodsCannotAnswerIsLogged(t *testing.T) {
 	sites, nodes, list := newControlledRegion(t)
-	var said bytes.Buffer
-	d := newRouteReports("n0", slog.New(slog.NewTextHandler(&said, nil)))
+	var output bytes.Buffer
+	d := newRouteReports("n0", slog.New(slog.NewTextHandler(&output, nil)))
 	for i, c := range []struct {
 		list inventory.Inventory
 		want int
 	}{{list, 0}, {nil, 1}, {nil, 1}, {list, 1}, {inventory.Inventory{"n0": {Addresses: []string{"192.0.2.1"}}}, 2}} {
 		p, _ := sites[0].joinWith(t, "n0", nodes, 4096, c.list)
 		d.logUnanswered(p.isUnanswered())
-		if got := strings.Count(said.String(), "cannot answer this machine"); got != c.want {
+		if got := strings.Count(output.String(), "cannot answer this machine"); got != c.want {
 			t.Errorf("after step %d it has said so %d times, should be %d", i, got, c.want)
 		}
 	}

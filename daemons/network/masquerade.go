@@ -105,9 +105,9 @@ func (m *masquerade) isIntact(deep bool) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, t := range m.tables {
-		if is, err := m.kernels[i].IsIntact(t, deep); err != nil || !is {
+		if intact, err := m.kernels[i].IsIntact(t, deep); err != nil || !intact {
 			if err != nil {
-				err = fmt.Errorf("look at masquerading: %w", err)
+				err = fmt.Errorf("read masquerading: %w", err)
 			}
 			return false, err
 		}

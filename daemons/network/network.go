@@ -199,8 +199,8 @@ func (d *daemon) run(ctx context.Context) error {
 	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { d.changes.Wake() },
 		DeleteFunc: func(any) { d.changes.Wake() },
-		UpdateFunc: func(was, is any) {
-			if isRelevantUpdate(was.(*corev1.Node), is.(*corev1.Node)) {
+		UpdateFunc: func(before, after any) {
+			if isRelevantUpdate(before.(*corev1.Node), after.(*corev1.Node)) {
 				d.changes.Wake()
 			}
 		},
@@ -265,8 +265,8 @@ func (d *daemon) newAnnouncer(nodes cache.SharedIndexInformer) error {
 	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { d.announcer.Wake() },
 		DeleteFunc: func(any) { d.announcer.Wake() },
-		UpdateFunc: func(was, is any) {
-			if announce.IsRelevantUpdate(was.(*corev1.Node), is.(*corev1.Node)) {
+		UpdateFunc: func(before, after any) {
+			if announce.IsRelevantUpdate(before.(*corev1.Node), after.(*corev1.Node)) {
 				d.announcer.Wake()
 			}
 		},
@@ -289,9 +289,9 @@ func trimNode(o any) (any, error) {
 }
 
 // isRelevantUpdate reports whether an update of a node affects routes.
-func isRelevantUpdate(was, is *corev1.Node) bool {
-	return !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.PodCIDR != is.Spec.PodCIDR ||
-		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
+func isRelevantUpdate(before, after *corev1.Node) bool {
+	return !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) || before.Spec.PodCIDR != after.Spec.PodCIDR ||
+		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }
 
 // sync updates this machine's network according to the nodes.

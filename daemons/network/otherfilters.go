@@ -60,7 +60,7 @@ var protocols = []familyProtocol{
 func (f *otherFilters) ensureAccepted(deep bool) error {
 	generation, err := kernel.Generation()
 	if err != nil {
-		return fmt.Errorf("look at others' packet rules: %w", err)
+		return fmt.Errorf("read others' packet rules: %w", err)
 	}
 	if f.hasChecked && !deep && generation == f.generation {
 		return nil
@@ -120,7 +120,7 @@ func (f *otherFilters) acceptIPTables(p familyProtocol, program, suffix, called 
 	name := program + suffix
 	listed, err := f.runProgram(nil, name, "-w", "5", "-S")
 	if err != nil {
-		return nil, fmt.Errorf("look at the rules of %s: %w", name, err)
+		return nil, fmt.Errorf("read the rules of %s: %w", name, err)
 	}
 	problems := droppingRules(listed, f.clusters, p.is4, called)
 	lines := strings.Split(string(listed), "\n")
@@ -152,9 +152,9 @@ func (f *otherFilters) fillAcceptChain(p familyProtocol, program, suffix string)
 	rules = append(rules, "-A "+acceptChain+" -m mark --mark "+proxyMark+" -j ACCEPT",
 		"-A "+acceptChain+" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
 	// If the chain does not exist, the command fails and the chain has no rules.
-	if has, err := f.runProgram(nil, program+suffix, "-w", "5", "-S", acceptChain); err == nil {
+	if listed, err := f.runProgram(nil, program+suffix, "-w", "5", "-S", acceptChain); err == nil {
 		var found []string
-		for line := range strings.Lines(string(has)) {
+		for line := range strings.Lines(string(listed)) {
 			if strings.HasPrefix(line, "-A ") {
 				found = append(found, strings.TrimSpace(line))
 			}

@@ -72,7 +72,7 @@ func readRule(line string) (filterRule, bool) {
 // ruleWords splits a line of iptables -S into words. Texts with spaces are quoted.
 func ruleWords(line string) (words []string) {
 	var word strings.Builder
-	quoted, escaped, begun := false, false, false
+	quoted, escaped, started := false, false, false
 	for _, c := range line {
 		switch {
 		case escaped:
@@ -81,19 +81,19 @@ func ruleWords(line string) (words []string) {
 		case c == '\\' && quoted:
 			escaped = true
 		case c == '"':
-			quoted, begun = !quoted, true
+			quoted, started = !quoted, true
 		case (c == ' ' || c == '\n' || c == '\t') && !quoted:
-			if begun {
+			if started {
 				words = append(words, word.String())
 			}
 			word.Reset()
-			begun = false
+			started = false
 		default:
 			word.WriteRune(c)
-			begun = true
+			started = true
 		}
 	}
-	if begun {
+	if started {
 		words = append(words, word.String())
 	}
 	return words

@@ -125,7 +125,7 @@ func (o overlay) mtu() (mtu int, err error) {
 		seen[ways[0].LinkIndex] = true
 		l, err := netlink.LinkByIndex(ways[0].LinkIndex)
 		if err != nil {
-			return 0, fmt.Errorf("look at the interface that leads to %s: %w", at, err)
+			return 0, fmt.Errorf("read the interface that leads to %s: %w", at, err)
 		}
 		if takes := l.Attrs().MTU - wrappingOverhead(at); mtu == 0 || takes < mtu {
 			mtu = takes
@@ -142,12 +142,13 @@ func (o overlay) interfaceWithMTU(mtu int) (netlink.Link, error) {
 	l, err := netlink.LinkByName(overlayName)
 	var missing netlink.LinkNotFoundError
 	if err != nil && !errors.As(err, &missing) {
-		return nil, fmt.Errorf("look at %s: %w", overlayName, err)
+		return nil, fmt.Errorf("read %s: %w", overlayName, err)
 	}
 	want := macOf(o.self)
 	if err == nil {
-		is, ok := l.(*netlink.Vxlan)
-		if ok && is.VxlanId == o.id && is.Port == o.port && !is.Learning && is.HardwareAddr.String() == want.String() {
+		vxlan, ok := l.(*netlink.Vxlan)
+		if ok && vxlan.VxlanId == o.id && vxlan.Port == o.port && !vxlan.Learning &&
+			vxlan.HardwareAddr.String() == want.String() {
 			return l, nil
 		}
 		if err := netlink.LinkDel(l); err != nil {
@@ -160,7 +161,7 @@ func (o overlay) interfaceWithMTU(mtu int) (netlink.Link, error) {
 		return nil, fmt.Errorf("make %s, by which machines of other networks are reached: %w", overlayName, err)
 	}
 	if l, err = netlink.LinkByName(overlayName); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", overlayName, err)
+		return nil, fmt.Errorf("read %s: %w", overlayName, err)
 	}
 	return l, nil
 }
@@ -168,15 +169,15 @@ func (o overlay) interfaceWithMTU(mtu int) (netlink.Link, error) {
 // setAddresses sets the interface's addresses. Pods respond through the overlay to requests that the machine sends from
 // one of them.
 func (o overlay) setAddresses(l netlink.Link) error {
-	have, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	existing, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
-		return fmt.Errorf("look at the addresses of %s: %w", overlayName, err)
+		return fmt.Errorf("read the addresses of %s: %w", overlayName, err)
 	}
 	var failures []error
 	for _, a := range o.own {
-		at := slices.IndexFunc(have, func(h netlink.Addr) bool { return h.IP.Equal(a.AsSlice()) })
+		at := slices.IndexFunc(existing, func(h netlink.Addr) bool { return h.IP.Equal(a.AsSlice()) })
 		if at >= 0 {
-			have = slices.Delete(have, at, at+1)
+			existing = slices.Delete(existing, at, at+1)
 			continue
 		}
 		if err := netlink.AddrAdd(l,
@@ -184,7 +185,7 @@ func (o overlay) setAddresses(l netlink.Link) error {
 			failures = append(failures, fmt.Errorf("put %s on %s: %w", a, overlayName, err))
 		}
 	}
-	for _, h := range have {
+	for _, h := range existing {
 		if !h.IP.IsLinkLocalUnicast() {
 			if err := netlink.AddrDel(l, &h); err != nil {
 				failures = append(failures, fmt.Errorf("take %s from %s: %w", h.IP, overlayName, err))
@@ -234,7 +235,7 @@ func (o overlay) setNeighbours(l netlink.Link) error {
 	for _, family := range []int{unix.AF_BRIDGE, unix.AF_INET, unix.AF_INET6} {
 		list, err := netlink.NeighList(l.Attrs().Index, family)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("look at the neighbours of %s: %w", overlayName, err))
+			failures = append(failures, fmt.Errorf("read the neighbours of %s: %w", overlayName, err))
 			continue
 		}
 		for _, n := range list {

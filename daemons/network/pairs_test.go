@@ -178,8 +178,8 @@ func TestPodsOfTheFormerBridgeKeepWorking(t *testing.T) {
 	former.serve(t, one, 80)
 	later.serve(t, two, 80)
 	for range 2 {
-		if there, err := retireBridge(isolation.Networks); err != nil || !there {
-			t.Fatalf("with a pod on it: there is %t, %v", there, err)
+		if exists, err := retireBridge(isolation.Networks); err != nil || !exists {
+			t.Fatalf("with a pod on it: there is %t, %v", exists, err)
 		}
 	}
 	for _, p := range []isolation.Packet{{From: one, To: two, Protocol: nft.TCP, Port: 80},
@@ -192,16 +192,16 @@ func TestPodsOfTheFormerBridgeKeepWorking(t *testing.T) {
 			t.Errorf("%+v does not pass", p)
 		}
 	}
-	if there, err := retireBridge([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}); err != nil || there {
-		t.Errorf("a bridge of another program: %t, %v", there, err)
+	if exists, err := retireBridge([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}); err != nil || exists {
+		t.Errorf("a bridge of another program: %t, %v", exists, err)
 	}
 	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.namespacePath()); err != nil {
 		// podlink also removes pods that it has not created
 		t.Fatal(err)
 	}
 	for range 2 {
-		if there, err := retireBridge(isolation.Networks); err != nil || there {
-			t.Fatalf("without a pod: there is %t, %v", there, err)
+		if exists, err := retireBridge(isolation.Networks); err != nil || exists {
+			t.Fatalf("without a pod: there is %t, %v", exists, err)
 		}
 	}
 	if _, err := netlink.LinkByName(formerBridge); err == nil {

@@ -53,7 +53,8 @@ func keyHandler(note func(key string)) cache.ResourceEventHandler {
 			note(key)
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, is any) { do(is) }, DeleteFunc: do}
+	return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, current any) { do(current) },
+		DeleteFunc: do}
 }
 
 // trimPolicy removes the fields of a policy that the daemon does not read.

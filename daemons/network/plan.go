@@ -116,16 +116,16 @@ func internalIP(n *corev1.Node, v4 bool) (netip.Addr, bool) {
 
 // Diff returns which routes to add and remove, given the existing and the wanted routes. A route with a changed next
 // hop is replaced by adding it.
-func Diff(have, want []Route) (add, remove []Route) {
+func Diff(existing, want []Route) (add, remove []Route) {
 	wanted := map[netip.Prefix]netip.Addr{}
 	for _, r := range want {
 		wanted[r.To] = r.Via
 		r.node = "" // the kernel's routes have no name
-		if !slices.Contains(have, r) {
+		if !slices.Contains(existing, r) {
 			add = append(add, r)
 		}
 	}
-	for _, r := range have {
+	for _, r := range existing {
 		if _, ok := wanted[r.To]; !ok {
 			remove = append(remove, r)
 		}

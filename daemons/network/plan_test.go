@@ -83,10 +83,10 @@ func TestDiffResultsInTheWantedRoutes(t *testing.T) {
 		return list
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		have, want := some.Draw(t, "have"), some.Draw(t, "want")
-		add, remove := Diff(have, want)
+		current, want := some.Draw(t, "have"), some.Draw(t, "want")
+		add, remove := Diff(current, want)
 		got := map[netip.Prefix]netip.Addr{}
-		for _, r := range have {
+		for _, r := range current {
 			got[r.To] = r.Via
 		}
 		for _, r := range remove {

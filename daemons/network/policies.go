@@ -144,7 +144,7 @@ func (p *policyEnforcer) loop(ctx context.Context) {
 
 // sync updates the kernel's rules according to policies, pods and groups.
 func (p *policyEnforcer) sync(ctx context.Context) error {
-	began := time.Now()
+	start := time.Now()
 	if err := p.passChanges(); err != nil {
 		return err
 	}
@@ -162,10 +162,10 @@ func (p *policyEnforcer) sync(ctx context.Context) error {
 		if err := p.tables.apply(p.node.Tables()); err != nil {
 			return err
 		}
-		p.metrics.duration.Observe(time.Since(began).Seconds())
+		p.metrics.duration.Observe(time.Since(start).Seconds())
 	}
 	if !p.isInEffect.Swap(true) {
-		p.log.Info("the rules of network policies are there", "pods", len(p.passed.uids))
+		p.log.Info("the rules of network policies are in the kernel", "pods", len(p.passed.uids))
 	}
 	p.confirmAdmissions()
 	return nil
@@ -196,8 +196,8 @@ func (p *policyEnforcer) passChanges() error {
 		if err != nil {
 			return err
 		}
-		is, _ := o.(*networkingv1.NetworkPolicy)
-		p.node.SetPolicy(namespace, name, is)
+		current, _ := o.(*networkingv1.NetworkPolicy)
+		p.node.SetPolicy(namespace, name, current)
 		return nil
 	})
 	each(p.pending.pods, "read the pod", func(key string) error {
@@ -205,8 +205,8 @@ func (p *policyEnforcer) passChanges() error {
 		if err != nil {
 			return err
 		}
-		is, _ := o.(*corev1.Pod)
-		p.passPod(key, is)
+		pod, _ := o.(*corev1.Pod)
+		p.passPod(key, pod)
 		return nil
 	})
 	each(p.pending.slices, "use the addresses of", func(key string) error { return p.groups.passSlice(p.node, key) })
@@ -215,11 +215,11 @@ func (p *policyEnforcer) passChanges() error {
 
 // passPod passes a pod to the rules. pod is nil if it was deleted.
 func (p *policyEnforcer) passPod(key string, pod *corev1.Pod) {
-	if was := p.passed.uids[key]; was != "" && (pod == nil || string(pod.UID) != was) {
-		p.node.SetPod(was, nil)
-		p.admitted.remove(was)
+	if before := p.passed.uids[key]; before != "" && (pod == nil || string(pod.UID) != before) {
+		p.node.SetPod(before, nil)
+		p.admitted.remove(before)
 		delete(p.passed.uids, key)
-		delete(p.passed.turns, was)
+		delete(p.passed.turns, before)
 	}
 	if pod == nil || pod.Spec.NodeName != p.name {
 		return

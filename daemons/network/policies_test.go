@@ -125,12 +125,12 @@ func (w *testEnforcer) setMachine() {
 }
 
 // waitUntil waits until the kernel's table meets a condition.
-func (w *testEnforcer) waitUntil(what string, is func(text string) bool) {
+func (w *testEnforcer) waitUntil(what string, matches func(text string) bool) {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		text, _ := w.kernel.state()
-		if is(text) {
+		if matches(text) {
 			return
 		}
 		select {
@@ -212,16 +212,16 @@ func TestRulesStayUntilAllInputsAreKnown(t *testing.T) {
 	policy := newFromPodsPolicy("a", "web", "client")
 	held := make(chan struct{})
 	w := newStoppedEnforcer(t, newPod("web", "10.1.0.2"), policy, sliceOf(policy, "s", "10.2.0.9"))
-	asked := make(chan struct{}, 100)
+	requested := make(chan struct{}, 100)
 	w.client.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		asked <- struct{}{}
+		requested <- struct{}{}
 		<-held
 		return false, nil, nil
 	})
 	w.start()
 	defer func() { w.stop() }()
 	w.setMachine()
-	<-asked // the groups are known, but not their addresses
+	<-requested // the groups are known, but not their addresses
 	if err := w.p.checkReady(); err == nil {
 		t.Error("it is ready without knowing the peers")
 	}
@@ -366,23 +366,23 @@ func TestAPodIsNotAdmittedWhileTheKernelRejectsTheRules(t *testing.T) {
 	w.kernel.err = fmt.Errorf("no memory")
 	w.setMachine()
 	ctx, cancel := context.WithCancel(t.Context())
-	asked := make(chan error, 1)
+	requested := make(chan error, 1)
 	go func() {
-		asked <- w.p.admitted.request(ctx,
+		requested <- w.p.admitted.request(ctx,
 			admitpod.Pod{UID: string(web.UID), Namespace: web.Namespace, Name: web.Name, IPs: []string{"10.1.0.2"}})
 	}()
 	for w.p.admitted.find(string(web.UID), []string{string(web.UID)}) == nil {
 		runtimego.Gosched()
 	}
 	select {
-	case err := <-asked:
+	case err := <-requested:
 		t.Fatalf("answered: %v", err)
 	default:
 	}
 	w.kernel.mu.Lock()
 	w.kernel.err = nil
 	w.kernel.mu.Unlock()
-	if err := <-asked; err != nil {
+	if err := <-requested; err != nil {
 		t.Error(err)
 	}
 	cancel()

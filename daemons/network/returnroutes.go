@@ -46,7 +46,7 @@ func setOverlayRoutes(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 		// The reverse path check must consider the request's mark.
 		failures = append(failures, setKernel("/proc/sys/net/ipv4/conf/"+overlayName+"/src_valid_mark", "1"))
 	}
-	have, err := overlayRoutes()
+	existing, err := overlayRoutes()
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func setOverlayRoutes(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 			Protocol:  routeProtocol,
 			Scope:     netlink.SCOPE_LINK,
 		}
-		if at := slices.IndexFunc(have,
+		if at := slices.IndexFunc(existing,
 			func(h netlink.Route) bool { return h.Dst.String() == r.Dst.String() }); at >= 0 {
-			is := have[at]
-			have = slices.Delete(have, at, at+1)
-			if is.LinkIndex == overlay {
+			route := existing[at]
+			existing = slices.Delete(existing, at, at+1)
+			if route.LinkIndex == overlay {
 				continue
 			}
 		}
@@ -71,7 +71,7 @@ func setOverlayRoutes(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 		}
 	}
 	failures = append(failures, setRoutingRules(pods, to))
-	for _, r := range have {
+	for _, r := range existing {
 		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			failures = append(failures, fmt.Errorf("forget that %s is answered through %s: %w", r.Dst, overlayName,
 				err))
@@ -93,8 +93,8 @@ func overlayRoutes() ([]netlink.Route, error) {
 
 // routedAddresses returns the addresses that the kernel currently routes through the overlay by the table.
 func routedAddresses() (list []netip.Addr, err error) {
-	have, err := overlayRoutes()
-	for _, r := range have {
+	existing, err := overlayRoutes()
+	for _, r := range existing {
 		if a, ok := netip.AddrFromSlice(r.Dst.IP); ok {
 			list = append(list, a.Unmap())
 		}

@@ -83,8 +83,8 @@ func TestAMachineWithoutANodeReachesPodsBehindARouter(t *testing.T) {
 		for _, to := range at {
 			before := m.wrappedCount(t)
 			c, err := dialFrom(m.netNamespace, to)
-			if is := err == nil && echo(c, 5*time.Second); is != want {
-				t.Errorf("%s: the machine reaches %s: %t (%v)", when, to, is, err)
+			if answered := err == nil && echo(c, 5*time.Second); answered != want {
+				t.Errorf("%s: the machine reaches %s: %t (%v)", when, to, answered, err)
 			}
 			if err == nil { // reset, so that no later packets are counted
 				_ = c.(*net.TCPConn).SetLinger(0)
@@ -228,7 +228,7 @@ func TestCallersAreInventoryMachinesWithoutANode(t *testing.T) {
 	a, young := machine("a", "10.244.1.0/24", "10.0.0.3"), machine("young", "", "10.0.0.4")
 	got := findPodless("self", list, []*corev1.Node{a, young})
 	four, six := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")
-	want := podlessMachines{known: true, local: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+	want := podlessMachines{isKnown: true, local: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
 		others: []podlessMachine{{"cp", []netip.Addr{four, six}},
 			{"young", []netip.Addr{netip.MustParseAddr("10.0.0.4")}}}}
 	if !reflect.DeepEqual(got, want) {
@@ -240,7 +240,7 @@ func TestCallersAreInventoryMachinesWithoutANode(t *testing.T) {
 		podlessMachine{"cp", []netip.Addr{six}}) {
 		t.Errorf("an address of two machines: %v", got)
 	}
-	if got := findPodless("self", nil, []*corev1.Node{a}); got.known || got.local != nil || got.others != nil {
+	if got := findPodless("self", nil, []*corev1.Node{a}); got.isKnown || got.local != nil || got.others != nil {
 		t.Errorf("without an inventory: %v", got)
 	}
 }

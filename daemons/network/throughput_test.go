@@ -149,13 +149,13 @@ func (l podPath) open(b *testing.B, far func(net.Conn)) net.Conn {
 	if err != nil {
 		b.Fatal(err)
 	}
-	there := <-accepted
-	if from := there.RemoteAddr().(*net.TCPAddr).IP.String(); from != "10.1.0.1" {
+	existing := <-accepted
+	if from := existing.RemoteAddr().(*net.TCPAddr).IP.String(); from != "10.1.0.1" {
 		b.Fatalf("the pod is seen as %s", from)
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); far(there) }()
-	b.Cleanup(func() { c.Close(); there.Close(); <-done })
+	go func() { defer close(done); far(existing) }()
+	b.Cleanup(func() { c.Close(); existing.Close(); <-done })
 	return c
 }
 
@@ -185,25 +185,25 @@ const (
 type laneResults struct{ bytes, requests, cpu []float64 }
 
 // measureStream sends as much as possible for a while. Some data is unread at the end, equally for all lanes.
-func (is *laneResults) measureStream(b *testing.B, c net.Conn) {
+func (current *laneResults) measureStream(b *testing.B, c net.Conn) {
 	chunk, sent := make([]byte, 128<<10), 0
-	began, before := time.Now(), cpuTime(b)
-	for time.Since(began) < roundTime {
+	start, before := time.Now(), cpuTime(b)
+	for time.Since(start) < roundTime {
 		n, err := c.Write(chunk)
 		if err != nil {
 			b.Fatal(err)
 		}
 		sent += n
 	}
-	is.bytes = append(is.bytes, float64(sent)/time.Since(began).Seconds())
-	is.cpu = append(is.cpu, (cpuTime(b)-before).Seconds()/float64(sent))
+	current.bytes = append(current.bytes, float64(sent)/time.Since(start).Seconds())
+	current.cpu = append(current.cpu, (cpuTime(b)-before).Seconds()/float64(sent))
 }
 
 // measureRequests repeatedly sends one byte and waits for it to come back.
-func (is *laneResults) measureRequests(b *testing.B, c net.Conn) {
-	one, asked := make([]byte, 1), 0
-	began := time.Now()
-	for ; time.Since(began) < roundTime; asked++ {
+func (current *laneResults) measureRequests(b *testing.B, c net.Conn) {
+	one, requests := make([]byte, 1), 0
+	start := time.Now()
+	for ; time.Since(start) < roundTime; requests++ {
 		if _, err := c.Write(one); err != nil {
 			b.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func (is *laneResults) measureRequests(b *testing.B, c net.Conn) {
 			b.Fatal(err)
 		}
 	}
-	is.requests = append(is.requests, float64(asked)/time.Since(began).Seconds())
+	current.requests = append(current.requests, float64(requests)/time.Since(start).Seconds())
 }
 
 func median(list []float64) float64 {

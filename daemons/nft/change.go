@@ -37,7 +37,7 @@ func (b *kernelState) clear() {
 }
 
 func (b *kernelState) saveChain(t *Table, name string) {
-	if _, known := b.chains[name]; known {
+	if _, ok := b.chains[name]; ok {
 		return
 	}
 	b.chains[name] = nil
@@ -47,7 +47,7 @@ func (b *kernelState) saveChain(t *Table, name string) {
 }
 
 func (b *kernelState) saveSet(t *Table, name string) {
-	if _, known := b.sets[name]; known {
+	if _, ok := b.sets[name]; ok {
 		return
 	}
 	b.sets[name] = nil
@@ -62,7 +62,7 @@ func (b *kernelState) saveElement(t *Table, set string, k Key) {
 		all = map[Key]*Value{}
 		b.elements[set] = all
 	}
-	if _, known := all[k]; known {
+	if _, ok := all[k]; ok {
 		return
 	}
 	all[k] = nil
@@ -74,22 +74,22 @@ func (b *kernelState) saveElement(t *Table, set string, k Key) {
 // Changes returns the differences since the last call of MarkApplied.
 func (t *Table) Changes() *Change {
 	c := &Change{}
-	for name, was := range t.before.sets {
+	for name, before := range t.before.sets {
 		switch _, ok := t.sets[name]; {
-		case was == nil && ok:
+		case before == nil && ok:
 			c.AddSets = append(c.AddSets, name)
-		case was != nil && !ok:
+		case before != nil && !ok:
 			c.DelSets = append(c.DelSets, name)
 		}
 	}
-	for name, was := range t.before.chains {
-		is, ok := t.chains[name]
+	for name, before := range t.before.chains {
+		after, ok := t.chains[name]
 		switch {
-		case was == nil && ok:
+		case before == nil && ok:
 			c.AddChains, c.SetRules = append(c.AddChains, name), append(c.SetRules, name)
-		case was != nil && !ok:
+		case before != nil && !ok:
 			c.DelChains = append(c.DelChains, name)
-		case was != nil && !was.isSame(is, t.Family):
+		case before != nil && !before.isSame(after, t.Family):
 			c.SetRules = append(c.SetRules, name)
 		}
 	}
@@ -97,9 +97,9 @@ func (t *Table) Changes() *Change {
 		if _, ok := t.sets[set]; !ok {
 			continue // its elements are removed with it
 		}
-		for k, was := range keys {
-			is, ok := t.elements[set][k]
-			c.addElement(set, k, was, is.value, ok)
+		for k, before := range keys {
+			after, ok := t.elements[set][k]
+			c.addElement(set, k, before, after.value, ok)
 		}
 	}
 	c.sort()
@@ -161,11 +161,11 @@ type KernelChain struct {
 // KernelTable.
 func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 	c := &Change{}
-	for name, is := range t.sets {
+	for name, after := range t.sets {
 		switch mark, ok := f.Sets[name]; {
 		case !ok:
 			c.AddSets = append(c.AddSets, name)
-		case mark != is.Mark():
+		case mark != after.Mark():
 			return nil, false
 		}
 	}
@@ -174,16 +174,17 @@ func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 			c.DelSets = append(c.DelSets, name)
 		}
 	}
-	for name, is := range t.chains {
-		was, ok := f.Chains[name]
+	for name, after := range t.chains {
+		before, ok := f.Chains[name]
 		switch {
 		case !ok:
 			c.AddChains = append(c.AddChains, name)
-		case (was.Hook == nil) != (is.Hook == nil) || was.Hook != nil && *was.Hook != *is.Hook:
+		case (before.Hook == nil) != (after.Hook == nil) || before.Hook != nil && *before.Hook != *after.Hook:
 			return nil, false
 		}
 		if !ok ||
-			!slices.EqualFunc(was.Rules, is.Rules, func(mark uint64, r Rule) bool { return mark == r.Mark(t.Family) }) {
+			!slices.EqualFunc(before.Rules, after.Rules,
+				func(mark uint64, r Rule) bool { return mark == r.Mark(t.Family) }) {
 			c.SetRules = append(c.SetRules, name)
 		}
 	}
@@ -196,17 +197,17 @@ func (t *Table) DiffFrom(f KernelTable) (*Change, bool) {
 		if t.sets[set].Timeout > 0 {
 			continue
 		}
-		for k, is := range all {
-			was, ok := f.Elements[set][k]
+		for k, after := range all {
+			before, ok := f.Elements[set][k]
 			if ok {
-				c.addElement(set, k, &was, is.value, true)
+				c.addElement(set, k, &before, after.value, true)
 			} else {
-				c.addElement(set, k, nil, is.value, true)
+				c.addElement(set, k, nil, after.value, true)
 			}
 		}
-		for k, was := range f.Elements[set] {
+		for k, before := range f.Elements[set] {
 			if _, wanted := all[k]; !wanted {
-				c.addElement(set, k, &was, Value{}, false)
+				c.addElement(set, k, &before, Value{}, false)
 			}
 		}
 	}

@@ -111,8 +111,8 @@ type (
 	EstablishedConnection struct{}
 )
 
-func negation(is bool) string {
-	if is {
+func negation(isNegated bool) string {
+	if isNegated {
 		return "!= "
 	}
 	return ""

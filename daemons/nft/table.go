@@ -42,19 +42,19 @@ func NewTable(family Family, name string, base *Fragment) (*Table, error) {
 // in three cases: a name is used by another fragment, an element has another value in another fragment, or a set would
 // change its type.
 func (t *Table) Put(key string, f *Fragment) error {
-	was := t.fragments[key]
+	before := t.fragments[key]
 	if f == nil {
 		f = &Fragment{}
 	}
-	if was == nil {
-		was = &Fragment{}
+	if before == nil {
+		before = &Fragment{}
 	}
-	if err := t.checkConflicts(was, f); err != nil {
+	if err := t.checkConflicts(before, f); err != nil {
 		return fmt.Errorf("put %q into the table %s: %w", key, t.Name, err)
 	}
-	t.updateSets(was, f)
-	t.updateChains(was, f)
-	t.updateElements(was, f)
+	t.updateSets(before, f)
+	t.updateChains(before, f)
+	t.updateElements(before, f)
 	if len(f.Chains)+len(f.Sets)+len(f.Elements) == 0 {
 		delete(t.fragments, key)
 	} else {
@@ -72,20 +72,20 @@ func (t *Table) Keys() []string {
 	return slices.DeleteFunc(keys, func(k string) bool { return k == "" })
 }
 
-func (t *Table) checkConflicts(was, f *Fragment) error {
+func (t *Table) checkConflicts(before, f *Fragment) error {
 	for name := range f.Chains {
-		if _, own := was.Chains[name]; !own {
+		if _, own := before.Chains[name]; !own {
 			if _, taken := t.chains[name]; taken {
 				return fmt.Errorf("another fragment has a chain %s", name)
 			}
 		}
 	}
 	for name, s := range f.Sets {
-		have, ok := t.sets[name]
-		if _, own := was.Sets[name]; ok && !own {
+		current, ok := t.sets[name]
+		if _, own := before.Sets[name]; ok && !own {
 			return fmt.Errorf("another fragment has a set %s", name)
 		}
-		if was := t.before.sets[name]; ok && !have.isSame(s) || was != nil && !was.isSame(s) {
+		if existing := t.before.sets[name]; ok && !current.isSame(s) || existing != nil && !existing.isSame(s) {
 			return fmt.Errorf("the set %s becomes of another kind", name)
 		}
 	}
@@ -96,14 +96,14 @@ func (t *Table) checkConflicts(was, f *Fragment) error {
 		}
 		var mine map[Key]int // number of holders of an element that belong to this fragment
 		for _, e := range list {
-			have, ok := t.elements[name][e.Key]
-			if !ok || have.value == e.Value {
+			current, ok := t.elements[name][e.Key]
+			if !ok || current.value == e.Value {
 				continue
 			}
 			if mine == nil {
-				mine = countElements(was.Elements[name])
+				mine = countElements(before.Elements[name])
 			}
-			if have.holders > mine[e.Key] {
+			if current.holders > mine[e.Key] {
 				return fmt.Errorf("of %s in %s another fragment says something else", e.text(t.sets[name]), name)
 			}
 		}
@@ -126,15 +126,15 @@ func countElements(list []Element) map[Key]int {
 	return n
 }
 
-func (t *Table) updateSets(was, f *Fragment) {
+func (t *Table) updateSets(before, f *Fragment) {
 	for name, s := range f.Sets {
-		if _, own := was.Sets[name]; !own {
+		if _, own := before.Sets[name]; !own {
 			t.before.saveSet(t, name)
 			t.sets[name] = s
 			t.elements[name] = map[Key]heldElement{}
 		}
 	}
-	for name := range was.Sets {
+	for name := range before.Sets {
 		if _, stays := f.Sets[name]; !stays {
 			t.before.saveSet(t, name)
 			for k := range t.elements[name] {
@@ -146,14 +146,14 @@ func (t *Table) updateSets(was, f *Fragment) {
 	}
 }
 
-func (t *Table) updateChains(was, f *Fragment) {
+func (t *Table) updateChains(before, f *Fragment) {
 	for name, c := range f.Chains {
-		if old, own := was.Chains[name]; !own || !old.isSame(c, t.Family) {
+		if old, own := before.Chains[name]; !own || !old.isSame(c, t.Family) {
 			t.before.saveChain(t, name)
 		}
 		t.chains[name] = c
 	}
-	for name := range was.Chains {
+	for name := range before.Chains {
 		if _, stays := f.Chains[name]; !stays {
 			t.before.saveChain(t, name)
 			delete(t.chains, name)
@@ -161,8 +161,8 @@ func (t *Table) updateChains(was, f *Fragment) {
 	}
 }
 
-func (t *Table) updateElements(was, f *Fragment) {
-	for name, list := range was.Elements {
+func (t *Table) updateElements(before, f *Fragment) {
+	for name, list := range before.Elements {
 		all := t.elements[name]
 		if all == nil {
 			continue // the set was removed with its elements

@@ -59,39 +59,39 @@ type fakeKernel struct {
 
 func (k *fakeKernel) apply(t *rapid.T, of *Table, c *Change) {
 	for _, n := range c.AddSets {
-		if _, there := k.sets[n]; there {
+		if _, exists := k.sets[n]; exists {
 			t.Fatalf("adds the set %s, which is there", n)
 		}
 		k.sets[n], _ = of.Set(n)
 		k.elements[n] = map[Key]Value{}
 	}
 	for _, n := range c.AddChains {
-		if _, there := k.chains[n]; there {
+		if _, exists := k.chains[n]; exists {
 			t.Fatalf("adds the chain %s, which is there", n)
 		}
 		k.chains[n] = Chain{Hook: of.Chain(n).Hook}
 	}
 	for n, list := range c.DelElements {
 		for _, e := range list {
-			if _, there := k.elements[n][e.Key]; !there {
+			if _, exists := k.elements[n][e.Key]; !exists {
 				t.Fatalf("takes %v from %s, where it is not", e, n)
 			}
 			delete(k.elements[n], e.Key)
 		}
 	}
 	for _, n := range c.SetRules {
-		ch, there := k.chains[n]
-		if !there {
+		ch, exists := k.chains[n]
+		if !exists {
 			t.Fatalf("sets rules of the chain %s, which is not there", n)
 		}
 		k.chains[n] = Chain{Hook: ch.Hook, Rules: of.Chain(n).Rules}
 	}
 	for n, list := range c.AddElements {
 		for _, e := range list {
-			if _, there := k.elements[n][e.Key]; there {
+			if _, exists := k.elements[n][e.Key]; exists {
 				t.Fatalf("adds %v to %s, where it is", e, n)
 			}
-			if _, there := k.chains[e.Value.Verdict.Chain]; !there && e.Value.Verdict.Chain != "" {
+			if _, exists := k.chains[e.Value.Verdict.Chain]; !exists && e.Value.Verdict.Chain != "" {
 				t.Fatalf("leads to %s, which is not there", e.Value.Verdict.Chain)
 			}
 			k.elements[n][e.Key] = e.Value
@@ -107,7 +107,7 @@ func (k *fakeKernel) apply(t *rapid.T, of *Table, c *Change) {
 	for n, ch := range k.chains {
 		for _, r := range ch.Rules {
 			if do, ok := r[0].(Decide); ok {
-				if _, there := k.chains[do.Chain]; !there {
+				if _, exists := k.chains[do.Chain]; !exists {
 					t.Fatalf("%s leads to %s, which is gone", n, do.Chain)
 				}
 			}
@@ -115,7 +115,7 @@ func (k *fakeKernel) apply(t *rapid.T, of *Table, c *Change) {
 	}
 	for n, all := range k.elements {
 		for e, v := range all {
-			if _, there := k.chains[v.Verdict.Chain]; !there && v.Verdict.Chain != "" {
+			if _, exists := k.chains[v.Verdict.Chain]; !exists && v.Verdict.Chain != "" {
 				t.Fatalf("%v of %s leads to %s, which is gone", e, n, v.Verdict.Chain)
 			}
 		}

@@ -91,13 +91,13 @@ func BenchmarkConnections(b *testing.B) {
 // measureConnections opens connections to an address, one after the other and then from two clients at a time.
 func measureConnections(b *testing.B, to string) {
 	open := func() time.Duration {
-		began := time.Now()
+		start := time.Now()
 		c, err := net.DialTimeout("tcp", to, 5*time.Second)
 		if err != nil {
 			b.Error(err)
 			return 0
 		}
-		took := time.Since(began)
+		took := time.Since(start)
 		_ = c.(*net.TCPConn).SetLinger(0)
 		c.Close()
 		return took
@@ -109,11 +109,11 @@ func measureConnections(b *testing.B, to string) {
 	slices.Sort(first)
 	b.ResetTimer()
 	var opened atomic.Int64
-	began := time.Now()
+	start := time.Now()
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			for time.Since(began) < 2*time.Second {
+			for time.Since(start) < 2*time.Second {
 				open()
 				opened.Add(1)
 			}
@@ -121,7 +121,7 @@ func measureConnections(b *testing.B, to string) {
 	}
 	both.Wait()
 	b.ReportMetric(float64(first[len(first)/2].Microseconds()), "first-us")
-	b.ReportMetric(float64(opened.Load())/time.Since(began).Seconds(), "conn/s")
+	b.ReportMetric(float64(opened.Load())/time.Since(start).Seconds(), "conn/s")
 }
 
 // BenchmarkEndpointByIPTables changes one endpoint in iptables mode. The CPU time includes the called programs.

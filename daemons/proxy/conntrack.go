@@ -52,9 +52,9 @@ func setConntrack(files conntrackFiles, cfg *config.Proxy, cores int) error {
 	}
 	seconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	if cfg.ConntrackMaxPerCore > 0 {
-		most := max(int64(cfg.ConntrackMaxPerCore)*int64(cores), int64(cfg.ConntrackMin))
-		set("nf_conntrack_max", most, true)
-		write(files.buckets, most/perBucket, true)
+		maximum := max(int64(cfg.ConntrackMaxPerCore)*int64(cores), int64(cfg.ConntrackMin))
+		set("nf_conntrack_max", maximum, true)
+		write(files.buckets, maximum/perBucket, true)
 	}
 	set("nf_conntrack_tcp_timeout_established", seconds(cfg.ConntrackTCPEstablished), false)
 	set("nf_conntrack_tcp_timeout_close_wait", seconds(cfg.ConntrackTCPCloseWait), false)

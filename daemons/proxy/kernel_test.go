@@ -169,13 +169,13 @@ func TestKernelForwardsToEndpoints(t *testing.T) {
 	if b, err := io.ReadAll(open); string(b) != "10.244.0.2:8080" {
 		t.Errorf("an open connection got %q (%v)", b, err)
 	}
-	if there, err := last.kernel.IsIntact(last.table.Table, true); err != nil || !there {
-		t.Errorf("intact: %t, %v", there, err)
+	if exists, err := last.kernel.IsIntact(last.table.Table, true); err != nil || !exists {
+		t.Errorf("intact: %t, %v", exists, err)
 	}
 	if err := kernel.Remove(nft.IPv4, rules.TableName); err != nil {
 		t.Fatal(err)
 	}
-	if there, _ := last.kernel.IsIntact(last.table.Table, false); there {
+	if exists, _ := last.kernel.IsIntact(last.table.Table, false); exists {
 		t.Error("the rules are still there")
 	}
 	if err := flows.Delete(nft.IPv4,
@@ -230,8 +230,8 @@ func TestAServiceWithManyEndpointsIsOneTransaction(t *testing.T) {
 	}
 	f := newTestFamily(t, testMachine)
 	f.putPorts(t, p)
-	if there, err := f.kernel.IsIntact(f.table.Table, true); err != nil || !there {
-		t.Errorf("intact: %t, %v", there, err)
+	if exists, err := f.kernel.IsIntact(f.table.Table, true); err != nil || !exists {
+		t.Errorf("intact: %t, %v", exists, err)
 	}
 	if err := kernel.Remove(nft.IPv4, rules.TableName); err != nil {
 		t.Fatal(err)

@@ -292,7 +292,7 @@ func TestEveryPathThroughAService(t *testing.T) {
 						}
 						// A relay hides the client's address, unless the packet bypasses the proxy.
 						kept := r.isClientKept && (mode != modeUserspace || r.kind == "Headless" || r.from == "node")
-						if is := slices.Contains(own[r.from], seen.String()); is != kept {
+						if isKept := slices.Contains(own[r.from], seen.String()); isKept != kept {
 							t.Errorf("%s: seen as %s, its own address is kept: want %t: %s", name, seen, kept, r.reason)
 						}
 					}

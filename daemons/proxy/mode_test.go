@@ -55,11 +55,11 @@ func remainingModes(t *testing.T, f nft.Family) (modes []string) {
 	if exec.Command("nft", "list", "table", f.String(), rules.TableName).Run() == nil {
 		modes = append(modes, modeNFTables)
 	}
-	there, err := iptables.HasChains(f)
+	exists, err := iptables.HasChains(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if there {
+	if exists {
 		modes = append(modes, modeIPTables)
 	}
 	return modes
@@ -85,7 +85,7 @@ func TestModeChangesKeepConnections(t *testing.T) {
 	talks := map[string]func(string) error{}
 	failures := make(chan error, 1)
 	stop := make(chan struct{})
-	began := false
+	start := false
 	for step, mode := range []string{modeNFTables, modeIPTables, modeNFTables, modeIPTables, modeUserspace,
 		modeNFTables} {
 		d := machineA(t, mode)
@@ -99,8 +99,8 @@ func TestModeChangesKeepConnections(t *testing.T) {
 				t.Fatalf("step %d, %s: of %s there are rules of %v", step, mode, f, got)
 			}
 		}
-		if !began {
-			began = true
+		if !start {
+			start = true
 			go func() { // new clients connect all the time
 				defer close(failures)
 				for n := 0; ; n++ {
@@ -169,8 +169,8 @@ func TestAForeignEditIsDetectedAfterAChange(t *testing.T) {
 						err)
 				}
 			}
-			if is, err := c.IsIntact(true); err != nil || is != (i == 0) {
-				t.Errorf("%s, after change %d: intact is %t, %v", mode, i, is, err)
+			if isIntact, err := c.IsIntact(true); err != nil || isIntact != (i == 0) {
+				t.Errorf("%s, after change %d: intact is %t, %v", mode, i, isIntact, err)
 			}
 			words := strings.Fields(edit)
 			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {

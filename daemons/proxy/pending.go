@@ -17,16 +17,16 @@ func (d *daemon) queueService(o any) {
 func eventHandler(do func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: do,
-		UpdateFunc: func(was, is any) {
+		UpdateFunc: func(before, after any) {
 			// A slice may move from one service to another.
-			if serviceOf(was) != serviceOf(is) {
-				do(was)
+			if serviceOf(before) != serviceOf(after) {
+				do(before)
 			}
-			do(is)
+			do(after)
 		},
 		DeleteFunc: func(o any) {
-			if gone, unseen := o.(cache.DeletedFinalStateUnknown); unseen {
-				o = gone.Obj
+			if tombstone, unseen := o.(cache.DeletedFinalStateUnknown); unseen {
+				o = tombstone.Obj
 			}
 			do(o)
 		},

@@ -16,7 +16,7 @@ import (
 // programmingMetrics are the metrics of the delay between a change and its rules, with upstream's names. EndpointSlices
 // carry the time of the pod or Service change that caused them.
 type programmingMetrics struct {
-	began          time.Time // changes before this time are not measured
+	start          time.Time // changes before this time are not measured
 	seconds        prometheus.Histogram
 	lastProgrammed prometheus.Gauge // when the rules were last up to date
 	lastQueued     prometheus.Gauge // when a change was last queued
@@ -27,7 +27,7 @@ type programmingMetrics struct {
 
 func newProgrammingMetrics(now time.Time) *programmingMetrics {
 	return &programmingMetrics{
-		began: now, pending: map[string]time.Time{},
+		start: now, pending: map[string]time.Time{},
 		seconds: measure.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubeproxy_network_programming_duration_seconds", Help: "From the change of a service or of its " +
 				"pods to the rules that follow from it.",
@@ -62,18 +62,18 @@ func (p *programmingMetrics) handler() cache.ResourceEventHandler {
 	}
 }
 
-func (p *programmingMetrics) recordChange(was, is any) {
-	slice, ok := is.(*discoveryv1.EndpointSlice)
+func (p *programmingMetrics) recordChange(previous, current any) {
+	slice, ok := current.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return
 	}
 	text := slice.Annotations[corev1.EndpointsLastChangeTriggerTime]
-	if old, ok := was.(*discoveryv1.EndpointSlice); ok &&
+	if old, ok := previous.(*discoveryv1.EndpointSlice); ok &&
 		old.Annotations[corev1.EndpointsLastChangeTriggerTime] == text {
 		return
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || at.Before(p.began) {
+	if err != nil || at.Before(p.start) {
 		return
 	}
 	key := slice.Namespace + "/" + slice.Name

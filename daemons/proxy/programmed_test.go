@@ -13,8 +13,8 @@ import (
 )
 
 func TestTheProgrammingDelayIsMeasured(t *testing.T) {
-	began := time.Unix(1_000_000, 0).UTC()
-	p := newProgrammingMetrics(began)
+	start := time.Unix(1_000_000, 0).UTC()
+	p := newProgrammingMetrics(start)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(p.collectors()...)
 	slice := func(name string, at time.Time) any {
@@ -34,12 +34,12 @@ func TestTheProgrammingDelayIsMeasured(t *testing.T) {
 		return kept
 	}
 	h := p.handler()
-	h.OnAdd(slice("old", began.Add(-time.Hour)), true)
+	h.OnAdd(slice("old", start.Add(-time.Hour)), true)
 	h.OnAdd(slice("none", time.Time{}), false)
-	a := slice("a", began.Add(time.Second))
+	a := slice("a", start.Add(time.Second))
 	h.OnAdd(a, false)
-	h.OnUpdate(a, slice("a", began.Add(2*time.Second))) // the first change counts
-	b := slice("b", began.Add(3*time.Second))
+	h.OnUpdate(a, slice("a", start.Add(2*time.Second))) // the first change counts
+	b := slice("b", start.Add(3*time.Second))
 	h.OnAdd(b, false)
 	h.OnUpdate(b, b) // a change of something else
 	failed := p.takePending()
@@ -47,10 +47,10 @@ func TestTheProgrammingDelayIsMeasured(t *testing.T) {
 	if taken := p.takePending(); len(taken) != 2 || len(p.takePending()) != 0 {
 		t.Fatalf("changes: %v", taken)
 	} else {
-		p.recordProgrammed(taken, began.Add(5*time.Second))
+		p.recordProgrammed(taken, start.Add(5*time.Second))
 	}
 	h.OnUpdate(b, b)
-	p.recordProgrammed(p.takePending(), began.Add(6*time.Second))
+	p.recordProgrammed(p.takePending(), start.Add(6*time.Second))
 	want := `# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds When the rules were last brought up to date.
 # TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.000006e+06

@@ -135,7 +135,7 @@ func (r matrixRow) sendSCTP(heard sctpListener, from *netns.Stack, to string, ow
 			if a.at != r.at {
 				return fmt.Errorf("arrived %s", a.at)
 			}
-			if is := slices.Contains(own, a.from.String()); is != r.isClientKept {
+			if isKept := slices.Contains(own, a.from.String()); isKept != r.isClientKept {
 				return fmt.Errorf("seen as %s, its own address is kept: want %t", a.from, r.isClientKept)
 			}
 			return nil

@@ -71,7 +71,7 @@ func (d *daemon) isIntact(whole bool) bool {
 		}
 		intact, err := f.IsIntact(whole)
 		if err != nil {
-			d.env.Log.Warn("look whether the rules are there", "family", f.family, "error", err)
+			d.env.Log.Warn("check whether the rules are in the kernel", "family", f.family, "error", err)
 			continue
 		}
 		if !intact {
@@ -85,7 +85,7 @@ func (d *daemon) isIntact(whole bool) bool {
 
 // sync updates the kernel's rules according to services and endpoints.
 func (d *daemon) sync() error {
-	began := time.Now()
+	start := time.Now()
 	changes := d.programming.takePending()
 	names, err := d.affectedServices()
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *daemon) sync() error {
 	if d.synced.Swap(time.Now().UnixNano()) == 0 {
 		d.env.Log.Info("rules are there", "mode", d.mode, "services", len(names))
 	}
-	d.duration.Observe(time.Since(began).Seconds())
+	d.duration.Observe(time.Since(start).Seconds())
 	d.programming.recordProgrammed(changes, time.Now())
 	return nil
 }

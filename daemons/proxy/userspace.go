@@ -102,14 +102,14 @@ func (c *userspaceBackend) SetService(service string, ports []rules.Port) error 
 		}
 	}
 	c.mu.Lock()
-	was := c.table.Ports(service)
+	before := c.table.Ports(service)
 	err := c.nftBackend.SetService(service, ports)
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	for i := range was {
-		key := was[i].Key()
+	for i := range before {
+		key := before[i].Key()
 		if now[key] {
 			continue
 		}

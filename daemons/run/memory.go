@@ -59,7 +59,7 @@ func ManageMemory(ctx context.Context, rest *IdleTasks) {
 			runtime.GC() // a second collection frees what pools and weak pointers held
 			debug.FreeOSMemory()
 			releaseProgram()
-			_, allocated = heapBytes() // what this itself allocated does not count as work
+			_, allocated = heapBytes() // allocations of this function do not count as work
 			r.recordReturn(allocated)
 		}
 	}
@@ -122,11 +122,11 @@ const (
 // heapPercent returns the garbage collector's percentage. A small heap may grow by minHeapGrowth. A large one at most
 // doubles, or grows less if it is dense.
 func heapPercent(live uint64, dense bool) int {
-	least := uint64(minPercent)
+	minimum := uint64(minPercent)
 	if dense {
-		least = densePercent
+		minimum = densePercent
 	}
-	return int(min(max(100*minHeapGrowth/max(live, 1), least), maxPercent))
+	return int(min(max(100*minHeapGrowth/max(live, 1), minimum), maxPercent))
 }
 
 // returnPolicy decides when memory is returned to the system. Amounts are total bytes allocated since the process

@@ -18,7 +18,7 @@ func TestSmallHeapsGrowLittleDuringTheStart(t *testing.T) {
 	for _, c := range []struct {
 		live     uint64
 		starting bool
-		most     int
+		maximum  int
 		want     int
 	}{
 		{8 << 20, true, 0, startPercent},
@@ -27,7 +27,7 @@ func TestSmallHeapsGrowLittleDuringTheStart(t *testing.T) {
 		{8 << 20, true, 100, startPercent},
 		{startLive, true, 0, 150},
 	} {
-		p := gcPacer{idle: &IdleTasks{MaxGrowthPercent: c.most}}
+		p := gcPacer{idle: &IdleTasks{MaxGrowthPercent: c.maximum}}
 		p.isStarting.Store(c.starting)
 		if got := p.percent(c.live); got != c.want {
 			t.Errorf("%+v: %d", c, got)

@@ -215,9 +215,9 @@ func TestReplacedClientAuthoritiesApplyToMetrics(t *testing.T) {
 		answer.Body.Close()
 		return answer.StatusCode == http.StatusOK
 	}
-	eventually := func(what string, is func() bool) {
+	eventually := func(what string, matches func() bool) {
 		t.Helper()
-		for limit := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		for limit := time.Now().Add(30 * time.Second); !matches(); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(limit) {
 				t.Fatal(what)
 			}

@@ -98,7 +98,7 @@ func (r *Revoked) Check(cert *x509.Certificate) error {
 func (r *Revoked) refresh() {
 	before := r.modTime
 	if err := r.load(); err != nil {
-		r.log.Error("look at the certificate revocation list; the last good one stays in force", "error", err)
+		r.log.Error("read the certificate revocation list; the last good one stays in force", "error", err)
 	}
 	if r.modTime.Equal(before) {
 		return

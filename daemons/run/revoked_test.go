@@ -33,7 +33,7 @@ func TestRevocationEndsActiveUses(t *testing.T) {
 		l.write(time.Now(), lost)
 		<-time.After(revokedCheckInterval + time.Second)
 		if ends.Err() == nil {
-			t.Error("it goes on with a certificate that is revoked")
+			t.Error("it accepts a revoked certificate")
 		}
 		if lasts.Err() != nil {
 			t.Errorf("what has another certificate ends: %v", context.Cause(lasts))

@@ -150,8 +150,8 @@ func (h *Health) logFailure(r result, log *slog.Logger) {
 		text = r.err.Error()
 	}
 	h.mu.Lock()
-	was := h.lastReasons[r.name]
-	if was != text {
+	before := h.lastReasons[r.name]
+	if before != text {
 		if h.lastReasons == nil {
 			h.lastReasons = map[string]string{}
 		}
@@ -159,7 +159,7 @@ func (h *Health) logFailure(r result, log *slog.Logger) {
 	}
 	h.mu.Unlock()
 	switch {
-	case was == text:
+	case before == text:
 	case text != "":
 		log.Info("a health check fails", "check", r.name, "err", r.err)
 	default:
@@ -222,10 +222,10 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 // reasonsKey is the context key for the function that reports whether the client may see why a check fails.
 type reasonsKey struct{}
 
-// WithReasons returns a request that gets the reason of a failed check if may returns true. Reasons contain addresses
-// and file names. They are withheld from other clients, and are logged.
-func WithReasons(r *http.Request, may func() bool) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), reasonsKey{}, may))
+// WithReasons returns a request that gets the reason of a failed check if isAllowed returns true. Reasons contain
+// addresses and file names. They are withheld from other clients, and are logged.
+func WithReasons(r *http.Request, isAllowed func() bool) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), reasonsKey{}, isAllowed))
 }
 
 // serveSingle answers for one check.
@@ -237,7 +237,7 @@ func (h *Health) serveSingle(w http.ResponseWriter, r *http.Request, results []r
 	h.logFailure(results[0], log)
 	if err := results[0].err; err != nil {
 		reason := "reason withheld"
-		if may, ok := r.Context().Value(reasonsKey{}).(func() bool); ok && may() {
+		if isAllowed, ok := r.Context().Value(reasonsKey{}).(func() bool); ok && isAllowed() {
 			reason = err.Error()
 		}
 		http.Error(w, "internal server error: "+reason, http.StatusInternalServerError)

@@ -56,7 +56,7 @@ func TestHealthCheckMetricsExistFromTheStart(t *testing.T) {
 		}
 		return w.Body.String()
 	}
-	has := func(text string, lines ...string) {
+	contains := func(text string, lines ...string) {
 		t.Helper()
 		for _, line := range lines {
 			if !strings.Contains(text, line+"\n") {
@@ -64,7 +64,7 @@ func TestHealthCheckMetricsExistFromTheStart(t *testing.T) {
 			}
 		}
 	}
-	has(scrape(), `kubernetes_healthcheck{name="ping",type="livez"} 1`,
+	contains(scrape(), `kubernetes_healthcheck{name="ping",type="livez"} 1`,
 		`kubernetes_healthcheck{name="ping",type="readyz"} 1`, `kubernetes_healthcheck{name="store",type="readyz"} 1`,
 		`kubernetes_healthchecks_total{name="store",status="success",type="readyz"} 1`)
 	failure = errors.New("it does not answer")
@@ -72,7 +72,7 @@ func TestHealthCheckMetricsExistFromTheStart(t *testing.T) {
 		env.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
 	}
 	text := scrape()
-	has(text, `kubernetes_healthcheck{name="store",type="readyz"} 0`,
+	contains(text, `kubernetes_healthcheck{name="store",type="readyz"} 0`,
 		`kubernetes_healthchecks_total{name="store",status="error",type="readyz"} 3`,
 		`kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 1`)
 	if strings.Contains(text, "none") {

@@ -138,11 +138,11 @@ func (e Env) Guarded(metrics, profiling bool, judge AccessReviewer) http.Handler
 			return
 		}
 		ConnOf(r.Context()).Identify()
-		if may, err := canRead(r, user, judge); err != nil {
+		if allowed, err := canRead(r, user, judge); err != nil {
 			e.Log.Warn("ask whether a request is allowed", "user", user.Name, "path", r.URL.Path, "err", err)
 			http.Error(w, "authorization could not be decided", http.StatusInternalServerError)
 			return
-		} else if !may {
+		} else if !allowed {
 			http.Error(w, fmt.Sprintf("forbidden: User %q cannot get path %q", user.Name, r.URL.Path),
 				http.StatusForbidden)
 			return

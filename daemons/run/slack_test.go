@@ -50,7 +50,7 @@ func runWithSlack(t *testing.T, thread string, with time.Duration) []string {
 	t.Helper()
 	runtime.LockOSThread() // the process inherits the slack of this thread
 	defer runtime.UnlockOSThread()
-	was := currentSlack()
+	before := currentSlack()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(with), 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func runWithSlack(t *testing.T, thread string, with time.Duration) []string {
 	cmd.Env = append(os.Environ(), "CLUSTERCTL_SLACKEN="+thread)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(was), 0, 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err != nil {
@@ -69,22 +69,22 @@ func runWithSlack(t *testing.T, thread string, with time.Duration) []string {
 
 func TestTimerSlackIsSet(t *testing.T) {
 	// The process executes itself once. It keeps its process id and still ends with its parent.
-	said := runWithSlack(t, "first thread", defaultSlack)
-	if len(said) != 2 || !strings.HasSuffix(said[0], " has 50µs, and signal 9 when its parent ends") ||
-		said[1] != strings.Replace(said[0], "50µs", "4ms", 1) {
-		t.Errorf("a process says %q", said)
+	messages := runWithSlack(t, "first thread", defaultSlack)
+	if len(messages) != 2 || !strings.HasSuffix(messages[0], " has 50µs, and signal 9 when its parent ends") ||
+		messages[1] != strings.Replace(messages[0], "50µs", "4ms", 1) {
+		t.Errorf("a process says %q", messages)
 	}
 	// A slack that the unit set stays.
-	if said := runWithSlack(t, "first thread", time.Millisecond); len(said) != 1 ||
-		!strings.Contains(said[0], " has 1ms, ") {
-		t.Errorf("a process whose slack is set says %q", said)
+	if lines := runWithSlack(t, "first thread", time.Millisecond); len(lines) != 1 ||
+		!strings.Contains(lines[0], " has 1ms, ") {
+		t.Errorf("a process whose slack is set says %q", lines)
 	}
 }
 
 // After execve on another thread, a process is briefly a zombie and no longer ends with its parent.
 func TestTheProgramIsExecutedAgainOnlyOnTheFirstThread(t *testing.T) {
-	said := runWithSlack(t, "another thread", defaultSlack)
-	if len(said) != 1 || !strings.Contains(said[0], "not the first thread") {
-		t.Errorf("the process printed %q", said)
+	others := runWithSlack(t, "another thread", defaultSlack)
+	if len(others) != 1 || !strings.Contains(others[0], "not the first thread") {
+		t.Errorf("the process printed %q", others)
 	}
 }

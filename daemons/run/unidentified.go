@@ -6,19 +6,20 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // UnidentifiedLimiter limits the number of served connections whose client has not been identified. Otherwise anybody
 // who reaches the port could make a daemon use memory. At the limit, an accepted connection waits until another is
-// identified or ends. The connection that has been served longest is closed once its Grace has passed.
+// identified or ends. The connection that has been silent longest is closed once its Grace has passed.
 //
 // Clients with credentials are identified by their first request, within milliseconds, and do not count after that. If
-// many arrive at once, for example after a restart, they are served in turn.
+// many arrive at once, for example after a restart, they are served in turn, and none is cut off in its handshake.
 type UnidentifiedLimiter struct {
 	Limit int // maximum number of served connections; zero means 1000. Twice as many may wait
-	// Grace is how long a connection is served before another may replace it. If too many wait, it is replaced earlier.
-	// Zero means two seconds.
+	// Grace is how long a connection may send nothing before another may replace it. One that sends something may be
+	// replaced after three times as long. If too many wait, it is replaced earlier. Zero means two seconds.
 	Grace time.Duration
 
 	mu      sync.Mutex
@@ -33,7 +34,26 @@ type UnidentifiedConn struct {
 	once        sync.Once
 	identified  chan struct{} // closed once the client is identified
 	servedSince time.Time     // when serving started
-	element     *list.Element // guarded by all.mu; nil if it does not count
+	receivedAt  atomic.Int64  // when data arrived last, in nanoseconds after servedSince
+	element     *list.Element // guarded by limiter.mu; nil if it does not count
+}
+
+// Read implements net.Conn.
+func (v *UnidentifiedConn) Read(p []byte) (int, error) {
+	n, err := v.Conn.Read(p)
+	select {
+	case <-v.identified:
+	default:
+		if n > 0 {
+			v.receivedAt.Store(int64(time.Since(v.servedSince)))
+		}
+	}
+	return n, err
+}
+
+// replaceableAt returns when another connection may replace the connection.
+func (v *UnidentifiedConn) replaceableAt(grace time.Duration) time.Time {
+	return v.servedSince.Add(min(time.Duration(v.receivedAt.Load())+grace, 3*grace))
 }
 
 // Identify records that the client is identified. A nil UnidentifiedConn is a connection that is not counted.
@@ -73,7 +93,7 @@ type countingListener struct {
 	net.Listener
 	limiter *UnidentifiedLimiter
 
-	waiting list.List // of net.Conn, the oldest first; guarded by all.mu, like failed
+	waiting list.List // of net.Conn, the oldest first; guarded by limiter.mu, like failed
 	failed  error     // the last error of accepting, until it is returned
 }
 
@@ -145,21 +165,29 @@ func (u *UnidentifiedLimiter) limit() int {
 	return u.Limit
 }
 
-// untilSlotFree returns how long to wait until a connection can be served. At the limit it closes the oldest connection
-// if its grace has passed or if atOnce is set, and returns 0. The caller holds u.mu.
+// untilSlotFree returns how long to wait until a connection can be served. At the limit it closes the connection that
+// may be replaced first if its time has come or if atOnce is set, and returns 0. The caller holds u.mu.
 func (u *UnidentifiedLimiter) untilSlotFree(atOnce bool) time.Duration {
 	if u.conns.Len() < u.limit() {
 		return 0
 	}
-	oldest, grace := u.conns.Front().Value.(*UnidentifiedConn), u.Grace
+	grace := u.Grace
 	if grace == 0 {
 		grace = 2 * time.Second
 	}
-	if left := grace - time.Since(oldest.servedSince); left > 0 && !atOnce {
+	var first *UnidentifiedConn
+	var firstAt time.Time
+	for e := u.conns.Front(); e != nil; e = e.Next() {
+		v := e.Value.(*UnidentifiedConn)
+		if at := v.replaceableAt(grace); first == nil || at.Before(firstAt) {
+			first, firstAt = v, at
+		}
+	}
+	if left := time.Until(firstAt); left > 0 && !atOnce {
 		return left
 	}
-	u.remove(oldest)
-	_ = oldest.Conn.Close() // its server notices
+	u.remove(first)
+	_ = first.Conn.Close() // its server notices
 	return 0
 }
 
@@ -172,7 +200,7 @@ func (u *UnidentifiedLimiter) remove(v *UnidentifiedConn) {
 	}
 }
 
-// lockAndRemove is drop with locking.
+// lockAndRemove is remove with locking.
 func (u *UnidentifiedLimiter) lockAndRemove(v *UnidentifiedConn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

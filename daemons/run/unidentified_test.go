@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"clusterctl/daemons/run"
@@ -59,8 +60,8 @@ func TestUnidentifiedConnectionsAreLimited(t *testing.T) {
 		_, err := io.ReadFull(conn, make([]byte, len("HTTP/1.1 200 OK")))
 		return err
 	}
-	known := dial()
-	if err := ask(known, "Authorization: Bearer x\r\n"); err != nil {
+	identified := dial()
+	if err := ask(identified, "Authorization: Bearer x\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	strangers := make([]net.Conn, 15)
@@ -77,7 +78,7 @@ func TestUnidentifiedConnectionsAreLimited(t *testing.T) {
 			t.Errorf("connection %d of the newest ten: %v", i, err)
 		}
 	}
-	if err := ask(known, ""); err != nil {
+	if err := ask(identified, ""); err != nil {
 		t.Errorf("the client that was identified: %v", err)
 	}
 }
@@ -165,4 +166,84 @@ func TestWaitingConnectionsReplaceUnidentifiedOnes(t *testing.T) {
 		}
 	}
 	t.Error("a listener that was closed accepts")
+}
+
+// pipeListener accepts the server's ends of pipes.
+type pipeListener struct {
+	net.Listener // nil: it has no address
+	conns        chan net.Conn
+	closed       chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+// If many clients return at once, a slow server must not close those that it has not served yet. So the connection that
+// has been silent longest is closed first, and one that sends something now and then after three times the grace.
+func TestSilentConnectionsAreReplacedBeforeThoseThatSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grace = 2 * time.Second
+		pipes := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		limited := (&run.UnidentifiedLimiter{Limit: 2, Grace: grace}).Listen(pipes)
+		began := time.Now()
+		closedAt := make([]time.Duration, 5)
+		dial := func(i int) net.Conn {
+			client, server := net.Pipe()
+			t.Cleanup(func() { _ = client.Close() })
+			pipes.conns <- server
+			return client
+		}
+		go func() {
+			for i := range closedAt {
+				conn, err := limited.Accept()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				go func() {
+					_, _ = io.Copy(io.Discard, conn)
+					closedAt[i] = time.Since(began)
+				}()
+			}
+		}()
+		dripping, silent := dial(0), dial(1)
+		drip := time.NewTicker(time.Second)
+		go func() {
+			for range drip.C {
+				if _, err := dripping.Write([]byte("x")); err != nil {
+					return
+				}
+			}
+		}()
+		for i := 2; i < len(closedAt); i++ {
+			dial(i)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		drip.Stop()
+		_ = dripping.Close()
+		_ = silent.Close()
+		_ = pipes.Close()
+		if _, err := limited.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		// The silent one makes room for the third, which makes room for the fourth. Then the first gives way.
+		want := []time.Duration{3 * grace, grace, 2 * grace}
+		for i, at := range want {
+			if closedAt[i] != at {
+				t.Errorf("connection %d was closed after %s, expected %s", i, closedAt[i], at)
+			}
+		}
+	})
 }

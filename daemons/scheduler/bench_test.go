@@ -113,16 +113,16 @@ func BenchmarkPlace(b *testing.B) {
 				c := crowdedCluster(size.nodes, size.pods, change)
 				by := profile.Default()
 				b.ReportAllocs()
-				known := map[string]*verdicts{}
+				cached := map[string]*verdicts{}
 				var placed []types.UID
 				start, i := 0, 0
 				report := reportCPUTime(b)
 				for b.Loop() {
 					p := convertPod(pod(fmt.Sprintf("p%d", i), ownedBy(i/100%50), withRequest("cpu", "10m"), change))
-					if known[p.Class()] == nil {
-						known[p.Class()] = &verdicts{}
+					if cached[p.Class()] == nil {
+						cached[p.Class()] = &verdicts{}
 					}
-					got, next := newSearch(by, c, p, known[p.Class()]).selectNode(start)
+					got, next := newSearch(by, c, p, cached[p.Class()]).selectNode(start)
 					if got.Node == nil {
 						b.Fatal(got.Explain())
 					}

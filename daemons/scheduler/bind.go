@@ -38,8 +38,8 @@ type binding struct {
 var errPodGone = errors.New("the pod is gone or on a node already")
 
 // assume counts a pod on a node, and its claims as decided, before the API shows it.
-func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time.Time) *binding {
-	b := &binding{item: it, pod: it.pod, node: n.Name, started: began, deadline: began.Add(search.profile.BindTimeout)}
+func (s *scheduler) assume(it *item, search *search, n *cluster.Node, start time.Time) *binding {
+	b := &binding{item: it, pod: it.pod, node: n.Name, started: start, deadline: start.Add(search.profile.BindTimeout)}
 	if len(b.pod.Volumes) > 0 {
 		b.decisions, _ = s.cluster.Storage.Decide(plugin.UnboundClaims(search.task), n)
 		s.cluster.Storage.Reserve(b.decisions, n.Name)
@@ -65,12 +65,12 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 		}
 		s.mu.Lock()
 		b.written = true
-		gone := s.cluster.Pod(b.pod.UID) == nil
-		if !gone {
+		isGone := s.cluster.Pod(b.pod.UID) == nil
+		if !isGone {
 			s.waiting[b.pod.UID] = b
 		}
 		s.mu.Unlock()
-		if gone {
+		if isGone {
 			s.failBinding(life, b, errPodGone)
 			return
 		}
@@ -257,12 +257,12 @@ func (s *scheduler) resumeBinding(ctx context.Context, b *binding, err error) {
 }
 
 func (s *scheduler) claimsBound(b *binding) (bool, error) {
-	n, known := s.cluster.Node(b.node), s.cluster.Storage
+	n, volumes := s.cluster.Node(b.node), s.cluster.Storage
 	if n == nil {
 		return false, fmt.Errorf("node %s is gone", b.node)
 	}
 	for _, d := range b.decisions {
-		claim := known.Claim(d.Claim.Namespace, d.Claim.Name)
+		claim := volumes.Claim(d.Claim.Namespace, d.Claim.Name)
 		switch {
 		case claim == nil || claim.UID != d.Claim.UID || claim.DeletionTimestamp != nil:
 			return false, fmt.Errorf("claim %s is gone", d.Claim.Name)
@@ -273,13 +273,13 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 				return false, fmt.Errorf("provisioning failed for PVC %q", claim.Name)
 			}
 			if d.Volume != nil {
-				if err := b.verifyVolumeOwner(d, known.Volume(d.Volume.Name)); err != nil {
+				if err := b.verifyVolumeOwner(d, volumes.Volume(d.Volume.Name)); err != nil {
 					return false, err
 				}
 			}
 			return false, nil
 		}
-		volume := known.Volume(claim.Spec.VolumeName)
+		volume := volumes.Volume(claim.Spec.VolumeName)
 		if volume == nil {
 			return false, nil // another watch will deliver it
 		}
@@ -292,16 +292,16 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 
 // expireBindings fails the bindings whose claims were not bound in time.
 func (s *scheduler) expireBindings(ctx context.Context) {
-	var late []*binding
+	var overdue []*binding
 	s.mu.Lock()
 	for uid, b := range s.waiting {
 		if s.now().After(b.deadline) {
 			delete(s.waiting, uid)
-			late = append(late, b)
+			overdue = append(overdue, b)
 		}
 	}
 	s.mu.Unlock()
-	for _, b := range late {
+	for _, b := range overdue {
 		s.resuming.Go(func() { s.resumeBinding(ctx, b, context.DeadlineExceeded) })
 	}
 }

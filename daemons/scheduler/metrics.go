@@ -91,13 +91,13 @@ const (
 )
 
 // updateEvent returns what has changed of a pod that moved to another class.
-func updateEvent(was, is *cluster.Pod) string {
+func updateEvent(before, after *cluster.Pod) string {
 	switch {
-	case !maps.Equal(was.Labels, is.Labels):
+	case !maps.Equal(before.Labels, after.Labels):
 		return "UnschedulablePodUpdatePodLabel"
-	case len(was.Tolerations) != len(is.Tolerations):
+	case len(before.Tolerations) != len(after.Tolerations):
 		return "UnschedulablePodUpdatePodToleration"
-	case !slices.Equal(was.Devices, is.Devices):
+	case !slices.Equal(before.Devices, after.Devices):
 		return "UnschedulablePodUpdatePodGeneratedResourceClaim"
 	}
 	return "UnschedulablePodUpdate"

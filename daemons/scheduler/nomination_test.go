@@ -150,9 +150,9 @@ func TestBindingErrorsAreReportedOnThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	createPod(t, api, pod("p"))
-	const why = `running Bind plugin "DefaultBinder": a webhook says no`
-	waitFor(t, refusalReported(t, api, "p", corev1.PodReasonSchedulerError, why))
-	waitFor(t, hasEvent(api, "FailedScheduling", why))
+	const reason = `running Bind plugin "DefaultBinder": a webhook says no`
+	waitFor(t, refusalReported(t, api, "p", corev1.PodReasonSchedulerError, reason))
+	waitFor(t, hasEvent(api, "FailedScheduling", reason))
 }
 
 // A message that is too long is cut in the event, and complete in the condition.
@@ -249,8 +249,8 @@ func TestPreemptionChecksAPercentageOfTheCandidateNodes(t *testing.T) {
 	if got := s.preempt(refused, nil); got.Node == nil || got.Node.Name != "n01" {
 		t.Errorf("preempts on %+v, of two candidates the second is better", got.Node)
 	}
-	known := budgets{}
-	known.set(
+	existing := budgets{}
+	existing.set(
 		&policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
 			Spec: policyv1.PodDisruptionBudgetSpec{
@@ -261,7 +261,7 @@ func TestPreemptionChecksAPercentageOfTheCandidateNodes(t *testing.T) {
 				}},
 		},
 	)
-	if got := s.preempt(refused, known); got.Node == nil || got.Node.Name != "n03" {
+	if got := s.preempt(refused, existing); got.Node == nil || got.Node.Name != "n03" {
 		t.Errorf("preempts on %+v, the first that breaks no budget is n03", got.Node)
 	}
 }

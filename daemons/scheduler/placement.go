@@ -45,8 +45,8 @@ type verdicts struct {
 	refusal []*plugin.Refusal
 }
 
-func newSearch(by *profile.Profile, c *cluster.Cluster, pod *cluster.Pod, known *verdicts) *search {
-	s := &search{profile: by, task: &plugin.Task{Cluster: c, Pod: pod, Args: by.Args}, verdicts: known}
+func newSearch(by *profile.Profile, c *cluster.Cluster, pod *cluster.Pod, cached *verdicts) *search {
+	s := &search{profile: by, task: &plugin.Task{Cluster: c, Pod: pod, Args: by.Args}, verdicts: cached}
 	if s.verdicts == nil {
 		s.verdicts = &verdicts{}
 	}

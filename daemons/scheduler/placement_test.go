@@ -142,11 +142,11 @@ func TestPlacement(t *testing.T) {
 	one, two := node("n1"), node("n2")
 	web := labelled("app", "a")
 	for name, c := range map[string]struct {
-		nodes []*corev1.Node
-		pods  []*corev1.Pod
-		pod   *corev1.Pod
-		node  string // the selected node; empty if none fits
-		why   string
+		nodes  []*corev1.Node
+		pods   []*corev1.Pod
+		pod    *corev1.Pod
+		node   string // the selected node; empty if none fits
+		reason string
 	}{
 		"no nodes": {nil, nil, pod("p"), "", "no nodes available to schedule pods"},
 		"anywhere": {[]*corev1.Node{one}, nil, pod("p"), "n1", ""},
@@ -257,14 +257,14 @@ func TestPlacement(t *testing.T) {
 			"0/1 nodes are available: 1 Insufficient cpu."},
 	} {
 		got := selectNodeFor(newCluster(c.nodes, c.pods...), convertPod(c.pod))
-		where, why := "", ""
+		where, reason := "", ""
 		if got.Node != nil {
 			where = got.Node.Name
 		} else {
-			why = got.Explain()
+			reason = got.Explain()
 		}
-		if where != c.node || why != c.why {
-			t.Errorf("%s: went to %q (%s), want %q (%s)", name, where, why, c.node, c.why)
+		if where != c.node || reason != c.reason {
+			t.Errorf("%s: went to %q (%s), want %q (%s)", name, where, reason, c.node, c.reason)
 		}
 	}
 }
@@ -340,7 +340,7 @@ func TestPreemption(t *testing.T) {
 		pod     *corev1.Pod
 		node    string
 		victims string
-		why     string
+		reason  string
 	}{
 		"lower goes": {two[:1], []*corev1.Pod{pod("x", withNodeName("n1"), withRequest("cpu", "4"))},
 			pod("p", priority(1), withRequest("cpu", "1")), "n1", "x", ""},
@@ -380,10 +380,10 @@ func TestPreemption(t *testing.T) {
 		"port": {two[:1], []*corev1.Pod{pod("x", withNodeName("n1"), hostPort(80)), pod("y", withNodeName("n1"))},
 			pod("p", priority(1), hostPort(80)), "n1", "x", ""},
 	} {
-		s, known := newTestSearch(newCluster(c.nodes, c.pods...), convertPod(c.pod)), budgets{}
-		known.set(budget)
+		s, existing := newTestSearch(newCluster(c.nodes, c.pods...), convertPod(c.pod)), budgets{}
+		existing.set(budget)
 		refused, _ := s.selectNode(0)
-		got := s.preempt(refused, known)
+		got := s.preempt(refused, existing)
 		where, victims := "", []string{}
 		if got.Node != nil {
 			where = got.Node.Name
@@ -391,8 +391,8 @@ func TestPreemption(t *testing.T) {
 		for _, v := range got.Victims {
 			victims = append(victims, v.Name)
 		}
-		if where != c.node || strings.Join(victims, ",") != c.victims || got.Reason != c.why {
-			t.Errorf("%s: %q %v %q, want %q %v %q", name, where, victims, got.Reason, c.node, c.victims, c.why)
+		if where != c.node || strings.Join(victims, ",") != c.victims || got.Reason != c.reason {
+			t.Errorf("%s: %q %v %q, want %q %v %q", name, where, victims, got.Reason, c.node, c.victims, c.reason)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (b budgets) delete(o *policyv1.PodDisruptionBudget) {
 // preempt selects the node on which preemption does the least harm. The criteria are: fewest violated disruption
 // budgets, least important victims, fewest victims, shortest run time. refused is the result of
 // selectNodeFor.
-func (s *search) preempt(refused Placement, known budgets) Preemption {
+func (s *search) preempt(refused Placement, limits budgets) Preemption {
 	pod := s.task.Pod
 	switch {
 	case s.profile.Preempt.IsDisabled:
@@ -67,7 +67,7 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	hopeless, found, breaking := map[*plugin.Refusal]int{}, 0, 0
 	enough := max(len(refused.Resolvable)*s.profile.Preempt.Percent/100, s.profile.Preempt.MinNodes)
 	for _, n := range refused.Resolvable {
-		c := s.evaluateNode(n, known, &try)
+		c := s.evaluateNode(n, limits, &try)
 		if c.node == nil {
 			hopeless[c.refusal]++
 			continue
@@ -134,7 +134,7 @@ type preemptionCandidate struct {
 // evaluateNode removes all lower-priority pods from a node temporarily, and puts back those that can stay. Pods that
 // budgets protect are put back first, then more important ones. Preemption does not help if the pod does not fit even
 // then, or if no pod has to go. The victims share memory with try until the next call.
-func (s *search) evaluateNode(n *cluster.Node, known budgets, try *preemptionBuffers) preemptionCandidate {
+func (s *search) evaluateNode(n *cluster.Node, limits budgets, try *preemptionBuffers) preemptionCandidate {
 	lower := try.lower[:0]
 	for _, p := range n.Pods {
 		if p.Priority < s.task.Pod.Priority {
@@ -157,27 +157,27 @@ func (s *search) evaluateNode(n *cluster.Node, known budgets, try *preemptionBuf
 		}
 		return preemptionCandidate{refusal: cause}
 	}
-	order, protected := known.protectedFirst(lower, try.order[:0])
-	gone, broken := try.removed[:0], 0
+	order, protected := limits.protectedFirst(lower, try.order[:0])
+	removed, broken := try.removed[:0], 0
 	for i, p := range order {
 		if s.task.Add(p, n); s.checkNode(n) == nil {
 			continue
 		}
 		s.task.Remove(p)
-		gone = append(gone, p)
+		removed = append(removed, p)
 		if i < protected {
 			broken++
 		}
 	}
-	try.order, try.removed = order, gone
-	for _, p := range gone {
+	try.order, try.removed = order, removed
+	for _, p := range removed {
 		s.task.Add(p, n)
 	}
-	if len(gone) == 0 {
+	if len(removed) == 0 {
 		return preemptionCandidate{refusal: noVictims}
 	}
-	slices.SortStableFunc(gone, compareImportance)
-	return preemptionCandidate{node: n, victims: gone, budgetViolations: broken}
+	slices.SortStableFunc(removed, compareImportance)
+	return preemptionCandidate{node: n, victims: removed, budgetViolations: broken}
 }
 
 // compareImportance orders pods by descending priority, then by start time, the earliest first.
@@ -203,7 +203,7 @@ func (b budgets) protectedFirst(pods, order []*cluster.Pod) ([]*cluster.Pod, int
 			if _, counted := one.disrupted[p.Name]; counted {
 				continue
 			}
-			if _, known := left[one]; !known {
+			if _, ok := left[one]; !ok {
 				left[one] = one.allowed
 			}
 			left[one]--

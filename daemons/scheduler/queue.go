@@ -123,12 +123,12 @@ func (q *queue) addOrUpdate(p *cluster.Pod) (it *item, refused *refusal) {
 		it.pod = p // a pod that is being scheduled gets its class when it returns to the queue
 		return it, nil
 	}
-	waited, was := it.class.part != partActive, it.pod
+	waited, before := it.class.part != partActive, it.pod
 	q.leaveClass(it)
 	it.pod = p
 	refused = q.joinClass(it)
 	if waited && it.class.part == partActive {
-		q.count("active", updateEvent(was, p), 1)
+		q.count("active", updateEvent(before, p), 1)
 	}
 	return it, refused
 }
@@ -231,11 +231,11 @@ func (q *queue) refuse(it *item, wakes plugin.EventKind, r *refusal) []*item {
 	if q.pods[it.pod.UID] != it {
 		return nil // gone in the meantime
 	}
-	was := it.class
-	was.inFlight--
+	before := it.class
+	before.inFlight--
 	q.joinClass(it)
-	if was != it.class {
-		q.relocate(was)
+	if before != it.class {
+		q.relocate(before)
 	}
 	c := it.class
 	q.removeFromPart(c)
@@ -266,11 +266,11 @@ func (q *queue) retry(it *item) {
 		lesser.Nominated = ""
 		it.pod = &lesser
 	}
-	was := it.class
-	was.inFlight--
+	before := it.class
+	before.inFlight--
 	q.joinClass(it)
-	if was != it.class {
-		q.relocate(was)
+	if before != it.class {
+		q.relocate(before)
 	}
 	c := it.class
 	q.removeFromPart(c)

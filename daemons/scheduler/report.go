@@ -111,12 +111,12 @@ func (s *scheduler) reportUnschedulable(ctx context.Context, pod *cluster.Pod, r
 func (s *scheduler) writeScheduledCondition(ctx context.Context, pod *cluster.Pod, reason, message string) {
 	since := metav1.Time{Time: s.now()}
 	api := s.queue.shownNomination(pod.UID)
-	if have := pod.Condition; have != nil && have.Status == corev1.ConditionFalse {
-		if have.Message == message && have.Reason == reason && have.ObservedGeneration == pod.Generation &&
+	if current := pod.Condition; current != nil && current.Status == corev1.ConditionFalse {
+		if current.Message == message && current.Reason == reason && current.ObservedGeneration == pod.Generation &&
 			pod.Nominated == api {
 			return
 		}
-		since = have.LastTransitionTime
+		since = current.LastTransitionTime
 	}
 	change := map[string]any{"conditions": []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason,

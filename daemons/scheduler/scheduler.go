@@ -174,7 +174,7 @@ func (s *scheduler) loop(ctx context.Context) {
 
 // schedule selects a node for one pod and starts writing the result.
 func (s *scheduler) schedule(ctx context.Context, it *item) {
-	began := s.now()
+	start := s.now()
 	s.mu.Lock()
 	if !s.queue.isWaiting(it) { // it was deleted since it was taken from the queue
 		s.mu.Unlock()
@@ -189,16 +189,16 @@ func (s *scheduler) schedule(ctx context.Context, it *item) {
 		preemption := s.refuse(it, search, placement)
 		claim, old := unusableAllocation(search.task, placement), leftOverClaim(search.task, placement)
 		s.mu.Unlock()
-		s.metrics.observeDecision(s.now().Sub(began))
-		s.metrics.observeAttempt("unschedulable", by.Name, s.now().Sub(began))
+		s.metrics.observeDecision(s.now().Sub(start))
+		s.metrics.observeAttempt("unschedulable", by.Name, s.now().Sub(start))
 		s.preempt(ctx, pod, preemption)
 		s.deallocate(ctx, pod, claim)
 		s.discardLeftOverClaim(ctx, pod, old)
 		return
 	}
-	b := s.assume(it, search, placement.Node, began)
+	b := s.assume(it, search, placement.Node, start)
 	s.mu.Unlock()
-	s.metrics.observeDecision(s.now().Sub(began))
+	s.metrics.observeDecision(s.now().Sub(start))
 	s.binds.Go(func() error {
 		s.bind(ctx, b)
 		return nil

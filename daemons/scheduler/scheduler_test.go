@@ -126,12 +126,12 @@ func TestPodsAreScheduledToNodesWithFreeResources(t *testing.T) {
 		pod("fits", withRequest("cpu", "1")), pod("waits", withRequest("cpu", "2")))
 	waitFor(t, isPlacedOn(t, api, "fits", "n1"))
 	waitFor(t, hasEvent(api, "Scheduled", "Successfully assigned default/fits to n1"))
-	const why = "0/1 nodes are available: 1 Insufficient cpu."
-	waitFor(t, hasEvent(api, "FailedScheduling", why))
+	const reason = "0/1 nodes are available: 1 Insufficient cpu."
+	waitFor(t, hasEvent(api, "FailedScheduling", reason))
 	waitFor(t, func() error {
 		for _, c := range getPod(t, api, "waits").Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == "Unschedulable" &&
-				strings.HasPrefix(c.Message, why) {
+				strings.HasPrefix(c.Message, reason) {
 				return nil
 			}
 		}

@@ -45,11 +45,11 @@ const outcomeInterval = time.Second
 // awaitOutcome reads a claim until it is known whether its allocation was written. The devices stay in use until then.
 // A claim without an allocation counts as an answer only after writeTimeout, because a delayed write may still arrive.
 func (s *scheduler) awaitOutcome(ctx context.Context, claim *resourcev1.ResourceClaim) {
-	for began := time.Now(); ; {
+	for start := time.Now(); ; {
 		s.mu.Lock()
 		doubted := s.cluster.Devices.IsUncertain(claim)
 		s.mu.Unlock()
-		if !doubted || s.resolveOutcome(ctx, claim, time.Since(began) >= writeTimeout) {
+		if !doubted || s.resolveOutcome(ctx, claim, time.Since(start) >= writeTimeout) {
 			return
 		}
 		select {
@@ -60,22 +60,22 @@ func (s *scheduler) awaitOutcome(ctx context.Context, claim *resourcev1.Resource
 	}
 }
 
-// resolveOutcome reads a claim once, and reports whether the doubt has ended. late reports that no write of the claim
+// resolveOutcome reads a claim once, and reports whether the doubt has ended. isLate reports that no write of the claim
 // can arrive any more.
-func (s *scheduler) resolveOutcome(ctx context.Context, claim *resourcev1.ResourceClaim, late bool) bool {
+func (s *scheduler) resolveOutcome(ctx context.Context, claim *resourcev1.ResourceClaim, isLate bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	now, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
-	gone := isClaimAbsent(err, claim) || err == nil && now.UID != claim.UID
-	if err != nil && !gone {
+	isGone := isClaimAbsent(err, claim) || err == nil && now.UID != claim.UID
+	if err != nil && !isGone {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !gone && now.Status.Allocation != nil:
+	case !isGone && now.Status.Allocation != nil:
 		s.cluster.Devices.MarkWritten(now)
-	case gone || late:
+	case isGone || isLate:
 		s.cluster.Devices.ConfirmUnwritten(claim)
 		s.activateHelped(plugin.ClusterEvent{EventKind: plugin.DevicesChanged})
 	default:

@@ -91,8 +91,8 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 		registration, err := w.informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) { w.set(obj, plugin.ActionAdd) }, UpdateFunc: func(_, obj any) { w.set(obj, "") },
 			DeleteFunc: func(obj any) {
-				if gone, ok := obj.(clientcache.DeletedFinalStateUnknown); ok {
-					obj = gone.Obj
+				if tombstone, ok := obj.(clientcache.DeletedFinalStateUnknown); ok {
+					obj = tombstone.Obj
 				}
 				w.drop(obj)
 			},
@@ -202,8 +202,8 @@ func (s *scheduler) nodeUpdated(obj any) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		var old *cluster.NodeObject
-		if known := s.cluster.Node(n.Name); known != nil {
-			old = known.NodeObject
+		if existing := s.cluster.Node(n.Name); existing != nil {
+			old = existing.NodeObject
 		}
 		changed, before := s.cluster.SetNode(n)
 		if !changed {

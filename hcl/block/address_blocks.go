@@ -189,7 +189,7 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		return slices.ContainsFunc(c.Deferred, func(d string) bool { return config.Includes(d, address) })
 	}
 	from := map[string]config.Source{}
-	gone := func(what, address string, s config.Source) {
+	isGone := func(what, address string, s config.Source) {
 		if other, ok := declared[address]; ok {
 			diags = append(diags, newError(at(s), "Declared and "+what,
 				"%s is declared at %s: take that block out, or this one.", address, positionText(other)))
@@ -201,7 +201,7 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		from[address] = s
 	}
 	for _, m := range c.Moved {
-		gone("moved", m.From, m.Source)
+		isGone("moved", m.From, m.Source)
 		if _, ok := declared[m.To]; !ok && !deferred(m.To) {
 			diags = append(diags, newError(at(m.Source), "Moved to nothing",
 				"There is no %s: to is the address of a block that is declared.", m.To))
@@ -229,7 +229,7 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 		}
 	}
 	for _, r := range c.Removed {
-		gone("removed", r.From, r.Source)
+		isGone("removed", r.From, r.Source)
 	}
 	return diags
 }

@@ -61,11 +61,11 @@ func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagno
 		"admission":      {raw.Admission, "AdmissionConfiguration"}, "token_webhook": {raw.TokenWebhook, "Config"},
 		"authorization_webhook": {raw.AuthorizationWebhook, "Config"},
 	} {
-		var is metav1.TypeMeta
+		var typeMeta metav1.TypeMeta
 		if of.text == "" {
 			continue
 		}
-		if err := yaml.Unmarshal([]byte(of.text), &is); err != nil || is.Kind != of.kind {
+		if err := yaml.Unmarshal([]byte(of.text), &typeMeta); err != nil || typeMeta.Kind != of.kind {
 			diags = append(diags, newError(nestedRange(b, "api", name), "Invalid "+of.kind,
 				"%s must be a YAML document of kind %s: read one with file(\"PATH\").", name, of.kind))
 		}

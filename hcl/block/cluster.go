@@ -168,9 +168,9 @@ func decodeEtcd(x *Context, b *hcl.Block, raw *etcdBlock, c *config.Cluster) (di
 		}
 	}
 	if raw.Quota != "" {
-		const least, most = 64 << 20, 64 << 30
+		const minimum, maximum = 64 << 20, 64 << 30
 		q, err := resource.ParseQuantity(raw.Quota)
-		if c.Etcd.Quota = q.Value(); err != nil || c.Etcd.Quota < least || c.Etcd.Quota > most {
+		if c.Etcd.Quota = q.Value(); err != nil || c.Etcd.Quota < minimum || c.Etcd.Quota > maximum {
 			diags = append(diags, newError(nestedRange(b, "etcd", "quota"), "Invalid size of the store",
 				"%q: write from 64Mi to 64Gi. A store that is larger takes long to start, and to copy to a "+
 					"machine that joins.", raw.Quota))
@@ -187,8 +187,8 @@ func membersDo(members int) string {
 }
 
 // parsePrefixes parses networks: one of IPv4, or one of each family. IPv4 comes first, because machines and the API are
-// reached over it. most and most6 are the maximum prefix lengths.
-func parsePrefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list []netip.Prefix,
+// reached over it. maxIPv4 and maxIPv6 are the maximum prefix lengths.
+func parsePrefixes(b *hcl.Block, name string, texts []string, maxIPv4, maxIPv6 int) (list []netip.Prefix,
 	diags hcl.Diagnostics) {
 	at := attributeRange(b, b.Body, name)
 	for _, text := range texts {
@@ -198,9 +198,9 @@ func parsePrefixes(b *hcl.Block, name string, texts []string, most, most6 int) (
 				"%q is not a network in CIDR notation, as \"10.244.0.0/16\".", text))
 			continue
 		}
-		smallest := most
+		smallest := maxIPv4
 		if p.Addr().Is6() {
-			smallest = most6
+			smallest = maxIPv6
 		}
 		switch {
 		case p != p.Masked():

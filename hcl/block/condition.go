@@ -41,10 +41,10 @@ type rule struct{ condition, message hcl.Expression }
 
 // conditions returns the preconditions and postconditions of a block, and the rest of its body.
 func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Diagnostics) {
-	is := func(inner *hclsyntax.Block) bool {
+	matches := func(inner *hclsyntax.Block) bool {
 		return inner.Type == "precondition" || inner.Type == "postcondition"
 	}
-	if native, ok := b.Body.(*hclsyntax.Body); ok && !slices.ContainsFunc(native.Blocks, is) ||
+	if native, ok := b.Body.(*hclsyntax.Body); ok && !slices.ContainsFunc(native.Blocks, matches) ||
 		!slices.Contains(conditionalTypes, b.Type) {
 		return nil, nil, b.Body, nil
 	}

@@ -103,10 +103,10 @@ func DecodeData(
 ) (cty.Value, hcl.Diagnostics) {
 	t, ok := FindData(b.Labels[0])
 	if !ok || t.UnsupportedReason != "" {
-		var known []string
+		var names []string
 		for _, t := range DataTypes {
 			if t.UnsupportedReason == "" {
-				known = append(known, t.Name)
+				names = append(names, t.Name)
 			}
 		}
 		if ok {
@@ -116,7 +116,7 @@ func DecodeData(
 		}
 		return cty.DynamicVal, hcl.Diagnostics{
 			newError(b.LabelRanges[0].Ptr(), "Unknown kind of data", "There is no data %q.%s The kinds are %s.",
-				b.Labels[0], Suggest(b.Labels[0], known), strings.Join(known, ", ")),
+				b.Labels[0], Suggest(b.Labels[0], names), strings.Join(names, ", ")),
 		}
 	}
 	outer := x.Eval

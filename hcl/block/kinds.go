@@ -34,7 +34,7 @@ func CheckObject(content map[string]any) error { return checkObject(content, tru
 func checkObject(content map[string]any, complete bool) error {
 	version, _ := content["apiVersion"].(string)
 	kind, _ := content["kind"].(string)
-	if known, err := checkKind(version, kind); !known || err != nil {
+	if isKnown, err := checkKind(version, kind); !isKnown || err != nil {
 		return err
 	}
 	text, err := json.Marshal(content)

@@ -148,7 +148,7 @@ func objectField(apiVersion, kind string, short bool) func([]string) ([]string, 
 			}
 		}
 		gv, err := schema.ParseGroupVersion(apiVersion)
-		if typ, known := scheme.Scheme().AllKnownTypes()[gv.WithKind(kind)]; err == nil && known {
+		if typ, ok := scheme.Scheme().AllKnownTypes()[gv.WithKind(kind)]; err == nil && ok {
 			return path, checkField(typ, apiVersion+" "+kind, path)
 		}
 		return path, nil // only the cluster knows the schema of a custom resource
@@ -242,14 +242,14 @@ func (l *lifecycleBlock) unusedFields(objects []config.Object) (diags hcl.Diagno
 	}
 	for _, path := range ignored.Fields {
 		var refused error
-		has := slices.ContainsFunc(objects, func(o config.Object) bool {
+		found := slices.ContainsFunc(objects, func(o config.Object) bool {
 			version, _ := o.Content["apiVersion"].(string)
 			kind, _ := o.Content["kind"].(string)
 			_, err := objectField(version, kind, false)(path)
 			refused = err
 			return err == nil
 		})
-		if !has {
+		if !found {
 			diags = append(diags, newError(l.ignoreChanges().Range().Ptr(), "Invalid ignore_changes",
 				"No object of this block has the field: %s", sentence(refused)))
 		}

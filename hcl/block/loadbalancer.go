@@ -113,8 +113,8 @@ func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
 		return uint32(n), ""
 	}
 	var problem string
-	is := &daemons.BGP{}
-	if is.ASN, problem = number(raw.ASN); problem != "" {
+	bGP := &daemons.BGP{}
+	if bGP.ASN, problem = number(raw.ASN); problem != "" {
 		return nil, problem
 	}
 	if raw.HoldTime != nil {
@@ -122,7 +122,7 @@ func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
 		if err != nil || d < 3*time.Second || d > 65535*time.Second || d%time.Second != 0 {
 			return nil, fmt.Sprintf("hold_time %q is not a time of whole seconds from 3s on", *raw.HoldTime)
 		}
-		is.HoldTimeSeconds = int(d / time.Second)
+		bGP.HoldTimeSeconds = int(d / time.Second)
 	}
 	for _, p := range raw.Peers {
 		peer := daemons.BGPPeer{Address: p.Address}
@@ -138,9 +138,9 @@ func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
 			}
 			peer.Port = uint16(*p.Port)
 		}
-		is.Peers = append(is.Peers, peer)
+		bGP.Peers = append(bGP.Peers, peer)
 	}
-	return is, ""
+	return bGP, ""
 }
 
 // checkPools returns errors for pool addresses that are also used by other pools, the cluster's networks, machines or

@@ -154,9 +154,9 @@ func checkRoles(b *hcl.Block, m *config.Machine) (diags hcl.Diagnostics) {
 			"A machine has at least one of the roles %q and %q.", config.RoleControlPlane, config.RoleNode))
 	}
 	for _, r := range m.Roles {
-		if known := []string{config.RoleControlPlane, config.RoleNode}; !slices.Contains(known, r) {
+		if supported := []string{config.RoleControlPlane, config.RoleNode}; !slices.Contains(supported, r) {
 			diags = append(diags, newError(attributeRange(b, b.Body, "roles"), "Unknown role",
-				"%q is not a role.%s The roles are %q and %q.", r, Suggest(r, known), known[0], known[1]))
+				"%q is not a role.%s The roles are %q and %q.", r, Suggest(r, supported), supported[0], supported[1]))
 		}
 	}
 	return diags
@@ -279,6 +279,7 @@ func parseTaint(text string) (config.Taint, bool) {
 	left, effect, ok := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(left, "=")
 	t := config.Taint{Key: key, Value: value, Effect: effect}
-	known := slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect)
-	return t, ok && known && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
+	isKnown := slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect)
+	return t, ok && isKnown && len(validation.IsQualifiedName(key)) == 0 &&
+		len(validation.IsValidLabelValue(value)) == 0
 }

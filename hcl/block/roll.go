@@ -33,7 +33,7 @@ func decodeRoll(b *hcl.Block, raw *rollBlock, c *config.Cluster) (diags hcl.Diag
 	}
 	for _, d := range []struct {
 		name, text string
-		most       time.Duration
+		maximum    time.Duration
 		into       *time.Duration
 	}{{"hold", raw.Hold, time.Hour, &c.Roll.Hold}, {"timeout", raw.Timeout, time.Hour, &c.Roll.Timeout},
 		{"pause", raw.Pause, 24 * time.Hour, &c.Roll.Pause}} {
@@ -41,9 +41,9 @@ func decodeRoll(b *hcl.Block, raw *rollBlock, c *config.Cluster) (diags hcl.Diag
 			continue
 		}
 		var err error
-		if *d.into, err = time.ParseDuration(d.text); err != nil || *d.into < time.Second || *d.into > d.most {
+		if *d.into, err = time.ParseDuration(d.text); err != nil || *d.into < time.Second || *d.into > d.maximum {
 			diags = append(diags, newError(nestedRange(b, "roll", d.name), "Invalid duration",
-				"%q is not a duration from 1s to %.0fh, as \"30s\".", d.text, d.most.Hours()))
+				"%q is not a duration from 1s to %.0fh, as \"30s\".", d.text, d.maximum.Hours()))
 		}
 	}
 	c.Roll.OnFailure = orDefault(raw.OnFailure, config.OnFailureStop)

@@ -184,12 +184,12 @@ func decodeChosen[T any](
 // unknownSettingHelp explains that a name is not a setting, with a suggestion.
 func unknownSettingHelp(block, name string, def any) string {
 	plain := func(text string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(text)) }
-	var known []string
+	var names []string
 	for _, s := range daemons.Settings(def) {
 		if plain(name) == plain(s.Name) || plain(name) == plain(s.DaemonName) {
 			return fmt.Sprintf("%s has no setting %q. Did you mean %q?", block, name, s.Name)
 		}
-		known = append(known, s.Name)
+		names = append(names, s.Name)
 	}
 	for setting, reason := range daemons.Others(def) {
 		if plain(name) == plain(setting) {
@@ -197,10 +197,10 @@ func unknownSettingHelp(block, name string, def any) string {
 				"is what clusterctl works out itself, for each machine"))
 		}
 	}
-	hint := Suggest(name, known)
+	hint := Suggest(name, names)
 	if hint == "" {
-		slices.Sort(known)
-		hint = " Its settings are " + strings.Join(known, ", ") + "."
+		slices.Sort(names)
+		hint = " Its settings are " + strings.Join(names, ", ") + "."
 	}
 	return fmt.Sprintf("%s has no setting %q: no daemon of the cluster reads it.%s", block, name, hint)
 }

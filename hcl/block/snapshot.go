@@ -42,12 +42,12 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	at := func(name string) *hcl.Range { return deepRange(b, "etcd", "snapshot", name) }
 	s := &config.Snapshot{Keep: valueOr(raw.Keep, 5), Directory: orDefault(raw.Directory, store.Directory)}
 	c.Etcd.Snapshot = s
-	duration := func(name, text string, least time.Duration) time.Duration {
+	duration := func(name, text string, minimum time.Duration) time.Duration {
 		d, err := time.ParseDuration(text)
-		if err != nil || d < least {
+		if err != nil || d < minimum {
 			diags = append(diags, newError(at(name), "Invalid time",
-				"%s = %q: write hours, minutes and seconds, as 12h or 30m, %s at least.", name, text, least))
-			return max(least, time.Minute)
+				"%s = %q: write hours, minutes and seconds, as 12h or 30m, %s at least.", name, text, minimum))
+			return max(minimum, time.Minute)
 		}
 		return d
 	}
@@ -64,8 +64,8 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	default:
 		s.Schedule.Every = duration("every", orDefault(raw.Every, "6h"), time.Minute)
 	}
-	const most = 10 * time.Minute
-	if s.Schedule.Jitter = min(s.Schedule.Every/10, most); raw.Jitter != "" {
+	const maximum = 10 * time.Minute
+	if s.Schedule.Jitter = min(s.Schedule.Every/10, maximum); raw.Jitter != "" {
 		s.Schedule.Jitter = duration("jitter", raw.Jitter, 0)
 	}
 	if raw.MaxAge != "" {

@@ -52,16 +52,16 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 	}
 	policy := orDefault(raw.ReclaimPolicy, string(corev1.PersistentVolumeReclaimDelete))
 	mode := orDefault(raw.BindingMode, string(storagev1.VolumeBindingWaitForFirstConsumer))
-	if known := []string{string(corev1.PersistentVolumeReclaimDelete),
-		string(corev1.PersistentVolumeReclaimRetain)}; !slices.Contains(known, policy) {
+	if supported := []string{string(corev1.PersistentVolumeReclaimDelete),
+		string(corev1.PersistentVolumeReclaimRetain)}; !slices.Contains(supported, policy) {
 		wrong("reclaim_policy", "Unknown reclaim policy",
 			"%q is not known: write %q to have a volume's data removed with its claim, or %q to have it kept.", policy,
-			known[0], known[1])
+			supported[0], supported[1])
 	}
-	if known := []string{string(storagev1.VolumeBindingWaitForFirstConsumer),
-		string(storagev1.VolumeBindingImmediate)}; !slices.Contains(known, mode) {
+	if supported := []string{string(storagev1.VolumeBindingWaitForFirstConsumer),
+		string(storagev1.VolumeBindingImmediate)}; !slices.Contains(supported, mode) {
 		wrong("volume_binding_mode", "Unknown binding mode", "%q is not known.%s The modes are %q and %q.", mode,
-			Suggest(mode, known), known[0], known[1])
+			Suggest(mode, supported), supported[0], supported[1])
 	}
 	if provisioner == directory.Provisioner {
 		if mode == string(storagev1.VolumeBindingImmediate) {

@@ -9,9 +9,9 @@ import (
 
 // Suggest returns " Did you mean …?" with the known word that the given word most likely misspells. It returns "" if no
 // known word is close enough.
-func Suggest(given string, known []string) string {
+func Suggest(given string, names []string) string {
 	best, distance := "", 0
-	for _, k := range known {
+	for _, k := range names {
 		if d := editDistance(given, k); isSlip(given, k) && (best == "" || d < distance) {
 			best, distance = k, d
 		}
@@ -22,11 +22,11 @@ func Suggest(given string, known []string) string {
 	return fmt.Sprintf(" Did you mean %q?", best)
 }
 
-// isSlip reports whether given may be a typing error of known: at most a third of the letters differ. One letter may
+// isSlip reports whether given may be a typing error of name: at most a third of the letters differ. One letter may
 // always differ.
-func isSlip(given, known string) bool {
-	length := max(len(given), len(known))
-	return min(len(given), len(known)) > 1 && editDistance(given, known) <= max(1, length/3)
+func isSlip(given, name string) bool {
+	length := max(len(given), len(name))
+	return min(len(given), len(name)) > 1 && editDistance(given, name) <= max(1, length/3)
 }
 
 // unknownFunction matches the error of the HCL library about a function that does not exist, with its suggestion.

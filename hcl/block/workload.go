@@ -211,16 +211,16 @@ func decodeService(b *hcl.Block, raw *serviceBlock, w *config.Workload) (diags h
 		diags = append(diags, newError(nestedRange(b, "service", "ports"), "No ports",
 			"A service has at least one port, as in ports = { http = 80 }."))
 	}
-	var known []string
+	var names []string
 	for _, c := range w.Containers {
 		for name := range c.Ports {
-			known = append(known, name)
+			names = append(names, name)
 		}
 	}
 	for name, port := range s.Ports {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(names, name) {
 			diags = append(diags, newError(nestedRange(b, "service", "ports"), "Unknown port",
-				"No container of this workload has a port named %q.%s", name, Suggest(name, known)))
+				"No container of this workload has a port named %q.%s", name, Suggest(name, names)))
 		}
 		if len(validation.IsValidPortNum(port)) > 0 {
 			diags = append(diags,

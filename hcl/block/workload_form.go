@@ -94,14 +94,14 @@ func (d *formDecoder) choice(name, value string, allowed ...string) {
 }
 
 // amount checks that an attribute is not set or a number that the API accepts.
-func (d *formDecoder) amount(name string, value *int, least int) {
-	if value != nil && (*value < least || *value > math.MaxInt32) {
-		d.wrong(name, "Invalid "+name, "%d is not a number from %d to %d.", *value, least, math.MaxInt32)
+func (d *formDecoder) amount(name string, value *int, minimum int) {
+	if value != nil && (*value < minimum || *value > math.MaxInt32) {
+		d.wrong(name, "Invalid "+name, "%d is not a number from %d to %d.", *value, minimum, math.MaxInt32)
 	}
 }
 
 // seconds returns a duration in seconds, or nil if it is not set.
-func (d *formDecoder) seconds(name, text string, least int) *int {
+func (d *formDecoder) seconds(name, text string, minimum int) *int {
 	if text == "" {
 		return nil
 	}
@@ -111,8 +111,8 @@ func (d *formDecoder) seconds(name, text string, least int) *int {
 		d.wrong(name, "Invalid duration", "%q is not a duration such as \"30s\" or \"5m\".", text)
 	case value%time.Second != 0:
 		d.wrong(name, "Invalid duration", "%s is not a number of whole seconds.", text)
-	case n < least || n > math.MaxInt32:
-		d.wrong(name, "Invalid duration", "%s is not between %ds and %ds.", text, least, math.MaxInt32)
+	case n < minimum || n > math.MaxInt32:
+		d.wrong(name, "Invalid duration", "%s is not between %ds and %ds.", text, minimum, math.MaxInt32)
 	default:
 		return &n
 	}
@@ -177,12 +177,13 @@ func (d *formDecoder) decodeJob() {
 	if raw.Indexed && raw.Completions == nil {
 		d.wrong("indexed", "Invalid indexed", "An indexed Job needs completions, the number of its indexes.")
 	}
-	const most = 100_000 // the API's limit of both
-	if raw.Indexed && (valueOr(raw.Completions, 0) > most && valueOr(raw.Parallelism, 0) > most/10) {
-		d.wrong("parallelism", "Invalid parallelism", "With more than %d completions, it is at most %d.", most, most/10)
+	const maximum = 100_000 // the API's limit of both
+	if raw.Indexed && (valueOr(raw.Completions, 0) > maximum && valueOr(raw.Parallelism, 0) > maximum/10) {
+		d.wrong("parallelism", "Invalid parallelism", "With more than %d completions, it is at most %d.", maximum,
+			maximum/10)
 	}
-	if raw.Indexed && valueOr(raw.Parallelism, 0) > most {
-		d.wrong("parallelism", "Invalid parallelism", "An indexed Job runs at most %d pods at the same time.", most)
+	if raw.Indexed && valueOr(raw.Parallelism, 0) > maximum {
+		d.wrong("parallelism", "Invalid parallelism", "An indexed Job runs at most %d pods at the same time.", maximum)
 	}
 }
 

@@ -231,7 +231,7 @@ func (c *Cluster) HasIngress(m Machine) bool {
 		return false
 	}
 	for name, value := range c.Ingress.NodeSelector {
-		if is, ok := m.Labels[name]; !ok || is != value {
+		if current, ok := m.Labels[name]; !ok || current != value {
 			return false
 		}
 	}

@@ -64,8 +64,8 @@ type ObjectKey struct{ APIVersion, Kind, Name string }
 
 // ObjectKeys returns the keys of the workload's objects.
 func (w Workload) ObjectKeys() (list []ObjectKey) {
-	add := func(has bool, apiVersion, kind, name string) {
-		if has {
+	add := func(exists bool, apiVersion, kind, name string) {
+		if exists {
 			list = append(list, ObjectKey{apiVersion, kind, name})
 		}
 	}

@@ -177,17 +177,17 @@ func inexpressible(v any, depth int) string {
 		}
 	case []any:
 		for _, e := range v {
-			if why := inexpressible(e, depth+1); why != "" {
-				return why
+			if reason := inexpressible(e, depth+1); reason != "" {
+				return reason
 			}
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if why := inexpressible(key, depth+1); why != "" {
-				return why
+			if reason := inexpressible(key, depth+1); reason != "" {
+				return reason
 			}
-			if why := inexpressible(v[key], depth+1); why != "" {
-				return why
+			if reason := inexpressible(v[key], depth+1); reason != "" {
+				return reason
 			}
 		}
 	}

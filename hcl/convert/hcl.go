@@ -75,8 +75,8 @@ func prepare(o Object) (*Object, []Problem) {
 	case !objectName.MatchString(name) || quote(version) != `"`+version+`"` || quote(kind) != `"`+kind+`"`:
 		return nil, []Problem{o.problem("its apiVersion, kind or name is not a valid label of a block")}
 	}
-	if why := inexpressible(o.Content, 0); why != "" {
-		return nil, []Problem{o.problem("%s", why)}
+	if reason := inexpressible(o.Content, 0); reason != "" {
+		return nil, []Problem{o.problem("%s", reason)}
 	}
 	var problems []Problem
 	out := o

@@ -20,16 +20,16 @@ func ReadYAML(file string, text []byte) (objects []Object, problems []Problem) {
 	for _, d := range splitDocuments(string(text)) {
 		content, err := decodeYAML([]byte(d.text))
 		if err != nil {
-			at, why := d.line, err.Error()
-			if m := yamlLine.FindStringSubmatch(why); m != nil {
+			at, reason := d.line, err.Error()
+			if m := yamlLine.FindStringSubmatch(reason); m != nil {
 				n, _ := strconv.Atoi(m[1]) // digits, by the pattern
-				at, why = d.first+n-1, why[len(m[0]):]
+				at, reason = d.first+n-1, reason[len(m[0]):]
 			}
 			if strings.Contains(d.text, "{{") {
-				why += "; a template of a chart is converted from the output of helm template"
+				reason += "; a template of a chart is converted from the output of helm template"
 			}
 			problems = append(problems, Problem{File: file, Line: at, Subject: "document",
-				Message: strings.ReplaceAll(why, "\n", " ")})
+				Message: strings.ReplaceAll(reason, "\n", " ")})
 			continue
 		}
 		if content == nil {

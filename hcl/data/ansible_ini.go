@@ -121,9 +121,9 @@ func (r *iniReader) line(section, part, line string, number int) error {
 
 // addHost adds a host to a group and sets its variables. A port applies only when the host is new.
 func (inv *Inventory) addHost(g *InventoryGroup, name string, port int, vars map[string]any) {
-	_, known := inv.Hosts[name]
+	_, ok := inv.Hosts[name]
 	h := inv.host(name)
-	if port > 0 && !known {
+	if port > 0 && !ok {
 		h.Vars["ansible_port"] = port
 	}
 	if !slices.Contains(g.Hosts, name) {
@@ -136,13 +136,13 @@ func (inv *Inventory) addHost(g *InventoryGroup, name string, port int, vars map
 // even within a word.
 func splitShell(line string) (words []string, err error) {
 	var word strings.Builder
-	quote, begun := byte(0), false
+	quote, started := byte(0), false
 	end := func() {
-		if begun {
+		if started {
 			words = append(words, word.String())
 		}
 		word.Reset()
-		begun = false
+		started = false
 	}
 	for i := 0; i < len(line); i++ {
 		c := line[i]
@@ -155,9 +155,9 @@ func splitShell(line string) (words []string, err error) {
 				return nil, errors.New("the line ends with a backslash")
 			}
 			word.WriteByte(line[i])
-			begun = true
+			started = true
 		case quote == 0 && (c == '"' || c == '\''):
-			quote, begun = c, true
+			quote, started = c, true
 		case quote == 0 && (c == ' ' || c == '\t' || c == '\r'):
 			end()
 		case quote == 0 && c == '#':
@@ -165,7 +165,7 @@ func splitShell(line string) (words []string, err error) {
 			return words, nil
 		default:
 			word.WriteByte(c)
-			begun = true
+			started = true
 		}
 	}
 	if quote != 0 {

@@ -90,26 +90,26 @@ func hostPort(vars map[string]any) any {
 	return v
 }
 
-// members returns the sorted hosts of a group and its child groups. known caches the results.
-func (inv *Inventory) members(name string, path []string, known map[string][]string) ([]string, error) {
+// members returns the sorted hosts of a group and its child groups. resolved caches the results.
+func (inv *Inventory) members(name string, path []string, resolved map[string][]string) ([]string, error) {
 	if slices.Contains(path, name) {
 		return nil, fmt.Errorf("the group %q contains itself", name)
 	}
-	if hosts, ok := known[name]; ok {
+	if hosts, ok := resolved[name]; ok {
 		return hosts, nil
 	}
 	g := inv.Groups[name]
 	hosts := slices.Clone(g.Hosts)
 	for _, child := range g.Children {
-		more, err := inv.members(child, append(path, name), known)
+		more, err := inv.members(child, append(path, name), resolved)
 		if err != nil {
 			return nil, err
 		}
 		hosts = append(hosts, more...)
 	}
 	slices.Sort(hosts)
-	known[name] = slices.Compact(hosts)
-	return known[name], nil
+	resolved[name] = slices.Compact(hosts)
+	return resolved[name], nil
 }
 
 // depth returns the largest distance of a group from all. Variables of deeper groups take precedence. The groups have

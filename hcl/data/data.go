@@ -23,7 +23,7 @@ const MaxBytes = 16 << 20
 func ReadFile(path string) ([]byte, error) { return ReadLimited(path, MaxBytes) }
 
 // ReadLimited reads a file of at most the given number of bytes. It refuses pipes and devices, which may never end.
-func ReadLimited(path string, most int64) ([]byte, error) {
+func ReadLimited(path string, maximum int64) ([]byte, error) {
 	if err := CheckRegular(path); err != nil {
 		return nil, err
 	}
@@ -32,12 +32,12 @@ func ReadLimited(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	text, err := io.ReadAll(io.LimitReader(f, maximum+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	if int64(len(text)) > most {
-		return nil, fmt.Errorf("read %s: it has more than %d MiB", path, most>>20)
+	if int64(len(text)) > maximum {
+		return nil, fmt.Errorf("read %s: it has more than %d MiB", path, maximum>>20)
 	}
 	return text, nil
 }

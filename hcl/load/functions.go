@@ -80,8 +80,8 @@ func functionsIn(in place, now time.Time) map[string]function.Function {
 	addRunFunctions(f, now)
 	addFileFunctions(f, in)
 	if in.root != "" {
-		for name, why := range refusedFunctions {
-			f[name] = refusedFunc(name, why)
+		for name, reason := range refusedFunctions {
+			f[name] = refusedFunc(name, reason)
 		}
 	}
 	return f

@@ -130,13 +130,14 @@ func toInteger(v cty.Value, arg int) (*big.Int, error) {
 }
 
 // extensionBits returns the number of bits by which to extend a prefix. It returns an error if the number is less than
-// least or more than the address has left. arg is the index of the argument.
-func extensionBits(p netip.Prefix, v cty.Value, least int64, arg int) (int, error) {
+// minimum or more than the address has left. arg is the index of the argument.
+func extensionBits(p netip.Prefix, v cty.Value, minimum int64, arg int) (int, error) {
 	n, err := toInteger(v, arg)
 	if err != nil {
 		return 0, err
 	}
-	if most := p.Addr().BitLen() - p.Bits(); n.Cmp(big.NewInt(least)) < 0 || n.Cmp(big.NewInt(int64(most))) > 0 {
+	if maximum := p.Addr().BitLen() - p.Bits(); n.Cmp(big.NewInt(minimum)) < 0 ||
+		n.Cmp(big.NewInt(int64(maximum))) > 0 {
 		return 0, function.NewArgErrorf(arg, "%s cannot be extended by %s bits", p, n)
 	}
 	return int(n.Int64()), nil

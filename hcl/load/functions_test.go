@@ -104,15 +104,15 @@ var functionCases = []functionCase{
 
 func hasParameters(f function.Function) bool { return len(f.Params()) > 0 || f.VarParam() != nil }
 
-// acceptsType returns a function that reports whether a parameter accepts a type for which is returns true.
-func acceptsType(is func(cty.Type) bool) func(function.Function) bool {
+// acceptsType returns a function that reports whether a parameter accepts a type for which matches returns true.
+func acceptsType(matches func(cty.Type) bool) func(function.Function) bool {
 	return func(f function.Function) bool {
 		list := f.Params()
 		if v := f.VarParam(); v != nil {
 			list = append(slices.Clone(list), *v)
 		}
 		return slices.ContainsFunc(list, func(p function.Parameter) bool {
-			return p.Type == cty.DynamicPseudoType || p.Type.IsCapsuleType() || is(p.Type)
+			return p.Type == cty.DynamicPseudoType || p.Type.IsCapsuleType() || matches(p.Type)
 		})
 	}
 }

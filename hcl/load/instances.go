@@ -56,7 +56,7 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 	base, missing := block.Address(t[:after]), block.Address(t[:after+1])
 	switch {
 	case n.hasAttribute("count") && v.Type().IsTupleType():
-		switch most := v.LengthInt(); most {
+		switch maximum := v.LengthInt(); maximum {
 		case 0:
 			return fmt.Sprintf("There is no %s: count of %s is 0. Where it may be, use one(%s[*]), which is null then.",
 				missing, base, base)
@@ -64,7 +64,7 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 			return fmt.Sprintf("There is no %s: count of %s is 1, so that the only index is 0.", missing, base)
 		default:
 			return fmt.Sprintf("There is no %s: count of %s is %d, so that the indexes go from 0 to %d.", missing, base,
-				most, most-1)
+				maximum, maximum-1)
 		}
 	case n.hasAttribute("for_each") && v.Type().IsObjectType():
 		keys := slices.Sorted(maps.Keys(v.Type().AttributeTypes()))
@@ -84,14 +84,14 @@ func (e *evaluator) missingInstance(t hcl.Traversal, at hcl.Range) string {
 
 // shortenKeys lists at most ten keys, and the number of the others.
 func shortenKeys(keys []string) string {
-	const most = 10
+	const maximum = 10
 	var list []string
-	for _, k := range keys[:min(most, len(keys))] {
+	for _, k := range keys[:min(maximum, len(keys))] {
 		list = append(list, fmt.Sprintf("%q", k))
 	}
 	text := strings.Join(list, ", ")
-	if len(keys) > most {
-		text += fmt.Sprintf(" and %d more", len(keys)-most)
+	if len(keys) > maximum {
+		text += fmt.Sprintf(" and %d more", len(keys)-maximum)
 	}
 	return text
 }

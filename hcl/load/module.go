@@ -220,18 +220,18 @@ func (c *moduleCall) moduleValue() cty.Value {
 	if c.isUnknown {
 		return cty.DynamicVal
 	}
-	known := 0
+	count := 0
 	for _, child := range c.children {
-		known += len(child.kinds["output"].values)
+		count += len(child.kinds["output"].values)
 	}
-	if c.value != cty.NilVal && c.outputs == known {
+	if c.value != cty.NilVal && c.outputs == count {
 		return c.value
 	}
 	values := make([]cty.Value, 0, len(c.children))
 	for _, child := range c.children {
 		values = append(values, child.kinds["output"].wholeObject())
 	}
-	c.value, c.outputs = block.CombineInstances(c.block, c.instances, values), known
+	c.value, c.outputs = block.CombineInstances(c.block, c.instances, values), count
 	return c.value
 }
 

@@ -174,14 +174,14 @@ func (e *evaluator) collectValues(parser *hclparse.Parser, o Options) (map[strin
 	for name, v := range o.Values {
 		values[name] = givenValue{value: v, origin: "the run"}
 	}
-	known := e.kinds["var"].names()
+	names := e.kinds["var"].names()
 	for name, g := range values {
 		if _, ok := e.nodes["var."+name]; !ok {
 			diags = append(
 				diags,
 				&hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value for a variable that is not declared",
 					Detail: fmt.Sprintf("%s sets %q, and the configuration has no variable %q.%s", g.origin, name, name,
-						block.Suggest(name, known)), Subject: g.at},
+						block.Suggest(name, names)), Subject: g.at},
 			)
 		}
 	}

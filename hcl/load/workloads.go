@@ -20,12 +20,12 @@ var refusedFunctions = map[string]string{
 }
 
 // refusedFunc returns a function that is an error.
-func refusedFunc(name, why string) function.Function {
+func refusedFunc(name, reason string) function.Function {
 	return function.New(&function.Spec{
 		VarParam: &function.Parameter{Name: "args", Type: cty.DynamicPseudoType, AllowNull: true, AllowUnknown: true,
 			AllowDynamicType: true, AllowMarked: true},
 		Type: func([]cty.Value) (cty.Type, error) {
-			return cty.NilType, fmt.Errorf("%s is not available to objects of a Git repository: %s", name, why)
+			return cty.NilType, fmt.Errorf("%s is not available to objects of a Git repository: %s", name, reason)
 		},
 		Impl: func([]cty.Value, cty.Type) (cty.Value, error) { return cty.NilVal, nil },
 	})

@@ -31,7 +31,7 @@ func describe(s *server, at documentPosition) any {
 	case expression:
 		if d, ok := s.find(filepath.Dir(at.path), parts); ok {
 			_, doc := block.Fields(map[string]string{"var": "variable", "local": "locals"}[d.root], nil)
-			if known, more := block.Fields(d.root, strings.Split(d.name, ".")); len(known) > 0 {
+			if names, more := block.Fields(d.root, strings.Split(d.name, ".")); len(names) > 0 {
 				doc = more
 			}
 			text = fmt.Sprintf("`%s`, declared in %s:%d\n\n%s", d, filepath.Base(d.path), d.at.Start.Line, doc)

@@ -94,10 +94,10 @@ func (s *server) references(at documentPosition) []completionItem {
 		}
 		return items
 	}
-	known := map[string]bool{}
+	declared := map[string]bool{}
 	add := func(name, detail string, kind int) {
-		if !known[name] {
-			known[name] = true
+		if !declared[name] {
+			declared[name] = true
 			items = append(items, completionItem{Label: name, Kind: kind, Detail: detail})
 		}
 	}

@@ -30,9 +30,28 @@ type Lister interface {
 
 // Filter selects events. Empty fields select all.
 type Filter struct {
-	Kind, Name string
-	Type       string
-	Since      time.Time
+	// Object reports whether events of an object are selected.
+	Object func(context.Context, corev1.ObjectReference) (bool, error)
+	Type   string
+	Since  time.Time
+}
+
+// OfObject selects the events of one object.
+func OfObject(kind, name string) func(context.Context, corev1.ObjectReference) (bool, error) {
+	return func(_ context.Context, o corev1.ObjectReference) (bool, error) {
+		return o.Kind == kind && o.Name == name, nil
+	}
+}
+
+// selects reports whether an event is selected.
+func (f Filter) selects(ctx context.Context, e *corev1.Event) (bool, error) {
+	if f.Type != "" && e.Type != f.Type || why.EventTime(e).Before(f.Since) {
+		return false, nil
+	}
+	if f.Object == nil {
+		return true, nil
+	}
+	return f.Object(ctx, e.InvolvedObject)
 }
 
 // Group is one or more events of an object that have the same type, reason and message.
@@ -58,41 +77,72 @@ type Report struct {
 func List(ctx context.Context, from Lister, f Filter) (*Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	var all []corev1.Event
+	all, _, truncated, err := read(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := f.choose(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	return &Report{Groups: group(selected), Truncated: truncated}, nil
+}
+
+// read returns the events of all pages up to a limit, and the resource version of the list.
+func read(ctx context.Context, from Lister) (all []corev1.Event, version string, truncated bool, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for range maxPages {
 		page, err := from.List(ctx, options)
 		if err != nil {
-			return nil, fmt.Errorf("list events: %w", err)
+			return nil, "", false, fmt.Errorf("list events: %w", err)
 		}
-		all = append(all, page.Items...)
+		all, version = append(all, page.Items...), page.ResourceVersion
 		if options.Continue = page.Continue; options.Continue == "" {
 			break
 		}
 	}
-	return &Report{Groups: group(all, f), Truncated: options.Continue != ""}, nil
+	return all, version, options.Continue != "", nil
 }
 
-func group(all []corev1.Event, f Filter) []Group {
-	groups := map[Group]*Group{}
+// choose returns the events that the filter selects.
+func (f Filter) choose(ctx context.Context, all []corev1.Event) (selected []*corev1.Event, err error) {
 	for i := range all {
-		e, last := &all[i], why.EventTime(&all[i])
-		of := e.InvolvedObject
-		if f.Kind != "" && (of.Kind != f.Kind || of.Name != f.Name) || f.Type != "" && e.Type != f.Type ||
-			last.Before(f.Since) {
+		ok, err := f.selects(ctx, &all[i])
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			selected = append(selected, &all[i])
+		}
+	}
+	return selected, nil
+}
+
+// newGroup returns a group of one event.
+func newGroup(e *corev1.Event) Group {
+	g := keyOf(e)
+	g.Count, g.Last = count(e), why.EventTime(e)
+	return g
+}
+
+// keyOf returns what the events of a group have in common.
+func keyOf(e *corev1.Event) Group {
+	return Group{Namespace: e.Namespace, Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, Type: e.Type,
+		Reason: e.Reason, Message: e.Message}
+}
+
+func group(all []*corev1.Event) []Group {
+	groups := map[Group]*Group{}
+	for _, e := range all {
+		one := newGroup(e)
+		g := groups[keyOf(e)]
+		if g == nil {
+			groups[keyOf(e)] = &one
 			continue
 		}
-		key := Group{Namespace: e.Namespace, Kind: of.Kind, Name: of.Name, Type: e.Type, Reason: e.Reason,
-			Message: e.Message}
-		g := groups[key]
-		if g == nil {
-			added := key
-			g = &added
-			groups[key] = g
-		}
-		g.Count += count(e)
-		if last.After(g.Last) {
-			g.Last = last
+		g.Count += one.Count
+		if one.Last.After(g.Last) {
+			g.Last = one.Last
 		}
 	}
 	out := make([]Group, 0, len(groups))

@@ -125,7 +125,8 @@ func (r *reader) addQuota(ctx context.Context, f *finding, namespace string, tem
 		m[4])
 	ref := coreRef("resourcequotas", "ResourceQuota", namespace, m[1])
 	text := fmt.Sprintf("it is used up: %s of %s", m[3], m[4])
-	if q, is := find[*corev1.ResourceQuota](ctx, r, ref, r.core().ResourceQuotas(namespace)); is == present {
+	if q, existence := find[*corev1.ResourceQuota](ctx, r, ref,
+		r.core().ResourceQuotas(namespace)); existence == present {
 		var used []string
 		for _, name := range sortedNames(q.Status.Hard) {
 			if strings.Contains(m[2], string(name)+"=") {

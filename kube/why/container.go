@@ -141,7 +141,7 @@ func (r *reader) imageFinding(
 	image := Remedy{Text: "Use an image that exists.", Field: r.containerField(ctx, p, spec, "image"),
 		Command: r.setCommand(ctx, p, "image", spec.Name, "IMAGE")}
 	lower := strings.ToLower(message)
-	is := func(words ...string) bool {
+	mentions := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(lower, w) })
 	}
 	var reason string
@@ -153,28 +153,29 @@ func (r *reader) imageFinding(
 		image = Remedy{Text: "Load the image onto the node, or allow pulling it.",
 			Field:   r.containerField(ctx, p, spec, "imagePullPolicy"),
 			Command: r.editCommand(ctx, p)}
-	case is("toomanyrequests", "429", "rate limit"):
+	case mentions("toomanyrequests", "429", "rate limit"):
 		reason = fmt.Sprintf("the registry of image %s limits the rate of pulls", spec.Image)
 		image = Remedy{Text: "Pull with credentials, or from a mirror.",
 			Field: r.templateField(ctx, p, "imagePullSecrets"), Command: r.editCommand(ctx, p)}
-	case is("unauthorized", "authentication required", "access denied", "denied:", "403 forbidden", "401"):
+	case mentions("unauthorized", "authentication required", "access denied", "denied:", "403 forbidden", "401"):
 		reason = fmt.Sprintf(
 			"the registry refuses to hand out image %s without other credentials, or it does not exist",
 			spec.Image)
 		image = Remedy{Text: "Name a pull secret that the registry accepts.",
 			Field: r.templateField(ctx, p, "imagePullSecrets"), Command: "kubectl create secret docker-registry -n " +
 				p.Namespace + " NAME --docker-server=SERVER --docker-username=USER --docker-password=PASSWORD"}
-	case is("x509", "certificate"):
+	case mentions("x509", "certificate"):
 		reason = fmt.Sprintf("node %s does not trust the certificate of the registry of image %s", p.Spec.NodeName,
 			spec.Image)
 		image = Remedy{Text: "Declare the registry's CA in a registry block, and run clusterctl apply.",
 			Command: "clusterctl apply"}
-	case is("no such host", "dial tcp", "i/o timeout", "connection refused", "no route to host", "deadline exceeded"):
+	case mentions("no such host", "dial tcp", "i/o timeout", "connection refused", "no route to host",
+		"deadline exceeded"):
 		reason = fmt.Sprintf("node %s does not reach the registry of image %s", p.Spec.NodeName, spec.Image)
 		image = Remedy{Text: "Check the registry's name, and the network and proxy of the node.",
 			Field: image.Field, Command: "clusterctl ssh " + p.Spec.NodeName + " curl -sSI https://" +
 				registryOf(spec.Image) + "/v2/"}
-	case is("not found", "manifest unknown", "not_found", "name unknown"):
+	case mentions("not found", "manifest unknown", "not_found", "name unknown"):
 		reason = fmt.Sprintf("image %s does not exist", spec.Image)
 	default:
 		reason = fmt.Sprintf("image %s cannot be pulled", spec.Image)

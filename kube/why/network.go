@@ -96,10 +96,10 @@ func selectsNothing(s *corev1.Service, pods []*corev1.Pod) *finding {
 			continue
 		}
 		key := differs[0]
-		has, ok := p.Labels[key]
+		actual, ok := p.Labels[key]
 		switch {
-		case ok && (len(s.Spec.Selector) > 1 || similar(has, s.Spec.Selector[key])):
-			f.add(refTo("Pod", p), fmt.Sprintf("its label is %s=%s instead of %s=%s", key, has, key,
+		case ok && (len(s.Spec.Selector) > 1 || similar(actual, s.Spec.Selector[key])):
+			f.add(refTo("Pod", p), fmt.Sprintf("its label is %s=%s instead of %s=%s", key, actual, key,
 				s.Spec.Selector[key]),
 				"metadata.labels")
 			return f
@@ -275,7 +275,7 @@ func (r *reader) ingressFinding(ctx context.Context, i *networkingv1.Ingress) *f
 			continue
 		}
 		secret := coreRef("secrets", "Secret", i.Namespace, t.SecretName)
-		if _, is := find(ctx, r, secret, r.core().Secrets(i.Namespace)); is == absent {
+		if _, existence := find(ctx, r, secret, r.core().Secrets(i.Namespace)); existence == absent {
 			return broken(ref, "has no certificate", fmt.Sprintf("the secret %s of its hosts %s does not exist",
 				t.SecretName, joinNames(t.Hosts)), "spec.tls", Remedy{Text: "Create the secret with a certificate " +
 				"and key.",
@@ -302,12 +302,12 @@ func (r *reader) ingressClass(ctx context.Context, i *networkingv1.Ingress) *fin
 	for _, c := range classes {
 		names = append(names, c.Name)
 	}
-	known := ""
+	suffix := ""
 	if len(names) > 0 {
-		known = ": " + joinNames(names)
+		suffix = ": " + joinNames(names)
 	}
 	name := cmp.Or(ptrText(i.Spec.IngressClassName), i.Annotations["kubernetes.io/ingress.class"])
-	remedy := Remedy{Text: "Name an existing class" + known + ".", Field: "spec.ingressClassName of " + ref.String(),
+	remedy := Remedy{Text: "Name an existing class" + suffix + ".", Field: "spec.ingressClassName of " + ref.String(),
 		Command: "kubectl edit " + kubectlName(ref)}
 	switch {
 	case name == "":

@@ -143,8 +143,8 @@ func (r *reader) lostNode(ctx context.Context, p *corev1.Pod) *finding {
 	if p.Spec.NodeName == "" {
 		return nil
 	}
-	n, is := r.node(ctx, p.Spec.NodeName)
-	switch is {
+	n, existence := r.node(ctx, p.Spec.NodeName)
+	switch existence {
 	case present:
 		return r.lost(ctx, n)
 	case absent:

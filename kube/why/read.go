@@ -40,8 +40,8 @@ type reader struct {
 }
 
 type foundNode struct {
-	node *corev1.Node
-	is   existence
+	node      *corev1.Node
+	existence existence
 }
 
 // listed is a list that was read. Without isComplete, an object that is not in it may exist.
@@ -87,9 +87,9 @@ func list[P runtime.Object, L runtime.Object](
 	if namespace != "" {
 		what += " of namespace " + namespace
 	}
-	if known, ok := r.lists[what]; ok {
-		objects, _ := known.objects.([]P)
-		return objects, known.isComplete
+	if cached, ok := r.lists[what]; ok {
+		objects, _ := cached.objects.([]P)
+		return objects, cached.isComplete
 	}
 	objects, isComplete := []P{}, true
 	opts := metav1.ListOptions{Limit: pageSize}
@@ -167,8 +167,8 @@ func (r *reader) pods(ctx context.Context, namespace string) ([]*corev1.Pod, boo
 
 // missesPods reports whether pods of a namespace were listed and some of them may be missing.
 func (r *reader) missesPods(namespace string) bool {
-	known, ok := r.lists["pods of namespace "+namespace]
-	return ok && !known.isComplete
+	cached, ok := r.lists["pods of namespace "+namespace]
+	return ok && !cached.isComplete
 }
 
 func (r *reader) nodes(ctx context.Context) ([]*corev1.Node, bool) {
@@ -177,8 +177,8 @@ func (r *reader) nodes(ctx context.Context) ([]*corev1.Node, bool) {
 
 // node returns a node, or nil if it could not be read or does not exist.
 func (r *reader) node(ctx context.Context, name string) (*corev1.Node, existence) {
-	if known, ok := r.lists["nodes"]; ok && known.isComplete {
-		all, _ := known.objects.([]*corev1.Node)
+	if cached, ok := r.lists["nodes"]; ok && cached.isComplete {
+		all, _ := cached.objects.([]*corev1.Node)
 		for _, n := range all {
 			if n.Name == name {
 				return n, present
@@ -186,12 +186,12 @@ func (r *reader) node(ctx context.Context, name string) (*corev1.Node, existence
 		}
 		return nil, absent
 	}
-	if known, ok := r.foundNodes[name]; ok {
-		return known.node, known.is
+	if cached, ok := r.foundNodes[name]; ok {
+		return cached.node, cached.existence
 	}
-	n, is := find(ctx, r, kindRef("Node", "", name), r.core().Nodes())
-	r.foundNodes[name] = foundNode{n, is}
-	return n, is
+	n, current := find(ctx, r, kindRef("Node", "", name), r.core().Nodes())
+	r.foundNodes[name] = foundNode{n, current}
+	return n, current
 }
 
 func (r *reader) claims(ctx context.Context, namespace string) ([]*corev1.PersistentVolumeClaim, bool) {

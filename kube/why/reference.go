@@ -70,13 +70,13 @@ func (r *reader) missingReference(ctx context.Context, p *corev1.Pod) *finding {
 		if i == maxReferences {
 			break
 		}
-		var is existence
+		var current existence
 		if ref.Kind == "ConfigMap" {
-			_, is = find(ctx, r, ref, r.core().ConfigMaps(p.Namespace))
+			_, current = find(ctx, r, ref, r.core().ConfigMaps(p.Namespace))
 		} else {
-			_, is = find(ctx, r, ref, r.core().Secrets(p.Namespace))
+			_, current = find(ctx, r, ref, r.core().Secrets(p.Namespace))
 		}
-		if is == absent {
+		if current == absent {
 			return r.missingFinding(ctx, p, ref.Kind, ref.Name, "spec")
 		}
 	}

@@ -129,11 +129,11 @@ func (r *reader) targetFinding(ctx context.Context, target Ref) *finding {
 	apps := r.clients.Kubernetes.AppsV1()
 	switch target.Kind {
 	case "Deployment":
-		if d, is := find(ctx, r, target, apps.Deployments(target.Namespace)); is == present {
+		if d, existence := find(ctx, r, target, apps.Deployments(target.Namespace)); existence == present {
 			return unlessHealthy(r.deploymentFinding(ctx, d))
 		}
 	case "StatefulSet":
-		if s, is := find(ctx, r, target, apps.StatefulSets(target.Namespace)); is == present {
+		if s, existence := find(ctx, r, target, apps.StatefulSets(target.Namespace)); existence == present {
 			return unlessHealthy(r.statefulSetFinding(ctx, s))
 		}
 	}

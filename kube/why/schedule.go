@@ -78,8 +78,9 @@ func (r *reader) ignoredPod(ctx context.Context, p *corev1.Pod) *finding {
 // stoppedDaemon returns the finding of a control-plane daemon whose lease is not renewed, or nil.
 func (r *reader) stoppedDaemon(ctx context.Context, name string) *finding {
 	ref := Ref{Group: "coordination.k8s.io", Resource: "leases", Kind: "Lease", Namespace: "kube-system", Name: name}
-	lease, is := find[*coordinationv1.Lease](ctx, r, ref, r.clients.Kubernetes.CoordinationV1().Leases("kube-system"))
-	if is != present || lease.Spec.RenewTime == nil {
+	lease, existence := find[*coordinationv1.Lease](ctx, r, ref,
+		r.clients.Kubernetes.CoordinationV1().Leases("kube-system"))
+	if existence != present || lease.Spec.RenewTime == nil {
 		return nil
 	}
 	age := r.now.Sub(lease.Spec.RenewTime.Time).Round(time.Second)
@@ -190,12 +191,12 @@ func (r *reader) refuse(
 	}
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	for _, name := range sortedNames(requests) {
-		want, has := requests[name], free[name]
+		want, available := requests[name], free[name]
 		allocatable := n.Status.Allocatable[name]
-		if want.IsZero() || want.Cmp(has) <= 0 {
+		if want.IsZero() || want.Cmp(available) <= 0 {
 			continue
 		}
-		text := fmt.Sprintf("the pod requests %s %s, and %s of %s is free", want.String(), name, has.String(),
+		text := fmt.Sprintf("the pod requests %s %s, and %s of %s is free", want.String(), name, available.String(),
 			allocatable.String())
 		add(text, Remedy{Text: fmt.Sprintf("Request less %s, free some, or add a node.", name),
 			Field:   r.templateField(ctx, p, "containers[*].resources.requests."+string(name)),

@@ -67,9 +67,9 @@ func (r *reader) claimFinding(ctx context.Context, c *corev1.PersistentVolumeCla
 func (r *reader) boundClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
 	ref := refTo("PersistentVolumeClaim", c)
 	events := r.eventsOf(ctx, ref, c)
-	want, has := c.Spec.Resources.Requests[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
-	if want.Cmp(has) > 0 && !has.IsZero() {
-		state := fmt.Sprintf("has %s instead of %s", has.String(), want.String())
+	want, current := c.Spec.Resources.Requests[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
+	if want.Cmp(current) > 0 && !current.IsZero() {
+		state := fmt.Sprintf("has %s instead of %s", current.String(), want.String())
 		if e := findEvent(events, "VolumeResizeFailed", "FileSystemResizeFailed"); e != nil {
 			return broken(ref, state, "its volume cannot grow: "+clause(e.Message), eventEvidence(e), Remedy{
 				Text:  "Use a storage class that allows expansion, or ask for a size that it can give.",
@@ -218,16 +218,16 @@ func (r *reader) claimEvents(ctx context.Context, c *corev1.PersistentVolumeClai
 // namedVolume explains a claim that names a volume it is not bound to.
 func (r *reader) namedVolume(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
 	ref, volume := refTo("PersistentVolumeClaim", c), kindRef("PersistentVolume", "", c.Spec.VolumeName)
-	v, is := find(ctx, r, volume, r.core().PersistentVolumes())
+	v, existence := find(ctx, r, volume, r.core().PersistentVolumes())
 	reason := fmt.Sprintf("volume %s is not bound to it yet", c.Spec.VolumeName)
 	switch {
-	case is == absent:
+	case existence == absent:
 		reason = fmt.Sprintf("volume %s, which it names, does not exist", c.Spec.VolumeName)
-	case is == present && v.Spec.ClaimRef != nil && (v.Spec.ClaimRef.Name != c.Name ||
+	case existence == present && v.Spec.ClaimRef != nil && (v.Spec.ClaimRef.Name != c.Name ||
 		v.Spec.ClaimRef.Namespace != c.Namespace):
 		reason = fmt.Sprintf("volume %s belongs to claim %s/%s", v.Name, v.Spec.ClaimRef.Namespace,
 			v.Spec.ClaimRef.Name)
-	case is == present:
+	case existence == present:
 		if text := mismatch(v, c, ptrText(c.Spec.StorageClassName)); text != "" {
 			reason = fmt.Sprintf("volume %s does not fit: %s", v.Name, text)
 		}
@@ -279,14 +279,14 @@ func (r *reader) noVolume(ctx context.Context, c *corev1.PersistentVolumeClaim, 
 
 // mismatch returns why a volume cannot be bound to a claim, or "".
 func mismatch(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, class string) string {
-	want, has := c.Spec.Resources.Requests[corev1.ResourceStorage], v.Spec.Capacity[corev1.ResourceStorage]
+	want, current := c.Spec.Resources.Requests[corev1.ResourceStorage], v.Spec.Capacity[corev1.ResourceStorage]
 	switch {
 	case v.Spec.StorageClassName != class:
 		return fmt.Sprintf("has the class %q instead of %q", v.Spec.StorageClassName, class)
 	case v.Spec.ClaimRef != nil && (v.Spec.ClaimRef.Name != c.Name || v.Spec.ClaimRef.Namespace != c.Namespace):
 		return fmt.Sprintf("belongs to claim %s/%s", v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name)
-	case has.Cmp(want) < 0:
-		return fmt.Sprintf("has %s of %s", has.String(), want.String())
+	case current.Cmp(want) < 0:
+		return fmt.Sprintf("has %s of %s", current.String(), want.String())
 	case v.Spec.VolumeMode != nil && c.Spec.VolumeMode != nil && *v.Spec.VolumeMode != *c.Spec.VolumeMode:
 		return fmt.Sprintf("has the mode %s instead of %s", *v.Spec.VolumeMode, *c.Spec.VolumeMode)
 	}

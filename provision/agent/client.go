@@ -42,10 +42,10 @@ func (c *Client) Close() error { return c.conn.Close() }
 func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 	a, err := c.call(ctx, request{Op: opFacts}, nil)
 	if err != nil {
-		return host.Facts{}, fmt.Errorf("look at the machine: %w", err)
+		return host.Facts{}, fmt.Errorf("read the machine: %w", err)
 	}
 	if a.Facts == nil {
-		return host.Facts{}, errors.New("look at the machine: no facts in the answer")
+		return host.Facts{}, errors.New("read the machine: no facts in the answer")
 	}
 	return *a.Facts, nil
 }
@@ -59,9 +59,9 @@ func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
 	return a.Files, nil
 }
 
-// Trace makes the machine watch for a packet, and send it if q says so. It calls begun when the machine watches.
-func (c *Client) Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error) {
-	a, err := c.callOneStep(ctx, request{Op: opTrace, Trace: &q}, begun)
+// Trace makes the machine watch for a packet, and send it if q says so. It calls started when the machine watches.
+func (c *Client) Trace(ctx context.Context, q host.Trace, started func()) (host.Traced, error) {
+	a, err := c.callOneStep(ctx, request{Op: opTrace, Trace: &q}, started)
 	if err != nil {
 		return host.Traced{}, fmt.Errorf("watch for a packet: %w", err)
 	}
@@ -153,9 +153,9 @@ func (c *Client) call(ctx context.Context, q request, progress func(Progress)) (
 	return c.callWithSteps(ctx, q, nil, progress)
 }
 
-// callOneStep sends a request that counts as one step. It calls begun when the agent reports that step.
-func (c *Client) callOneStep(ctx context.Context, q request, begun func()) (answer, error) {
-	return c.exchange(ctx, q, nil, 1, func(Progress) { begun() })
+// callOneStep sends a request that counts as one step. It calls started when the agent reports that step.
+func (c *Client) callOneStep(ctx context.Context, q request, started func()) (answer, error) {
+	return c.exchange(ctx, q, nil, 1, func(Progress) { started() })
 }
 
 func (c *Client) callWithSteps(ctx context.Context, q request, steps []step.Step,

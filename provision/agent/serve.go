@@ -39,12 +39,12 @@ func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 		if kind != frameRequest {
 			return fmt.Errorf("frame of kind %q where a request was due", kind)
 		}
-		asked := json.NewDecoder(bytes.NewReader(payload))
-		if err := asked.Decode(&q); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(payload))
+		if err := decoder.Decode(&q); err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
 		alive := startHeartbeat(out)
-		a, err := handle(ctx, h, q, asked, in, alive)
+		a, err := handle(ctx, h, q, decoder, in, alive)
 		alive.stop()
 		if err != nil {
 			a.Error = err.Error()
@@ -59,7 +59,7 @@ func handle(
 	ctx context.Context,
 	h host.Host,
 	q request,
-	asked *json.Decoder,
+	decoder *json.Decoder,
 	in io.Reader,
 	out *heartbeatWriter,
 ) (answer, error) {
@@ -91,7 +91,7 @@ func handle(
 		t, err := h.Trace(ctx, *q.Trace, func() { _ = writeJSON(out, frameProgress, Progress{}) })
 		return answer{Traced: &t}, err
 	case opCheck, opApply:
-		steps, err := step.Unpack(asked)
+		steps, err := step.Unpack(decoder)
 		if err != nil {
 			return answer{}, err
 		}

@@ -188,16 +188,16 @@ func (b *Bundle) add(name, path string) error {
 	if err != nil {
 		return err
 	}
-	known, ok := b.digests[path]
-	if !ok || known.Size != info.Size() || known.Time != info.ModTime().UnixNano() {
+	cached, ok := b.digests[path]
+	if !ok || cached.Size != info.Size() || cached.Time != info.ModTime().UnixNano() {
 		digest, err := digestOf(path)
 		if err != nil {
 			return err
 		}
-		known = cachedDigest{Size: info.Size(), Time: info.ModTime().UnixNano(), Digest: digest}
-		b.digests[path] = known
+		cached = cachedDigest{Size: info.Size(), Time: info.ModTime().UnixNano(), Digest: digest}
+		b.digests[path] = cached
 	}
-	b.files[name] = File{Name: name, Path: path, Digest: known.Digest, Size: known.Size}
+	b.files[name] = File{Name: name, Path: path, Digest: cached.Digest, Size: cached.Size}
 	return nil
 }
 

@@ -49,8 +49,8 @@ type Host interface {
 	// Network returns those of parts that exist. ClearNetwork removes them.
 	Network(ctx context.Context, parts Network) ([]string, error)
 	ClearNetwork(ctx context.Context, parts Network) error
-	// Trace watches for a packet on all interfaces, and sends it if q says so. It calls begun when it watches.
-	Trace(ctx context.Context, q Trace, begun func()) (Traced, error)
+	// Trace watches for a packet on all interfaces, and sends it if q says so. It calls started when it watches.
+	Trace(ctx context.Context, q Trace, started func()) (Traced, error)
 	// Etcd returns a client of the store, with credentials that are files on this machine.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
 }

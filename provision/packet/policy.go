@@ -125,6 +125,6 @@ func matchesPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, p
 // matchesLabels reports whether a selector matches labels. An invalid selector matches nothing; the API server does not
 // accept any.
 func matchesLabels(s *metav1.LabelSelector, set map[string]string) bool {
-	is, err := metav1.LabelSelectorAsSelector(s)
-	return err == nil && is.Matches(labels.Set(set))
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && selector.Matches(labels.Set(set))
 }

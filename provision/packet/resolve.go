@@ -36,8 +36,8 @@ func Resolve(c *Cluster, from, to, protocol string) (*Route, error) {
 	return r, nil
 }
 
-// sender sets the sender of the route. has reports whether the sender has an address of the same IP family.
-func (r *Route) sender(c *Cluster, from string) (has func(netip.Addr) bool, err error) {
+// sender sets the sender of the route. contains reports whether the sender has an address of the same IP family.
+func (r *Route) sender(c *Cluster, from string) (contains func(netip.Addr) bool, err error) {
 	kind, namespace, name, ok := splitName(from)
 	switch {
 	case from == Outside:
@@ -283,7 +283,7 @@ func podPort(p *corev1.Pod, port, protocol string) (uint16, error) {
 }
 
 func servicePort(s *corev1.Service, port, protocol string) (uint16, error) {
-	var known []string
+	var names []string
 	for _, p := range s.Spec.Ports {
 		if string(cmp.Or(p.Protocol, corev1.ProtocolTCP)) != protocol {
 			continue
@@ -291,10 +291,10 @@ func servicePort(s *corev1.Service, port, protocol string) (uint16, error) {
 		if port == "" && len(s.Spec.Ports) == 1 || p.Name == port && port != "" || strconv.Itoa(int(p.Port)) == port {
 			return uint16(p.Port), nil
 		}
-		known = append(known, strconv.Itoa(int(p.Port)))
+		names = append(names, strconv.Itoa(int(p.Port)))
 	}
-	if len(known) == 0 {
+	if len(names) == 0 {
 		return 0, fmt.Errorf("the service has no port of %s", protocol)
 	}
-	return 0, fmt.Errorf("the service has no such port of %s: it has %s", protocol, strings.Join(known, ", "))
+	return 0, fmt.Errorf("the service has no such port of %s: it has %s", protocol, strings.Join(names, ", "))
 }

@@ -17,12 +17,12 @@ import (
 )
 
 // DecideMembers decides how store members that have not started yet will start: the members of a new store together,
-// later ones by joining the existing members. gone names members that are removed before that. DecideMembers returns
+// later ones by joining the existing members. removed names members that are removed before that. DecideMembers returns
 // all members by their names, and does not change s.
-func DecideMembers(c *config.Cluster, s *state.State, gone []string) map[string]state.Member {
+func DecideMembers(c *config.Cluster, s *state.State, removed []string) map[string]state.Member {
 	list := map[string]state.Member{}
 	for name, m := range s.Etcd {
-		if !slices.Contains(gone, name) {
+		if !slices.Contains(removed, name) {
 			list[name] = m
 		}
 	}
@@ -61,11 +61,11 @@ func initialCluster(list map[string]string) string {
 // earlier releases did not record these settings.
 func CheckUnchangeable(c *config.Cluster, made state.Fixed) error {
 	var errs []error
-	differs := func(attribute, was, is string) {
-		if was != "" && was != is {
+	differs := func(attribute, before, after string) {
+		if before != "" && before != after {
 			errs = append(errs, fmt.Errorf("%s:%d: %s was %s when the cluster was made, and is %s now: what runs has "+
 				"addresses and certificates by it, and would be cut off. Put it back, or declare a new cluster in a "+
-				"folder of its own and move what runs there", c.Source.File, c.Source.Line, attribute, was, is))
+				"folder of its own and move what runs there", c.Source.File, c.Source.Line, attribute, before, after))
 		}
 	}
 	differs("pod_cidrs", joinPrefixes(made.PodCIDRs), joinPrefixes(c.PodCIDRs))
@@ -135,9 +135,9 @@ func JoinWarnings(found map[string][]string) []string {
 		machines := found[text]
 		slices.Sort(machines)
 		where := strings.Join(machines, ", ")
-		const most = 3
-		if len(machines) > most {
-			where = fmt.Sprintf("%s and %d more", strings.Join(machines[:most], ", "), len(machines)-most)
+		const maximum = 3
+		if len(machines) > maximum {
+			where = fmt.Sprintf("%s and %d more", strings.Join(machines[:maximum], ", "), len(machines)-maximum)
 		}
 		list = append(list, where+": "+text+".")
 	}

@@ -17,10 +17,10 @@ import (
 // address. former has the former addresses of renamed blocks. A match that would rename a machine is an error.
 func MatchMachines(
 	declared []config.Machine,
-	known map[string]state.Machine,
+	recorded map[string]state.Machine,
 ) (now map[string]state.Machine, former map[string]string, err error) {
 	now, former = map[string]state.Machine{}, map[string]string{}
-	left := maps.Clone(known) // not matched yet
+	left := maps.Clone(recorded) // not matched yet
 	var errs []error
 	found := func(d config.Machine, address string) {
 		k := left[address]
@@ -35,7 +35,7 @@ func MatchMachines(
 		now[d.Address] = k
 	}
 	byIP, byName := map[netip.Addr]string{}, map[string]string{}
-	for address, k := range known {
+	for address, k := range recorded {
 		byIP[k.Machine.IP], byName[k.Machine.Name] = address, address
 	}
 	for _, by := range []func(d config.Machine) string{

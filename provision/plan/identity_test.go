@@ -35,14 +35,14 @@ func TestMachinesAreRecognizedByTheirIdentity(t *testing.T) {
 			}
 			return list
 		}
-		known := map[string]state.Machine{}
+		recorded := map[string]state.Machine{}
 		for _, m := range machines("known") {
-			known[m.Address] = state.Machine{Machine: m, Identity: m.IP.String()}
+			recorded[m.Address] = state.Machine{Machine: m, Identity: m.IP.String()}
 		}
 		declared := machines("declared")
-		now, former, err := plan.MatchMachines(declared, known)
-		if len(now) != len(known) {
-			r.Fatalf("%d machines became %d", len(known), len(now))
+		now, former, err := plan.MatchMachines(declared, recorded)
+		if len(now) != len(recorded) {
+			r.Fatalf("%d machines became %d", len(recorded), len(now))
 		}
 		seen := map[string]bool{}
 		for address, k := range now {
@@ -54,8 +54,8 @@ func TestMachinesAreRecognizedByTheirIdentity(t *testing.T) {
 		renamed := false
 		for _, d := range declared {
 			k, ok := now[d.Address]
-			for address, was := range known {
-				if was.Machine.IP == d.IP &&
+			for address, before := range recorded {
+				if before.Machine.IP == d.IP &&
 					(!ok || k.Identity != d.IP.String() || (address != d.Address) != (former[d.Address] == address)) {
 					r.Errorf("%s at %s was %s, and is %+v, formerly %s", d.Address, d.IP, address, k, former[d.Address])
 				}

@@ -98,14 +98,14 @@ func TestFixedSettingsCannotChange(t *testing.T) {
 	earlier := made
 	earlier.Settings = nil // an earlier release did not record the setting and used the default
 	c.Controllers.Choose("node_cidr_mask_size", 24)
-	for _, was := range []state.Fixed{made, earlier, {}} {
-		if err := plan.CheckUnchangeable(c, was); err != nil {
+	for _, before := range []state.Fixed{made, earlier, {}} {
+		if err := plan.CheckUnchangeable(c, before); err != nil {
 			t.Errorf("the default is said: %v", err)
 		}
 	}
 	c.Controllers.Choose("node_cidr_mask_size", 25)
-	for _, was := range []state.Fixed{made, earlier} {
-		if err := plan.CheckUnchangeable(c, was); err == nil ||
+	for _, before := range []state.Fixed{made, earlier} {
+		if err := plan.CheckUnchangeable(c, before); err == nil ||
 			!strings.Contains(err.Error(),
 				"controllers.node_cidr_mask_size was 24 when the cluster was made, and is 25 now") {
 			t.Errorf("it changes: %v", err)

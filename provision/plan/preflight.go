@@ -105,15 +105,15 @@ const minKernel, testedKernel = 418, 510 // 4.18, 5.10
 func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 	name, _, _ := strings.Cut(f.OS, " ")
 	family := append(strings.Fields(f.OSLike), name)
-	is := func(list []string) bool {
+	isIn := func(list []string) bool {
 		return slices.ContainsFunc(family, func(n string) bool { return slices.Contains(list, n) })
 	}
-	debian := is(testedSystems)
+	debian := isIn(testedSystems)
 	switch reason, bad := unusableSystems[name]; {
 	case name == "":
 	case bad:
 		l.fail("runs %s, which is not supported: %s", f.OS, reason)
-	case !is(relatedSystems):
+	case !isIn(relatedSystems):
 		l.warn("runs %s, which is untested; tested are %s, and their relatives and those of Fedora and SUSE are "+
 			"expected to work", f.OS, strings.Join(testedSystems, " and "))
 	}
@@ -210,9 +210,9 @@ func (l *findings) newMachine(c *config.Cluster, m config.Machine, f host.Facts)
 	if !m.HasRole(config.RoleControlPlane) {
 		return
 	}
-	if free, known := f.FreeBytes["/var/lib/etcd"]; known && free < minFreeBytes {
+	if free, ok := f.FreeBytes["/var/lib/etcd"]; ok && free < minFreeBytes {
 		l.fail("has %s free for /var/lib/etcd; etcd wants %s at least", formatBytes(free), formatBytes(minFreeBytes))
-	} else if known && free < warnFreeBytes {
+	} else if ok && free < warnFreeBytes {
 		l.warn("has %s free for /var/lib/etcd, which grows to %s and more", formatBytes(free),
 			formatBytes(warnFreeBytes))
 	}
@@ -297,8 +297,8 @@ const freeMargin = 64 << 20
 
 // SpaceProblem returns why files of so many bytes do not fit on a machine, or "" if they do.
 func SpaceProblem(f host.Facts, bytes int64) string {
-	free, known := f.FreeBytes[host.LibraryDir]
-	if !known || bytes == 0 || free >= bytes+freeMargin {
+	free, ok := f.FreeBytes[host.LibraryDir]
+	if !ok || bytes == 0 || free >= bytes+freeMargin {
 		return ""
 	}
 	return fmt.Sprintf("has %s free for %s, and %s are to be sent", formatBytes(free), host.LibraryDir,
@@ -353,16 +353,16 @@ func CompareMachines(list []MachineFacts) (errs, warnings map[string][]string) {
 		warnings[k.Address] = append(warnings[k.Address],
 			"has the same host name as "+first+", "+k.Facts.Hostname+": logs cannot distinguish them")
 	})
-	smallest, least := 0, ""
+	smallest, address := 0, ""
 	for _, k := range list {
 		if mtu := k.Facts.MTU[k.IP]; mtu > 0 && (smallest == 0 || mtu < smallest) {
-			smallest, least = mtu, k.Address
+			smallest, address = mtu, k.Address
 		}
 	}
 	for _, k := range list {
 		if mtu := k.Facts.MTU[k.IP]; mtu > smallest {
 			warnings[k.Address] = append(warnings[k.Address], fmt.Sprintf("its network takes packets of %d bytes, and "+
-				"that of %s of %d: large packets of pods between them are lost. Give both the same MTU", mtu, least,
+				"that of %s of %d: large packets of pods between them are lost. Give both the same MTU", mtu, address,
 				smallest))
 		}
 	}

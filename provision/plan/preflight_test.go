@@ -152,7 +152,7 @@ func TestSentFilesNeedFreeSpace(t *testing.T) {
 
 // Conflicts between machines are found.
 func TestMachinesAreCompared(t *testing.T) {
-	known := func(address, identity, id, hostname, ip string, mtu int) plan.MachineFacts {
+	isKnown := func(address, identity, id, hostname, ip string, mtu int) plan.MachineFacts {
 		return plan.MachineFacts{
 			Address: address,
 			IP:      ip,
@@ -165,9 +165,9 @@ func TestMachinesAreCompared(t *testing.T) {
 		}
 	}
 	errs, warnings := plan.CompareMachines([]plan.MachineFacts{
-		known("machine.a", "x", "1", "a", "10.0.0.1", 1500), known("machine.b", "y", "2", "b", "10.0.0.2", 1500),
-		known("machine.c", "x", "1", "c", "10.0.0.1",
-			1500), known("machine.d", "z", "2", "b", "10.0.0.4", 1400), {Address: "machine.e"},
+		isKnown("machine.a", "x", "1", "a", "10.0.0.1", 1500), isKnown("machine.b", "y", "2", "b", "10.0.0.2", 1500),
+		isKnown("machine.c", "x", "1", "c", "10.0.0.1",
+			1500), isKnown("machine.d", "z", "2", "b", "10.0.0.4", 1400), {Address: "machine.e"},
 	})
 	for address, want := range map[string]string{"machine.a": "", "machine.b": "", "machine.c": "is the same machine " +
 		"as machine.a", "machine.d": "", "machine.e": ""} {

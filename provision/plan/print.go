@@ -220,7 +220,7 @@ func joinNote(name, note string) string {
 // foldChanges combines the changes of each kind into one line, because a new machine gets a long list that is much the
 // same everywhere.
 func foldChanges(changes []step.Change) []step.Change {
-	const most = 4
+	const maximum = 4
 	var order []string
 	byKind := map[string][]step.Change{}
 	for _, c := range changes {
@@ -241,12 +241,12 @@ func foldChanges(changes []step.Change) []step.Change {
 		var names []string
 		for i, e := range list {
 			c.Bytes += e.Bytes
-			if i < most {
+			if i < maximum {
 				names = append(names, e.Name)
 			}
 		}
-		if len(list) > most {
-			names = append(names, fmt.Sprintf("and %d more", len(list)-most))
+		if len(list) > maximum {
+			names = append(names, fmt.Sprintf("and %d more", len(list)-maximum))
 		}
 		c.Name = strings.Join(names, ", ")
 		if list[0].Kind == "unit" && list[0].Note != "" {

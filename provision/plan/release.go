@@ -52,21 +52,21 @@ func CheckSkew(to host.Release, list []MachineRelease) error {
 		errs = append(errs, fmt.Errorf("%s: %s", u.Address, fmt.Sprintf(format, args...)))
 	}
 	for _, u := range list {
-		is, known := minor(u)
+		current, ok := minor(u)
 		switch {
-		case !known:
-		case u.HasServer && servers && (is-want > serverSkew || want-is > serverSkew):
+		case !ok:
+		case u.HasServer && servers && (current-want > serverSkew || want-current > serverSkew):
 			refuse(u, "its API server is of Kubernetes %s, and others would be of %s meanwhile: they may be one minor "+
 				"version apart. Update by way of each minor version between", u.From.Kubernetes, to.Kubernetes)
-		case u.HasServer && !u.ChangesRelease && is < want &&
+		case u.HasServer && !u.ChangesRelease && current < want &&
 			slices.ContainsFunc(list,
 				func(n MachineRelease) bool { return n.ChangesRelease && n.HasKubelet && !n.HasServer }):
 			refuse(u, "its API server would stay at Kubernetes %s while kubelets go to %s, and no kubelet may be "+
 				"newer than an API server. Update the control plane first, all of it", u.From.Kubernetes, to.Kubernetes)
-		case u.HasKubelet && servers && is > want:
+		case u.HasKubelet && servers && current > want:
 			refuse(u, "its kubelet is of Kubernetes %s and may not be newer than an API server, which would be of %s: "+
 				"bring the nodes there first, with -target", u.From.Kubernetes, to.Kubernetes)
-		case u.HasKubelet && servers && want-is > kubeletSkew:
+		case u.HasKubelet && servers && want-current > kubeletSkew:
 			refuse(u, "its kubelet is of Kubernetes %s, and may be three minor versions older than an API server, "+
 				"which would be of %s: bring it nearer first", u.From.Kubernetes, to.Kubernetes)
 		}
@@ -90,14 +90,14 @@ func CheckDowngrade(to host.Release, list []MachineRelease, history []host.Relea
 	if len(where) == 0 {
 		return nil
 	}
-	const most = 3
-	shown := strings.Join(where[:min(most, len(where))], ", ")
-	if more := len(where) - most; more > 0 {
+	const maximum = 3
+	shown := strings.Join(where[:min(maximum, len(where))], ", ")
+	if more := len(where) - maximum; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
-	name, was := ReleaseNames(to, from)
+	name, before := ReleaseNames(to, from)
 	err := fmt.Errorf("%s would go back from %s to %s: an older release may not read what a newer one has written, "+
-		"and lacks what it has mended. If that is meant, say so: -allow-downgrade %s", shown, was, name,
+		"and lacks what it has mended. If that is meant, say so: -allow-downgrade %s", shown, before, name,
 		downgradeArgument(to, from))
 	if allowed != "" {
 		err = fmt.Errorf("%w (-allow-downgrade names %s, and this is another release)", err, allowed)

@@ -93,8 +93,8 @@ func verbFor(n int, noun string) string {
 
 // HasOtherReady reports whether another node is ready for a node's pods.
 func HasOtherReady(node string, ready map[string]string) bool {
-	for name, is := range ready {
-		if name != node && is == "True" {
+	for name, current := range ready {
+		if name != node && current == "True" {
 			return true
 		}
 	}

@@ -168,7 +168,7 @@ func (l *cluster) Apply(
 			report(e)
 		}
 	}
-	gone := func(o storedObject) bool {
+	isGone := func(o storedObject) bool {
 		for _, b := range before {
 			if b.IsSame(o.Object) {
 				return true
@@ -183,7 +183,7 @@ func (l *cluster) Apply(
 	}
 	var kept []storedObject
 	for _, o := range l.objects {
-		if !gone(o) {
+		if !isGone(o) {
 			kept = append(kept, o)
 		}
 	}
@@ -242,7 +242,7 @@ func (l *cluster) Drain(_ context.Context, node string, _ func(string)) error {
 	return nil
 }
 
-func (l *cluster) Missing(_ context.Context, list []state.Object) (gone []state.Object, err error) {
+func (l *cluster) Missing(_ context.Context, list []state.Object) (removed []state.Object, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range list {
@@ -251,10 +251,10 @@ func (l *cluster) Missing(_ context.Context, list []state.Object) (gone []state.
 			exists = exists || t.IsSame(o)
 		}
 		if !exists {
-			gone = append(gone, o)
+			removed = append(removed, o)
 		}
 	}
-	return gone, nil
+	return removed, nil
 }
 
 func (l *cluster) Delete(_ context.Context, list []state.Object) error {

@@ -15,19 +15,19 @@ import (
 func TestTheAPIServerGetsItsAdmissionConfiguration(t *testing.T) {
 	const path, text = "/etc/kubernetes/apiserver/admission.yaml", "kind: AdmissionConfiguration"
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
-	for _, said := range []string{"", text} {
+	for _, message := range []string{"", text} {
 		c := cluster(m)
-		c.API.Admission = said
+		c.API.Admission = message
 		steps, err := role.Steps(role.Input{Cluster: c, Machine: m, State: newState("one"), Files: files{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var gone, flagged, read bool
+		var isGone, flagged, read bool
 		var written string
 		for _, s := range steps {
 			switch s := s.(type) {
 			case *step.Absent:
-				gone = gone || s.Path == path
+				isGone = isGone || s.Path == path
 			case *step.File:
 				if s.Path == path {
 					written = string(s.Content)
@@ -37,8 +37,8 @@ func TestTheAPIServerGetsItsAdmissionConfiguration(t *testing.T) {
 				read = read || s.Name == "kube-apiserver.service" && slices.Contains(s.Files, path)
 			}
 		}
-		if there := said != ""; gone == there || flagged != there || read != there || written != said {
-			t.Errorf("with %q: gone %v, written %q, a flag %v, restarts %v", said, gone, written, flagged, read)
+		if exists := message != ""; isGone == exists || flagged != exists || read != exists || written != message {
+			t.Errorf("with %q: gone %v, written %q, a flag %v, restarts %v", message, isGone, written, flagged, read)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func addEtcd(b *builder) {
 // credentials for that once its files are removed. The run has another machine remove the member before, and this step
 // only shows it in the plan.
 func removeFormerEtcd(b *builder) {
-	if _, had := b.State.Etcd[b.Machine.Name]; had && (b.isControlPlane() || b.wasControlPlane()) {
+	if _, existed := b.State.Etcd[b.Machine.Name]; existed && (b.isControlPlane() || b.wasControlPlane()) {
 		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
 	}
 	b.add(removeStaticPod("etcd"), &step.RemoveUnit{Name: "etcd.service", Path: step.UnitDir + "etcd.service"},

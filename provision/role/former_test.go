@@ -95,27 +95,27 @@ func writtenFiles(t *testing.T, in role.Input) (files, absent map[string]bool) {
 
 func TestFilesOfFormerRolesAreRemoved(t *testing.T) {
 	all := inputsByRole(t)
-	for was, from := range all {
+	for before, from := range all {
 		files, _ := writtenFiles(t, from)
-		for is, to := range all {
-			have, absent := writtenFiles(t, to)
+		for after, to := range all {
+			got, absent := writtenFiles(t, to)
 			for file := range files {
 				if !strings.HasPrefix(file, role.Kubernetes+"/") && !strings.HasPrefix(file, "/var/lib/kubelet/") ||
-					have[file] {
+					got[file] {
 					continue
 				}
-				gone := false
+				isGone := false
 				for a := range absent {
-					gone = gone || file == a || strings.HasPrefix(file, a+"/")
+					isGone = isGone || file == a || strings.HasPrefix(file, a+"/")
 				}
-				if !gone {
-					t.Errorf("%s, then %s: %s stays", was, is, file)
+				if !isGone {
+					t.Errorf("%s, then %s: %s stays", before, after, file)
 				}
 			}
-			for file := range have {
+			for file := range got {
 				for a := range absent {
 					if file == a || strings.HasPrefix(file, a+"/") {
-						t.Errorf("%s: %s is laid and removed", is, file)
+						t.Errorf("%s: %s is laid and removed", after, file)
 					}
 				}
 			}

@@ -65,7 +65,7 @@ func (b *builder) kubeconfig(name string, r certs.Request) string {
 // chain returns the certificates that are appended to those that an authority signs. It caches them, because they are
 // the same for all certificates of a machine.
 func (b *builder) chain(ca string) []byte {
-	if _, known := b.chains[ca]; !known {
+	if _, ok := b.chains[ca]; !ok {
 		if b.chains == nil {
 			b.chains = map[string][]byte{}
 		}
@@ -76,9 +76,9 @@ func (b *builder) chain(ca string) []byte {
 
 // revokedSerials returns the serial numbers of revoked certificates with the same name.
 func (b *builder) revokedSerials(ca string, r certs.Request) (serials []string) {
-	for _, gone := range b.State.Revoked {
-		if gone.CA == ca && (gone.Name == r.CommonName || gone.Name == "") {
-			serials = append(serials, gone.Serial)
+	for _, revoked := range b.State.Revoked {
+		if revoked.CA == ca && (revoked.Name == r.CommonName || revoked.Name == "") {
+			serials = append(serials, revoked.Serial)
 		}
 	}
 	return serials

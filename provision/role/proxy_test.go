@@ -111,18 +111,18 @@ func TestPackagesUseTheDeclaredProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := false
+	isKnown := false
 	for _, s := range steps {
 		switch s := s.(type) {
 		case *step.File:
-			known = known || s.Path == "/etc/apt/apt.conf.d/90clusterctl-proxy"
+			isKnown = isKnown || s.Path == "/etc/apt/apt.conf.d/90clusterctl-proxy"
 		case *step.Package:
-			if !known {
+			if !isKnown {
 				t.Errorf("%s is installed before the proxy is known", s.Name)
 			}
 		}
 	}
-	if !known {
+	if !isKnown {
 		t.Error("the configuration of apt lacks the proxy")
 	}
 }

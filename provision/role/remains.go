@@ -108,9 +108,9 @@ func ReadRemains(ctx context.Context, h host.Host) (Remains, error) {
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", file, err)
 		}
-		for _, gone := range list {
-			if !slices.Contains(r.Revoked, gone) {
-				r.Revoked = append(r.Revoked, gone)
+		for _, former := range list {
+			if !slices.Contains(r.Revoked, former) {
+				r.Revoked = append(r.Revoked, former)
 			}
 		}
 	}

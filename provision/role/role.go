@@ -255,7 +255,7 @@ func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 	})
 	members := c.Etcd.Members
 	for members < len(control) && !c.Etcd.MembersSet {
-		if _, has := s.Etcd[control[members].Name]; !has {
+		if _, ok := s.Etcd[control[members].Name]; !ok {
 			break
 		}
 		members++

@@ -179,14 +179,14 @@ func TestStaticAPIServersAreProbedWithoutCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var asked []host.Client
+	var requests []host.Client
 	for _, s := range steps {
 		switch s := s.(type) {
 		case *step.StaticPod:
 			if s.Name != "kube-apiserver" {
 				continue
 			}
-			asked = append(asked, s.Client)
+			requests = append(requests, s.Client)
 			var pod corev1.Pod
 			if err := yaml.UnmarshalStrict([]byte(s.Content), &pod); err != nil {
 				t.Fatal(err)
@@ -204,12 +204,12 @@ func TestStaticAPIServersAreProbedWithoutCredentials(t *testing.T) {
 				}
 			}
 		case *step.AwaitReload:
-			asked = append(asked, s.Client)
+			requests = append(requests, s.Client)
 		}
 	}
-	if len(asked) != 2 || asked[0] != role.ServerClient || asked[1] != role.ServerClient ||
+	if len(requests) != 2 || requests[0] != role.ServerClient || requests[1] != role.ServerClient ||
 		role.ServerClient.Cert == "" {
-		t.Errorf("it is asked as %+v", asked)
+		t.Errorf("it is asked as %+v", requests)
 	}
 }
 

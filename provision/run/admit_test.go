@@ -16,10 +16,10 @@ func TestNewUsersGetTheirRightsBeforeTheirMachineIsUpdated(t *testing.T) {
 	s := w.state()
 	m := s.Machines[machineA.Address]
 	m.Issued = maps.Clone(m.Issued)
-	for label, is := range m.Issued {
-		if is.Name == "system:kube-network:a" {
-			is.Name = "system:kube-network"
-			m.Issued[label] = is
+	for label, revoked := range m.Issued {
+		if revoked.Name == "system:kube-network:a" {
+			revoked.Name = "system:kube-network"
+			m.Issued[label] = revoked
 		}
 	}
 	s.Machines[machineA.Address] = m

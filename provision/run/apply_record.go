@@ -19,10 +19,10 @@ func (p *Prepared) updateProtection() error {
 	changed := false
 	p.ledger.Record(func(s *state.State) {
 		for _, m := range p.engine.Config.Machines {
-			if known, ok := s.Machines[m.Address]; ok && p.engine.IsSelected(m.Address) &&
-				known.Machine.PreventDestroy != m.PreventDestroy {
-				known.Machine.PreventDestroy, changed = m.PreventDestroy, true
-				s.Machines[m.Address] = known
+			if recorded, ok := s.Machines[m.Address]; ok && p.engine.IsSelected(m.Address) &&
+				recorded.Machine.PreventDestroy != m.PreventDestroy {
+				recorded.Machine.PreventDestroy, changed = m.PreventDestroy, true
+				s.Machines[m.Address] = recorded
 			}
 		}
 		for i, o := range s.Objects {

@@ -40,7 +40,7 @@ func (w *world) reportCost(b *testing.B, name string, do func(context.Context, *
 	runtime.GC()
 	stop, heap := make(chan struct{}), make(chan uint64)
 	go func() {
-		var most uint64
+		var maximum uint64
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -48,9 +48,9 @@ func (w *world) reportCost(b *testing.B, name string, do func(context.Context, *
 			case <-tick.C:
 				var m runtime.MemStats
 				runtime.ReadMemStats(&m)
-				most = max(most, m.HeapAlloc)
+				maximum = max(maximum, m.HeapAlloc)
 			case <-stop:
-				heap <- most
+				heap <- maximum
 				return
 			}
 		}

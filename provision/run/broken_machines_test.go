@@ -206,7 +206,7 @@ func TestBrokenMachinesDoNotBlockTheOthers(t *testing.T) {
 		if n, _ := p.Count(plan.Skipped); n != len(early) || len(early) == 0 {
 			t.Errorf("the plan skips %d, and %d are not reached", n, len(early))
 		}
-		late := func(b *brokenMachine) bool { return !b.isBeforeChange && b.errorText != "" }
+		isLate := func(b *brokenMachine) bool { return !b.isBeforeChange && b.errorText != "" }
 		s, readErr := w.engine.Store.Read()
 		if readErr != nil {
 			t.Fatal(readErr)
@@ -216,12 +216,12 @@ func TestBrokenMachinesDoNotBlockTheOthers(t *testing.T) {
 		var left []string
 		for _, m := range declared {
 			b := sick[m.Address]
-			is := b != nil && late(b)
-			if is || slices.Contains(early, m.Address) {
+			isLateMachine := b != nil && isLate(b)
+			if isLateMachine || slices.Contains(early, m.Address) {
 				left = append(left, m.Address)
 			}
-			if _, found := slices.BinarySearch(failed, m.Address); found != is {
-				t.Errorf("%s is said to have failed: %t, want %t", m.Address, found, is)
+			if _, found := slices.BinarySearch(failed, m.Address); found != isLateMachine {
+				t.Errorf("%s is said to have failed: %t, want %t", m.Address, found, isLateMachine)
 			}
 			if _, found := slices.BinarySearch(done, m.Address); found == slices.Contains(left, m.Address) ||
 				s.Machines[m.Address].HasJoined != found {
@@ -272,7 +272,7 @@ func (w *world) checkReported(err error, sick map[string]*brokenMachine, meant f
 	if err == nil {
 		w.t.Fatal("no error")
 	}
-	said := map[string]int{}
+	counts := map[string]int{}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		address, reason, ok := strings.Cut(line, " (cluster.hcl:7): ")
 		b := sick[address]
@@ -280,12 +280,12 @@ func (w *world) checkReported(err error, sick map[string]*brokenMachine, meant f
 			w.t.Errorf("a line about nothing that is broken: %q", line)
 			continue
 		}
-		said[address]++
+		counts[address]++
 		b.checkReason(w.t, reason)
 	}
 	for address, b := range sick {
-		if want := meant(b); want && said[address] != 1 {
-			w.t.Errorf("%s, which %s, is said %d times", address, b.name, said[address])
+		if want := meant(b); want && counts[address] != 1 {
+			w.t.Errorf("%s, which %s, is said %d times", address, b.name, counts[address])
 		}
 	}
 }

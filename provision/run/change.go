@@ -92,9 +92,9 @@ func isComplete(c *change) bool  { return c.session.HasAll() }
 func hasRenewals(c *change) bool { return isComplete(c) && len(c.situation.State.Renewals) > 0 }
 
 // hasFormerUsers reports whether a machine has a certificate of a user that daemons of former releases shared.
-func hasFormerUsers(c *change) (has bool) {
-	c.ledger.View(func(s *state.State) { has = certificate.HasFormerUsers(s) })
-	return has
+func hasFormerUsers(c *change) (found bool) {
+	c.ledger.View(func(s *state.State) { found = certificate.HasFormerUsers(s) })
+	return found
 }
 
 // run carries out the phases of a change.

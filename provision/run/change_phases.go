@@ -59,12 +59,12 @@ func recordStart(s *decide.Situation, l *ledger.Ledger, renewals *certificate.Re
 	return l.Change(func(to *state.State) {
 		for _, m := range s.Machines {
 			if m.Action == plan.Create {
-				known := to.Machines[m.Address]
+				recorded := to.Machines[m.Address]
 				to.Machines[m.Address] = state.Machine{
 					Machine:    m.Machine,
 					Origin:     s.OriginIdentity(m),
-					IsCordoned: known.IsCordoned,
-					Issued:     known.Issued,
+					IsCordoned: recorded.IsCordoned,
+					Issued:     recorded.Issued,
 				}
 			}
 		}

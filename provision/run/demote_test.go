@@ -66,14 +66,14 @@ func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 			issued := w.state().Machines["machine.c"].Issued
 			declare(control)
 			checkDemotionPlan(t, w)
-			gone := len(planeAddresses) - len(control)
+			removed := len(planeAddresses) - len(control)
 			members := []int{}
 			for name, h := range w.hosts {
 				h.BeforeChange = func(what string) error {
 					if what == "stop etcd.service" { // before its data is deleted
-						have, _ := store.Members(context.Background()) // the store is in memory
-						members = append(members, len(have))
-						if slices.ContainsFunc(have, func(m host.Member) bool { return "machine."+m.Name == name }) {
+						got, _ := store.Members(context.Background()) // the store is in memory
+						members = append(members, len(got))
+						if slices.ContainsFunc(got, func(m host.Member) bool { return "machine."+m.Name == name }) {
 							return fmt.Errorf("%s is stopped while it is a member", name)
 						}
 					}
@@ -81,7 +81,7 @@ func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 				}
 			}
 			w.mustApply()
-			if want := []int{2, 1}[:gone]; !slices.Equal(members, want) {
+			if want := []int{2, 1}[:removed]; !slices.Equal(members, want) {
 				t.Errorf("members were stopped when the store had %v, want %v", members, want)
 			}
 			if names := voters(t, store); strings.Join(names, "") != control {
@@ -96,7 +96,7 @@ func TestDemotedMachinesLeaveTheStoreAndKeepNoKeys(t *testing.T) {
 			for label, r := range issued {
 				_, still := s.Machines["machine.c"].Issued[label] // it may have been renewed
 				revoked := slices.ContainsFunc(s.Revoked,
-					func(have certs.Revoked) bool { return have.Serial == r.Serial })
+					func(got certs.Revoked) bool { return got.Serial == r.Serial })
 				if still == revoked {
 					t.Errorf("%s: still there %v, revoked %v", label, still, revoked)
 				}
@@ -149,9 +149,9 @@ func TestLeftoversOfAnEarlierDemotionAreRemovedAndReported(t *testing.T) {
 	w, store, declare := newDemotable(t)
 	declare("ab")
 	s := w.state()
-	known := s.Machines["machine.c"]
-	known.Machine.Roles = []string{config.RoleNode}
-	s.Machines["machine.c"] = known
+	recorded := s.Machines["machine.c"]
+	recorded.Machine.Roles = []string{config.RoleNode}
+	s.Machines["machine.c"] = recorded
 	delete(s.Etcd, "c")
 	if err := w.engine.Store.Write(s); err != nil {
 		t.Fatal(err)

@@ -16,10 +16,10 @@ func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
 	s := w.state()
 	m := s.Machines[machineA.Address]
 	m.Issued = maps.Clone(m.Issued)
-	for label, is := range m.Issued {
-		if is.Name == "system:kube-network:a" {
-			is.Name, is.Serial = "system:kube-network", "f00d"
-			m.Issued[label+" (superseded)"] = is
+	for label, revoked := range m.Issued {
+		if revoked.Name == "system:kube-network:a" {
+			revoked.Name, revoked.Serial = "system:kube-network", "f00d"
+			m.Issued[label+" (superseded)"] = revoked
 		}
 	}
 	s.Machines[machineA.Address] = m
@@ -47,10 +47,10 @@ func TestRightsOfFormerUsersEndWithTheirLastMachine(t *testing.T) {
 	s := w.state()
 	m := s.Machines[machineA.Address]
 	m.Issued = maps.Clone(m.Issued)
-	for label, is := range m.Issued {
-		if is.Name == "system:kube-network:a" {
-			is.Name = "system:kube-network"
-			m.Issued[label] = is
+	for label, revoked := range m.Issued {
+		if revoked.Name == "system:kube-network:a" {
+			revoked.Name = "system:kube-network"
+			m.Issued[label] = revoked
 		}
 	}
 	s.Machines[machineA.Address] = m

@@ -157,11 +157,11 @@ func TestAmbiguousIdentitiesAreRefused(t *testing.T) {
 			w.mustApply()
 			w.declare(test.declared...)
 			if test.also != "" {
-				had := w.hostsByIP[netip.MustParseAddr(test.also)]
+				before := w.hostsByIP[netip.MustParseAddr(test.also)]
 				for _, m := range test.declared {
 					if strings.HasPrefix(m.IP.String(), "10.0.9.") {
-						had.Machine.Addresses = []string{test.also, m.IP.String()}
-						w.hostsByIP[m.IP] = had
+						before.Machine.Addresses = []string{test.also, m.IP.String()}
+						w.hostsByIP[m.IP] = before
 					}
 				}
 			}
@@ -258,15 +258,15 @@ func TestReturningMachinesGetValidCertificates(t *testing.T) {
 	if err != nil || string(after) == string(before) {
 		t.Errorf("it has the certificate that was revoked, %v", err)
 	}
-	said := 0
+	count := 0
 	for _, m := range p.Machines {
 		for _, c := range m.Changes {
 			if c.Note == "was revoked" && m.Address == "machine.b" {
-				said++
+				count++
 			}
 		}
 	}
-	if said == 0 {
+	if count == 0 {
 		t.Errorf("the plan does not say why: %+v", p.Machines)
 	}
 	if p := w.mustApply(); !p.IsEmpty() {
@@ -284,12 +284,12 @@ func TestReinstalledMachinesGetNewNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, controlMachine, both, machineA, machineB)
 			w.mustApply()
-			was := w.clusterAPI.inventories[len(w.clusterAPI.inventories)-1]
+			before := w.clusterAPI.inventories[len(w.clusterAPI.inventories)-1]
 			w.clusterAPI.nodeStatus = map[string]string{"second": "True", "a": "True", "b": "True"}
 			w.clusterAPI.providerIDs = map[string]string{
-				"second": was["second"].ProviderID,
-				"a":      was["a"].ProviderID,
-				"b":      was["b"].ProviderID,
+				"second": before["second"].ProviderID,
+				"a":      before["a"].ProviderID,
+				"b":      before["b"].ProviderID,
 			}
 			fresh := &hostfake.Host{Machine: w.hostsByIP[m.IP].Machine, OnStart: func(unit string) {
 				if w.clusterAPI.providerIDs[m.Name] != "" && unit == "kubelet.service" {
@@ -309,7 +309,8 @@ func TestReinstalledMachinesGetNewNodes(t *testing.T) {
 			again := &hostfake.Host{Machine: fresh.Machine, OnStart: fresh.OnStart} // reinstalled again
 			again.Machine.Identity = "of the next installation"
 			fresh, w.hostsByIP[m.IP], w.hosts[m.Address] = again, again, again
-			w.clusterAPI.providerIDs[m.Name], w.clusterAPI.labelled, w.clusterAPI.operations = was[m.Name].ProviderID,
+			w.clusterAPI.providerIDs[m.Name], w.clusterAPI.labelled,
+				w.clusterAPI.operations = before[m.Name].ProviderID,
 				nil, nil
 			if note := plannedMachine(w.mustApply(), m.Address).Note; !strings.Contains(note,
 				"it was reinstalled: the Node of the former machine is deleted, with its pods") {
@@ -322,7 +323,7 @@ func TestReinstalledMachinesGetNewNodes(t *testing.T) {
 				t.Errorf("labelled are %v", w.clusterAPI.machines())
 			}
 			fresh.OnStart = nil
-			w.clusterAPI.providerIDs[m.Name], w.clusterAPI.operations = was[m.Name].ProviderID, nil
+			w.clusterAPI.providerIDs[m.Name], w.clusterAPI.operations = before[m.Name].ProviderID, nil
 			w.editFile(m.Address, kubeletFile)
 			w.mustApply()
 			if slices.Contains(w.clusterAPI.operations, "forget former "+m.Name) {

@@ -96,32 +96,32 @@ func TestProviderIDsSurviveNewHostKeys(t *testing.T) {
 	}
 	first := apply()
 	w.hostsByIP[machineA.IP].Machine.Identity = "with new host keys"
-	if is := apply(); is != first || is == "" {
-		t.Errorf("with new host keys it is %s, was %s", is, first)
+	if got := apply(); got != first || got == "" {
+		t.Errorf("with new host keys it is %s, was %s", got, first)
 	}
 	changed := machineA
 	changed.Roles, changed.Taints = slices.Clone(machineA.Roles),
 		[]config.Taint{{Key: "dedicated", Effect: "NoSchedule"}}
 	w.declare(controlMachine, changed, machineB)
-	if is := apply(); is != first {
-		t.Errorf("after a change of the machine it is %s, was %s", is, first)
+	if got := apply(); got != first {
+		t.Errorf("after a change of the machine it is %s, was %s", got, first)
 	}
 	if s := w.state(); s.Machines[machineA.Address].Identity != "with new host keys" {
 		t.Errorf("the state knows it as %q", s.Machines[machineA.Address].Identity)
 	}
-	if is := apply(); is != first {
-		t.Errorf("after an apply that knows the new keys it is %s, was %s", is, first)
+	if got := apply(); got != first {
+		t.Errorf("after an apply that knows the new keys it is %s, was %s", got, first)
 	}
 	// The Node is deleted and created again.
 	w.engine.Replaces = []string{machineA.Address}
 	replaced := apply()
 	w.engine.Replaces = nil
-	if is := apply(); is != replaced || is != inventory.ProviderID(w.engine.Config.Name, "with new host keys") {
-		t.Errorf("of a machine that was replaced it is %s, was %s", is, replaced)
+	if got := apply(); got != replaced || got != inventory.ProviderID(w.engine.Config.Name, "with new host keys") {
+		t.Errorf("of a machine that was replaced it is %s, was %s", got, replaced)
 	}
 	w.reinstall(machineA, "installed anew")
-	if is := apply(); is != inventory.ProviderID(w.engine.Config.Name, "installed anew") {
-		t.Errorf("of another installation it is %s, was %s", is, replaced)
+	if got := apply(); got != inventory.ProviderID(w.engine.Config.Name, "installed anew") {
+		t.Errorf("of another installation it is %s, was %s", got, replaced)
 	}
 }
 
@@ -147,12 +147,13 @@ func TestUndeletedMachinesStayInTheInventory(t *testing.T) {
 	w.engine.Config.Removed = []config.Removed{{From: machineB.Address}}
 	w.engine.Targets = []string{machineA.Address}
 	w.mustApply()
-	if _, there := w.engine.Config.Inventory["b"]; !there || w.state().Machines[machineB.Address].Machine.Name != "b" {
+	if _, exists := w.engine.Config.Inventory["b"]; !exists ||
+		w.state().Machines[machineB.Address].Machine.Name != "b" {
 		t.Errorf("the state has %v, and the inventory %v", sortedKeys(w.state().Machines), w.engine.Config.Inventory)
 	}
 	w.engine.Targets = nil
 	w.mustApply()
-	if _, there := w.engine.Config.Inventory["b"]; there {
+	if _, exists := w.engine.Config.Inventory["b"]; exists {
 		t.Errorf("it is forgotten, and the inventory is %v", w.engine.Config.Inventory)
 	}
 }

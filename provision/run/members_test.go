@@ -64,11 +64,11 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 				slices.Reverse(declared) // new machines first
 				declare(declared...)
 				w.mustApply()
-				have := voters(t, store)
-				if least := config.EtcdMembers(size); len(have) < least || len(have) > size {
-					t.Errorf("%v of %s: %d machines have the members %v", sizes, order, size, have)
+				got := voters(t, store)
+				if minimum := config.EtcdMembers(size); len(got) < minimum || len(got) > size {
+					t.Errorf("%v of %s: %d machines have the members %v", sizes, order, size, got)
 				}
-				for _, n := range have {
+				for _, n := range got {
 					if !slices.Contains(declared, n) {
 						t.Errorf("%v of %s: %s has a member, and is not declared", sizes, order, n)
 					}

@@ -60,9 +60,9 @@ func TestMovedBlocksRenameEntriesOfTheState(t *testing.T) {
 
 	readdressed := machineA
 	readdressed.Address, readdressed.IP = "machine.worker", netip.MustParseAddr("10.0.0.9")
-	was := w.hostsByIP[machineA.IP]
-	was.Machine.Addresses = []string{"10.0.0.9"}
-	w.hostsByIP[readdressed.IP] = was
+	old := w.hostsByIP[machineA.IP]
+	old.Machine.Addresses = []string{"10.0.0.9"}
+	w.hostsByIP[readdressed.IP] = old
 	w.declare(controlMachine, readdressed)
 	w.engine.Config.Moved = []config.Moved{{From: "machine.a", To: "machine.worker", Source: moveSource}}
 	p := w.mustApply()

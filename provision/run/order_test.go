@@ -59,16 +59,16 @@ func TestMachinesChangeInTheOrderOfThePlan(t *testing.T) {
 	}
 	done := 0 // end of the previous stage
 	for _, s := range p.Stages[1:] {
-		over := done
+		end := done
 		for _, address := range s.Machines {
-			begun := slices.Index(events, event{report.Begin, address})
-			if begun < done {
+			started := slices.Index(events, event{report.Begin, address})
+			if started < done {
 				t.Errorf("%s of %q is begun at event %d, before the stage before it is over, at %d: %v", address,
-					s.Title, begun, done, events)
+					s.Title, started, done, events)
 			}
-			over = max(over, slices.Index(events, event{report.Done, address}))
+			end = max(end, slices.Index(events, event{report.Done, address}))
 		}
-		done = over
+		done = end
 	}
 	if p := w.mustApply(); len(p.Stages) != 1 || !p.Stages[0].InParallel {
 		t.Errorf("with an object alone to make: %q", stageSummaries(p))

@@ -75,5 +75,5 @@ func (p *Prepared) formerHolders() string {
 		return ""
 	}
 	slices.Sort(names)
-	return "; kubeconfigs that need it were handed out to " + strings.Join(names, ", ")
+	return "; kubeconfigs that need it were issued for " + strings.Join(names, ", ")
 }

@@ -63,11 +63,11 @@ func (p *Prepared) planRefresh(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.CheckTimeout)
 	defer cancel()
-	gone, err := live.Missing(ctx, p.State.Objects)
+	removed, err := live.Missing(ctx, p.State.Objects)
 	if err != nil {
 		return fmt.Errorf("find out which objects are still there: %w", err)
 	}
-	for _, o := range gone {
+	for _, o := range removed {
 		if p.engine.IsSelected(o.Address) {
 			p.Plan.Objects = append(
 				p.Plan.Objects,

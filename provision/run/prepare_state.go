@@ -49,7 +49,7 @@ func (e *Engine) draft() (*Prepared, error) {
 // checkState returns an error if no run with this configuration may begin with the state s.
 func (e *Engine) checkState(s *state.State) error {
 	if r := s.Restore; r != nil && !r.HasFirstMember && !e.IsDestroy {
-		return fmt.Errorf("a restore of the store from %s, begun %s, was cut off: run clusterctl etcd snapshot "+
+		return fmt.Errorf("a restore of the store from %s, started %s, was interrupted: run clusterctl etcd snapshot "+
 			"restore again, which starts it again", r.Snapshot, r.Began.UTC().Format(time.RFC3339))
 	}
 	if s.Cluster != e.Config.Name {
@@ -91,14 +91,14 @@ func (p *Prepared) decideMembers(context.Context) error {
 	if err := etcd.CheckLostMajority(p.State, p.session.Machines); err != nil {
 		return err
 	}
-	var gone []string
+	var removed []string
 	for _, m := range p.session.Machines {
 		if m.Action == plan.Remove && m.UnreachedReason != nil || etcd.HasLostData(p.State, m) {
-			gone = append(gone, m.Name)
+			removed = append(removed, m.Name)
 		}
 	}
 	next := p.State.Clone()
-	next.Etcd = plan.DecideMembers(p.engine.Config, p.State, gone)
+	next.Etcd = plan.DecideMembers(p.engine.Config, p.State, removed)
 	p.setState(next)
 	return nil
 }

@@ -69,10 +69,10 @@ func TestLostStatesAreRebuiltFromTheMachines(t *testing.T) {
 					Address:    "object.v1.ConfigMap.motd",
 				},
 			}
-			was := w.savedState()
-			was.Objects = w.clusterAPI.objects
+			old := w.savedState()
+			old.Objects = w.clusterAPI.objects
 			before := w.logLengths()
-			is, notes, err := w.rebuildState()
+			updated, notes, err := w.rebuildState()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,10 +82,10 @@ func TestLostStatesAreRebuiltFromTheMachines(t *testing.T) {
 					t.Errorf("note: %s", n)
 				}
 			}
-			if is.Revision != 42 {
-				t.Errorf("a restore would begin its revisions above %d", is.Revision)
+			if updated.Revision != 42 {
+				t.Errorf("a restore would begin its revisions above %d", updated.Revision)
 			}
-			for _, s := range []*state.State{was, is} { // clear what cannot be the same
+			for _, s := range []*state.State{old, updated} { // clear what cannot be the same
 				s.Serial, s.Sealed, s.Keys.Encryption.Former, s.Keys.Secrets = 0, nil, nil, nil
 				for address, m := range s.Machines {
 					m.Machine.Source = config.Source{}
@@ -99,10 +99,11 @@ func TestLostStatesAreRebuiltFromTheMachines(t *testing.T) {
 				}
 			}
 			for name, pair := range map[string][2]any{
-				"authorities": {was.CAs, is.CAs}, "keys": {was.Keys, is.Keys}, "members": {was.Etcd, is.Etcd},
-				"store": {was.EtcdCluster + was.Token, is.EtcdCluster + is.Token},
-				"fixed": {was.Fixed, is.Fixed}, "objects": {was.Objects, is.Objects},
-				"machines": {was.Machines, is.Machines}, "revoked": {len(was.Revoked), len(is.Revoked)},
+				"authorities": {old.CAs, updated.CAs}, "keys": {old.Keys, updated.Keys},
+				"members": {old.Etcd, updated.Etcd},
+				"store":   {old.EtcdCluster + old.Token, updated.EtcdCluster + updated.Token},
+				"fixed":   {old.Fixed, updated.Fixed}, "objects": {old.Objects, updated.Objects},
+				"machines": {old.Machines, updated.Machines}, "revoked": {len(old.Revoked), len(updated.Revoked)},
 			} {
 				if a, b := marshalText(t, pair[0]), marshalText(t, pair[1]); a != b {
 					t.Errorf("%s were\n%s\nand are\n%s", name, a, b)
@@ -111,13 +112,13 @@ func TestLostStatesAreRebuiltFromTheMachines(t *testing.T) {
 			if form == config.FormStaticPods {
 				return // the fake store does not cover static pods
 			}
-			if len(was.Revoked) == 0 {
+			if len(old.Revoked) == 0 {
 				t.Error("nothing was revoked, so that nothing was tried")
 			}
-			if is, _, err = w.rebuildState(); err != nil {
+			if updated, _, err = w.rebuildState(); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.engine.Store.Write(is); err != nil {
+			if err := w.engine.Store.Write(updated); err != nil {
 				t.Fatal(err)
 			}
 			if p := w.mustApply(); !p.IsEmpty() {
@@ -208,29 +209,30 @@ func TestStatesAreRebuiltDuringAReplacementOfAuthorities(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mustApply()
-	was := w.savedState()
-	is, notes, err := w.rebuildState()
+	before := w.savedState()
+	after, notes, err := w.rebuildState()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(strings.Join(notes, "\n"), "was being replaced"); n != 3 {
 		t.Errorf("notes %v", notes)
 	}
-	for name, r := range was.Rotations {
-		if got := is.Rotations[name]; got.Phase != r.Phase || string(got.Peer) != string(r.Peer) ||
+	for name, r := range before.Rotations {
+		if got := after.Rotations[name]; got.Phase != r.Phase || string(got.Peer) != string(r.Peer) ||
 			string(got.Cross) != string(r.Cross) {
 			t.Errorf("%s was\n%s\nand is\n%s", name, marshalText(t, r), marshalText(t, got))
 		}
 	}
-	if a, b := marshalText(t, []any{was.CAs, was.Keys.CAs, was.Keys.ServiceAccount, was.Keys.ServicePublic}),
-		marshalText(t, []any{is.CAs, is.Keys.CAs, is.Keys.ServiceAccount, is.Keys.ServicePublic}); a != b {
+	if a, b := marshalText(t, []any{before.CAs, before.Keys.CAs, before.Keys.ServiceAccount,
+		before.Keys.ServicePublic}),
+		marshalText(t, []any{after.CAs, after.Keys.CAs, after.Keys.ServiceAccount, after.Keys.ServicePublic}); a != b {
 		t.Errorf("what signs was\n%s\nand is\n%s", a, b)
 	}
-	for name, r := range is.Rotations {
+	for name, r := range after.Rotations {
 		r.IsFinishRequested = true
-		is.Rotations[name] = r
+		after.Rotations[name] = r
 	}
-	if err := w.engine.Store.Write(is); err != nil {
+	if err := w.engine.Store.Write(after); err != nil {
 		t.Fatal(err)
 	}
 	w.mustApply()

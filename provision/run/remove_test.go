@@ -100,7 +100,7 @@ func TestRefusedObjectsAreReportedAndTheRestIsApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.engine.IsPlanOnly = false
-	says := func(err error) {
+	expectMessage := func(err error) {
 		t.Helper()
 		for _, want := range []string{"refuses 2 objects", "app.hcl:3", "too big", "app.hcl:9", "no such kind"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -108,10 +108,10 @@ func TestRefusedObjectsAreReportedAndTheRestIsApplied(t *testing.T) {
 			}
 		}
 	}
-	says(p.Unreached())
+	expectMessage(p.Unreached())
 	p.Close()
 	_, err = w.apply()
-	says(err)
+	expectMessage(err)
 	s, err := w.engine.Store.Read()
 	if err != nil || !s.Machines["machine.a"].HasJoined || len(s.Machines) != 2 {
 		t.Errorf("the machines are %v, %v", slices.Collect(maps.Keys(s.Machines)), err)
@@ -137,8 +137,9 @@ func TestObjectsAcceptedAfterTheMachinesJoinAreNotRefused(t *testing.T) {
 	w.clusterAPI.objects = []state.Object{{APIVersion: "v1", Kind: "ConfigMap", Name: "a",
 		Address: "object.v1.ConfigMap.a"}}
 	w.clusterAPI.applyErrors = []error{refused}
-	said := plan.Object{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a"}
-	w.clusterAPI.extraEvents = [][]plan.Object{{withAction(said, plan.Refused)}, nil, {withAction(said, plan.Create)}}
+	object := plan.Object{Address: "object.v1.ConfigMap.a", Kind: "ConfigMap", Name: "default/a"}
+	w.clusterAPI.extraEvents = [][]plan.Object{{withAction(object, plan.Refused)}, nil,
+		{withAction(object, plan.Create)}}
 	done, err := w.apply()
 	if err != nil {
 		t.Errorf("the run fails although all is there: %v", err)

@@ -149,12 +149,12 @@ func TestExpiredCertificatesAreReplacedBeforeHealthIsJudged(t *testing.T) {
 	w.checkCertificates()
 	w.clusterAPI.planError = errors.New("greet 10.0.0.1:6443: x509: certificate has expired")
 	var mu sync.Mutex
-	var begun []string
+	var started []string
 	w.engine.Report = func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Kind == report.Begin {
-			begun = append(begun, e.Machine+" "+e.Message)
+			started = append(started, e.Machine+" "+e.Message)
 		}
 	}
 	p, err := w.apply()
@@ -166,11 +166,11 @@ func TestExpiredCertificatesAreReplacedBeforeHealthIsJudged(t *testing.T) {
 			t.Errorf("the plan does not say that %s is mended first: %q", m.Address, m.Note)
 		}
 	}
-	mended := begun[:min(4, len(begun))]
+	mended := started[:min(4, len(started))]
 	slices.Sort(mended)
 	if !slices.Equal(mended,
 		[]string{"machine.a mending", "machine.control mending", "machine.second mending", "machine.third mending"}) {
-		t.Errorf("begun %v: all are mended before one is changed", begun)
+		t.Errorf("begun %v: all are mended before one is changed", started)
 	}
 	w.clusterAPI.planError, w.engine.Report = nil, nil
 	if again := w.mustApply(); !again.IsEmpty() {

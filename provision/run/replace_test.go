@@ -24,17 +24,17 @@ func TestReplacedNodesAreCleanedAndRecreated(t *testing.T) {
 	}
 	w.clusterAPI.nodeStatus = map[string]string{"a": "True", "b": "True"}
 	w.engine.Replaces = []string{"machine.b"}
-	var said []string
+	var messages []string
 	w.engine.Report = func(e report.Event) {
 		if e.Kind != report.Step && e.Kind != report.Send && e.Kind != report.Connect &&
 			e.Kind != report.Phase {
-			said = append(said, e.Kind+" "+e.Message)
+			messages = append(messages, e.Kind+" "+e.Message)
 		}
 	}
 	p := w.mustApply()
 	if want := []string{"begin replacing", "begin removing", "begin draining", "note cleaned, to be created again",
-		"begin creating", "done ", "done replaced: cleaned, and created again"}; !slices.Equal(said, want) {
-		t.Errorf("it says %q, want %q", said, want)
+		"begin creating", "done ", "done replaced: cleaned, and created again"}; !slices.Equal(messages, want) {
+		t.Errorf("it says %q, want %q", messages, want)
 	}
 	w.engine.Report = nil
 	if n, _ := p.Count(plan.Replace); n != 1 || !strings.Contains(p.Summary(), "1 to replace") {
@@ -164,10 +164,10 @@ func TestReplacedObjectsAreReportedAsReplaced(t *testing.T) {
 	w.clusterAPI.applyEvents = []plan.Object{{Address: o.Address, Kind: o.Kind, Name: o.FullName(),
 		Action: plan.Create}}
 	w.engine.Replaces = []string{o.Address}
-	var said []string
+	var messages []string
 	w.engine.Report = func(e report.Event) {
 		if e.Kind == report.Object {
-			said = append(said, e.Object.Name+" "+e.Object.Action)
+			messages = append(messages, e.Object.Name+" "+e.Object.Action)
 		}
 	}
 	p := w.mustApply()
@@ -175,8 +175,8 @@ func TestReplacedObjectsAreReportedAsReplaced(t *testing.T) {
 		!strings.Contains(p.Summary(), "objects: 1 to replace") {
 		t.Errorf("the plan says %q", p.Summary())
 	}
-	if !slices.Equal(said, []string{"x/y remove", "x/y replace"}) {
-		t.Errorf("it says %q", said)
+	if !slices.Equal(messages, []string{"x/y remove", "x/y replace"}) {
+		t.Errorf("it says %q", messages)
 	}
 }
 

@@ -113,10 +113,10 @@ func (w *world) addFormerKey() {
 	}
 }
 
-func checkRefused(t *testing.T, err error, says string) {
+func checkRefused(t *testing.T, err error, message string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("it is not refused with %q: %v", says, err)
+	if err == nil || !strings.Contains(err.Error(), message) {
+		t.Errorf("it is not refused with %q: %v", message, err)
 	}
 }
 
@@ -369,13 +369,13 @@ func TestRestoresFromAFileStateItsAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte("snapshot")))
-	asked := ""
+	requested := ""
 	stop := errors.New("no")
 	if err := w.restore(etcd.Restore{File: file, Digest: digest,
-		Approve: func(text string) error { asked = text; return stop }}); !errors.Is(err, stop) {
+		Approve: func(text string) error { requested = text; return stop }}); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
-	if !strings.Contains(asked, file+", a file of 2026-03-04T05:06:07Z (") {
-		t.Errorf("asked: %s", asked)
+	if !strings.Contains(requested, file+", a file of 2026-03-04T05:06:07Z (") {
+		t.Errorf("asked: %s", requested)
 	}
 }

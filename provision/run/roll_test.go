@@ -57,8 +57,8 @@ func TestNodesAreDrainedOnlyForTheirRuntime(t *testing.T) {
 // Proves P02.
 func TestNodesDrainedByAnInterruptedRunAreUncordoned(t *testing.T) {
 	for name, heal := range map[string]func(w *world){
-		"gone on with": func(w *world) { w.editFile("machine.a", runtimeFile) },
-		"given up":     func(*world) {},
+		"continued": func(w *world) { w.editFile("machine.a", runtimeFile) },
+		"given up":  func(*world) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, controlMachine, machineA, machineB)
@@ -116,7 +116,7 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	w.mustApply()
 	w.engine.Config.Roll.MaxUnavailable = "25%"
 	var mu sync.Mutex
-	at, most := map[string]bool{}, 0
+	at, maximum := map[string]bool{}, 0
 	w.engine.Report = func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -126,14 +126,14 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 		case report.Done:
 			delete(at, e.Machine)
 		}
-		most = max(most, len(at))
+		maximum = max(maximum, len(at))
 	}
 	for _, m := range list[1:] {
 		w.editFile(m.Address, kubeletFile)
 	}
 	w.mustApply()
-	if most > 2 {
-		t.Errorf("%d nodes were changed at a time, the budget is 2", most)
+	if maximum > 2 {
+		t.Errorf("%d nodes were changed at a time, the budget is 2", maximum)
 	}
 	w.engine.Config.Roll.MaxUnavailable = "1"
 	for _, m := range list[1:] {

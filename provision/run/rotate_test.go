@@ -142,7 +142,7 @@ func (w *trusting) checkMachine(changed, when string) {
 
 func (w *trusting) verify(shown, trusted string) error {
 	id := shown + "\x00" + trusted
-	if err, known := w.verified[id]; known {
+	if err, ok := w.verified[id]; ok {
 		return err
 	}
 	w.verified[id] = verify(shown, trusted)
@@ -165,7 +165,7 @@ func verify(shown, trusted string) error {
 
 // kubeconfig parses a kubeconfig. It returns nil if there is none.
 func (w *trusting) kubeconfig(text string) *clientcmdapi.Config {
-	if _, known := w.parsed[text]; !known {
+	if _, ok := w.parsed[text]; !ok {
 		c, err := clientcmd.Load([]byte(text))
 		if err != nil {
 			w.t.Error(err)
@@ -196,7 +196,7 @@ var errUntrustedKey = errors.New("signed with a key that is not believed")
 
 func (w *trusting) verifyKeyPair(public, private string) error {
 	id := public + "\x00" + private
-	if err, known := w.verified[id]; known {
+	if err, ok := w.verified[id]; ok {
 		return err
 	}
 	w.verified[id] = errUntrustedKey

@@ -52,11 +52,11 @@ func (e *Engine) Collect(ctx context.Context) ([]survey.Collected, *state.State,
 	if err != nil {
 		return nil, nil, err
 	}
-	known := s
-	if known == nil {
-		known = &state.State{}
+	recorded := s
+	if recorded == nil {
+		recorded = &state.State{}
 	}
-	p := e.newPrepared(known)
+	p := e.newPrepared(recorded)
 	defer p.Close()
 	p.setMachines(p.situation.ChooseMachines())
 	list, err := survey.Collect(ctx, p.session)

@@ -105,7 +105,7 @@ func TestSystemsAreUpgradedAndRebootedOneByOne(t *testing.T) {
 	}
 	var reboots []string
 	for _, what := range w.order {
-		if name, is := strings.CutPrefix(what, "reboot "); is {
+		if name, ok := strings.CutPrefix(what, "reboot "); ok {
 			reboots = append(reboots, name)
 		}
 	}

@@ -202,7 +202,7 @@ func (l *fakeLive) DeleteNode(_ context.Context, node string) error {
 func (l *fakeLive) DeleteFormerNode(_ context.Context, node string, now inventory.Machine) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if has := l.providerIDs[node]; has == "" || has == now.ProviderID {
+	if current := l.providerIDs[node]; current == "" || current == now.ProviderID {
 		return false, nil
 	}
 	delete(l.providerIDs, node)

@@ -13,7 +13,7 @@ import (
 // write for each machine, or for each group of parallel machines, would make the total time grow with the square of the
 // machines.
 func TestChangesOfManyMachinesAreWrittenTogether(t *testing.T) {
-	machines, most := amount.Scaled(400, 100), int64(30)
+	machines, maximum := amount.Scaled(400, 100), int64(30)
 	declared := []config.Machine{controlMachine}
 	for i := range machines {
 		declared = append(declared, machine(fmt.Sprintf("n%d", i),
@@ -25,8 +25,8 @@ func TestChangesOfManyMachinesAreWrittenTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Serial > most {
-		t.Errorf("the state was written %d times for %d machines, at most %d are due", s.Serial, machines, most)
+	if s.Serial > maximum {
+		t.Errorf("the state was written %d times for %d machines, at most %d are due", s.Serial, machines, maximum)
 	}
 	for address, m := range s.Machines {
 		if !m.HasJoined || len(m.Issued) == 0 {

@@ -37,7 +37,7 @@ func (s *State) RecordExposure(machine string, now time.Time) {
 			e.Digest = digestOf(public)
 		}
 		if !slices.ContainsFunc(list,
-			func(have Exposed) bool { return have.Name == e.Name && have.Digest == e.Digest }) {
+			func(current Exposed) bool { return current.Name == e.Name && current.Digest == e.Digest }) {
 			list = append(list, e)
 		}
 	}

@@ -174,10 +174,10 @@ func (l *Lock) renewUntilStopped() {
 			continue
 		}
 		temporary := l.path + ".beat"
-		began := l.clock()
+		start := l.clock()
 		if os.WriteFile(temporary, text, 0o600) == nil && os.Rename(temporary, l.path) == nil {
 			l.mu.Lock()
-			l.renewedAt = began
+			l.renewedAt = start
 			l.mu.Unlock()
 		}
 	}

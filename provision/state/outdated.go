@@ -36,6 +36,6 @@ func (s *State) LaterSecrets(g host.SecretDigests) (later []string) {
 	return later
 }
 
-func (s *State) hasSigner(digest string, known ...[]byte) bool {
-	return slices.ContainsFunc(known, func(text []byte) bool { return host.SignerDigest(text) == digest })
+func (s *State) hasSigner(digest string, certificates ...[]byte) bool {
+	return slices.ContainsFunc(certificates, func(text []byte) bool { return host.SignerDigest(text) == digest })
 }

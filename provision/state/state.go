@@ -216,7 +216,7 @@ func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 func (s *State) Revoke(list ...certs.Revoked) {
 	for _, r := range list {
 		if !slices.ContainsFunc(s.Revoked,
-			func(have certs.Revoked) bool { return have.CA == r.CA && have.Serial == r.Serial }) {
+			func(current certs.Revoked) bool { return current.CA == r.CA && current.Serial == r.Serial }) {
 			s.Revoked = append(s.Revoked, r)
 		}
 	}
@@ -280,7 +280,7 @@ func (s Store) Read() (*State, error) {
 	plain, err := s.Sealer.Open(state.Sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open the keys in %s: %w. Bring that key here; if it is lost, clusterctl state rebuild "+
-			"makes the state anew", s.path(), err)
+			"rebuilds the state", s.path(), err)
 	}
 	if err := json.Unmarshal(plain, &state.Keys); err != nil {
 		return nil, fmt.Errorf("read the keys in %s: %w", s.path(), err)

@@ -32,17 +32,17 @@ type Unfinished struct {
 
 // String describes the run for users. It includes the date if now is on another day.
 func (u *Unfinished) String(now time.Time) string {
-	began := u.Began.In(now.Location())
+	start := u.Began.In(now.Location())
 	format := "15:04"
-	if began.Format(time.DateOnly) != now.Format(time.DateOnly) {
+	if start.Format(time.DateOnly) != now.Format(time.DateOnly) {
 		format = "2006-01-02 15:04"
 	}
-	text := "continuing the run of " + began.Format(format) + ", which " + u.Outcome
+	text := "continuing the run of " + start.Format(format) + ", which " + u.Outcome
 	if len(u.InProgress) > 0 {
-		const most = 3
-		shown := u.InProgress[:min(most, len(u.InProgress))]
+		const maximum = 3
+		shown := u.InProgress[:min(maximum, len(u.InProgress))]
 		text += " while " + strings.Join(shown, ", ")
-		if more := len(u.InProgress) - most; more > 0 {
+		if more := len(u.InProgress) - maximum; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 	}

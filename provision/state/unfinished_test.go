@@ -9,7 +9,7 @@ import (
 // Proves P02.
 func TestJournalsShowTheProgressOfTheirRun(t *testing.T) {
 	at := time.Date(2026, 3, 1, 10, 31, 0, 0, time.UTC)
-	begun := Entry{Time: at, Outcome: Begun, Note: "Plan: 2 to change"}
+	started := Entry{Time: at, Outcome: Begun, Note: "Plan: 2 to change"}
 	a := Entry{Machine: "machine.a", Outcome: Begun, Note: "changing"}
 	for name, c := range map[string]struct {
 		entries []Entry
@@ -17,16 +17,16 @@ func TestJournalsShowTheProgressOfTheirRun(t *testing.T) {
 		want    string
 	}{
 		"nothing":     {nil, at, ""},
-		"came to end": {[]Entry{begun, a, {Outcome: Done}}, at, ""},
-		"killed": {[]Entry{begun, a, {Machine: "machine.a", Step: "file /etc/x", Outcome: "created"}}, at,
+		"came to end": {[]Entry{started, a, {Outcome: Done}}, at, ""},
+		"killed": {[]Entry{started, a, {Machine: "machine.a", Step: "file /etc/x", Outcome: "created"}}, at,
 			"continuing the run of 10:31, which was cut off while changing machine.a (after file /etc/x)"},
-		"interrupted": {[]Entry{begun, a, {Machine: "machine.b", Outcome: Begun, Note: "draining"},
+		"interrupted": {[]Entry{started, a, {Machine: "machine.b", Outcome: Begun, Note: "draining"},
 			{Machine: "machine.a", Outcome: Done}, {Outcome: Interrupted}}, at,
 			"continuing the run of 10:31, which was interrupted while draining machine.b; 1 machine was done"},
-		"failed before anything, on another day": {[]Entry{begun, {Outcome: Failed, Note: "no space left"}},
+		"failed before anything, on another day": {[]Entry{started, {Outcome: Failed, Note: "no space left"}},
 			at.Add(24 * time.Hour),
 			"continuing the run of 2026-03-01 10:31, which failed"},
-		"objects": {[]Entry{begun, {Object: "Deployment shop/web", Outcome: "changed"}}, at,
+		"objects": {[]Entry{started, {Object: "Deployment shop/web", Outcome: "changed"}}, at,
 			"continuing the run of 10:31, which was cut off while applying objects (after Deployment shop/web)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,8 +23,8 @@ func (s Store) SaveVersion() error {
 	if err := s.Held(); err != nil {
 		return err
 	}
-	was, err := s.readSealed() // keys are not needed, and opening them with a passphrase takes long
-	if err != nil || was == nil {
+	before, err := s.readSealed() // keys are not needed, and opening them with a passphrase takes long
+	if err != nil || before == nil {
 		return err
 	}
 	dir := filepath.Join(s.Dir, versionsFolder)
@@ -32,7 +32,7 @@ func (s Store) SaveVersion() error {
 		return fmt.Errorf("keep the state: %w", err)
 	}
 	// The state file is replaced and never modified, so a hard link keeps the present content.
-	if err := os.Link(s.path(), filepath.Join(dir, strconv.FormatInt(was.Serial, 10)+".json")); err != nil &&
+	if err := os.Link(s.path(), filepath.Join(dir, strconv.FormatInt(before.Serial, 10)+".json")); err != nil &&
 		!errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("keep the state: %w", err)
 	}

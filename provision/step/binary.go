@@ -109,8 +109,8 @@ func (s *Image) archive() string { return path.Join(host.LibraryDir, s.Digest, "
 
 // Check asks the runtime for the image.
 func (s *Image) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
-	has, err := h.HasImage(ctx, s.Reference)
-	if err != nil || has {
+	isPresent, err := h.HasImage(ctx, s.Reference)
+	if err != nil || isPresent {
 		return Change{}, err
 	}
 	c := Change{Action: Create, Kind: "image", Name: s.Reference}

@@ -96,7 +96,7 @@ func (s *RestoreSysctls) originalValues(h host.Host) (map[string]string, error) 
 	}
 	former := map[string]string{}
 	for _, name := range names {
-		was, err := h.ReadFile(path.Join(Sysctls, name))
+		before, err := h.ReadFile(path.Join(Sysctls, name))
 		if err != nil {
 			return nil, err
 		}
@@ -104,9 +104,9 @@ func (s *RestoreSysctls) originalValues(h host.Host) (map[string]string, error) 
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if is := strings.TrimSpace(string(now)); err == nil && is == s.Changed[name] &&
-			is != strings.TrimSpace(string(was)) {
-			former[name] = strings.TrimSpace(string(was))
+		if after := strings.TrimSpace(string(now)); err == nil && after == s.Changed[name] &&
+			after != strings.TrimSpace(string(before)) {
+			former[name] = strings.TrimSpace(string(before))
 		}
 	}
 	return former, nil

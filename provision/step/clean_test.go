@@ -58,7 +58,7 @@ func TestKernelSettingsAreRestored(t *testing.T) {
 	if err := back.Apply(t.Context(), h, &step.Walk{}); err != nil {
 		t.Fatal(err)
 	}
-	if is := get("net.ipv4.ip_forward") + get("kernel.panic") + get("vm.overcommit_memory"); is != "071" {
-		t.Errorf("the settings are %s", is)
+	if got := get("net.ipv4.ip_forward") + get("kernel.panic") + get("vm.overcommit_memory"); got != "071" {
+		t.Errorf("the settings are %s", got)
 	}
 }

@@ -85,8 +85,8 @@ var assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)=("[^"]*"|'[^']*'|[
 // passwords.
 func withoutValues(line string) string {
 	for _, key := range []string{"Environment=", "SetCredential=", "SetCredentialEncrypted="} {
-		rest, is := strings.CutPrefix(line, key)
-		if !is {
+		rest, ok := strings.CutPrefix(line, key)
+		if !ok {
 			continue
 		}
 		var names []string

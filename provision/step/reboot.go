@@ -40,7 +40,7 @@ const shutdownTimeout = 3 * time.Minute
 
 // Apply reboots the machine. On a real machine it does not return, and the client reconnects.
 func (*Reboot) Apply(ctx context.Context, h host.Host, _ *Walk) error {
-	was := host.CurrentBootID(h)
+	before := host.CurrentBootID(h)
 	if _, err := h.Run(ctx, "systemctl", "reboot"); err != nil {
 		return fmt.Errorf("reboot: %w", err)
 	}
@@ -49,7 +49,7 @@ func (*Reboot) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if host.CurrentBootID(h) != was { // only on a simulated machine, whose reboot this process survives
+		if host.CurrentBootID(h) != before { // only on a simulated machine, whose reboot this process survives
 			return nil
 		}
 		select {

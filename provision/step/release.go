@@ -236,7 +236,7 @@ func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	var existing []HeldDaemon
 	for _, u := range s.Units {
 		u.Program = "" // the program of the former release is not known
-		if is, err := h.Unit(ctx, u.Unit); u.Unit == "" || err != nil || is.Fragment != "" {
+		if unit, err := h.Unit(ctx, u.Unit); u.Unit == "" || err != nil || unit.Fragment != "" {
 			existing = append(existing, u)
 		}
 	}

@@ -64,7 +64,7 @@ func (s *AwaitReload) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%s does not use %s and goes on with what was there before (journalctl -u %s says why): %w",
+		return fmt.Errorf("%s does not use %s and keeps the former configuration (journalctl -u %s says why): %w",
 			s.Unit, s.Path, s.Unit, err)
 	}
 	return nil

@@ -83,8 +83,8 @@ const startingTimeout = 5 * time.Second
 // awaitStarted returns the unit's state. It waits for a unit that is starting, unless the unit will be restarted
 // anyway.
 func (s *Unit) awaitStarted(ctx context.Context, h host.Host, w *Walk) (host.Unit, error) {
-	over := time.NewTimer(startingTimeout)
-	defer over.Stop()
+	timer := time.NewTimer(startingTimeout)
+	defer timer.Stop()
 	tick := time.NewTicker(startingTimeout / 50)
 	defer tick.Stop()
 	for {
@@ -94,7 +94,7 @@ func (s *Unit) awaitStarted(ctx context.Context, h host.Host, w *Walk) (host.Uni
 		}
 		select {
 		case <-tick.C:
-		case <-over.C:
+		case <-timer.C:
 			return u, nil
 		case <-ctx.Done():
 			return u, ctx.Err()
@@ -103,11 +103,11 @@ func (s *Unit) awaitStarted(ctx context.Context, h host.Host, w *Walk) (host.Uni
 }
 
 func baseNames(paths []string) string {
-	const most = 3
+	const maximum = 3
 	var list []string
 	for i, p := range paths {
-		if i == most {
-			list = append(list, fmt.Sprintf("and %d more", len(paths)-most))
+		if i == maximum {
+			list = append(list, fmt.Sprintf("and %d more", len(paths)-maximum))
 			break
 		}
 		list = append(list, path.Base(p))

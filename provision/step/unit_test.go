@@ -41,7 +41,7 @@ func TestStartingUnitsAreWaitedForAndNotPlanned(t *testing.T) {
 // A starting unit that waits with credentials which have changed since it started is restarted.
 // Proves P05.
 func TestUnitsStartingWithFormerFilesAreRestarted(t *testing.T) {
-	for _, c := range []struct{ was, file, want string }{
+	for _, c := range []struct{ before, file, want string }{
 		{"activating", "new", "restart x.service"},
 		{"activating", "", "start x.service"}, // it starts with the present files
 		{"deactivating", "new", "restart x.service"},
@@ -56,7 +56,7 @@ func TestUnitsStartingWithFormerFilesAreRestarted(t *testing.T) {
 		if err := unit.Apply(t.Context(), h, &step.Walk{}); err != nil {
 			t.Fatal(err)
 		}
-		h.SetUnitState("x.service", c.was)
+		h.SetUnitState("x.service", c.before)
 		if c.file != "" {
 			if err := h.WriteFile("/etc/x.conf", strings.NewReader(c.file), 0o600, 0, 0); err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestUnitsStartingWithFormerFilesAreRestarted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Contains(h.Log, c.want) {
-			t.Errorf("%s, with %q: did %v, want %s", c.was, c.file, h.Log, c.want)
+			t.Errorf("%s, with %q: did %v, want %s", c.before, c.file, h.Log, c.want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 // RedactObject hides an object's secrets in place: known values, values that look like secrets, and values of
 // variables, fields and flags whose names suggest a secret. It must run before YAML encoding, which folds and indents
 // values.
-func RedactObject(o map[string]any, known *Redactor) {
+func RedactObject(o map[string]any, redactor *Redactor) {
 	if name, ok := o["name"].(string); ok && isSecretName(name) {
 		if value, ok := o["value"]; ok && !isHarmlessValue(fmt.Sprint(value)) {
 			o["value"] = hiddenText
@@ -20,14 +20,14 @@ func RedactObject(o map[string]any, known *Redactor) {
 			o[field] = hiddenText
 			continue
 		}
-		o[field] = hideValue(value, known)
+		o[field] = hideValue(value, redactor)
 	}
 }
 
-func hideValue(value any, known *Redactor) any {
+func hideValue(value any, redactor *Redactor) any {
 	switch v := value.(type) {
 	case map[string]any:
-		RedactObject(v, known)
+		RedactObject(v, redactor)
 	case []any:
 		for i, item := range v {
 			if text, ok := item.(string); ok && i > 0 && followsSecretFlag(v[i-1], text) {
@@ -40,12 +40,12 @@ func hideValue(value any, known *Redactor) any {
 					continue
 				}
 			}
-			v[i] = hideValue(item, known)
+			v[i] = hideValue(item, redactor)
 		}
 	case string:
-		return known.Hide(Redact(v))
+		return redactor.Hide(Redact(v))
 	case int64, float64:
-		if text := fmt.Sprint(v); known.Hide(text) == hiddenText {
+		if text := fmt.Sprint(v); redactor.Hide(text) == hiddenText {
 			return hiddenText
 		}
 	}
@@ -82,7 +82,7 @@ func hideArgument(before []any, text string) (string, bool) {
 		case flag == passwordFlags[program]:
 			return hiddenText, true
 		case program == "curl" && (flag == "-u" || flag == "-U" || flag == "--user" || flag == "--proxy-user"):
-			if user, _, has := strings.Cut(text, ":"); has {
+			if user, _, exists := strings.Cut(text, ":"); exists {
 				return user + ":" + hiddenText, true
 			}
 		}

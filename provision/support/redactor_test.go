@@ -12,7 +12,7 @@ import (
 func TestSecretValuesAreHiddenInAllEncodings(t *testing.T) {
 	long := "user = admin\n\tpass = \"swordfish\"\n{\nlast <line>\n"
 	phrase := strings.Repeat("correct horse battery staple ", 6) + "it's"
-	known := NewRedactor([]string{long, phrase, "hunter2hunter2", "4711x", "80", "true"})
+	redactor := NewRedactor([]string{long, phrase, "hunter2hunter2", "4711x", "80", "true"})
 	object := map[string]any{
 		"spec": map[string]any{
 			"a": "before\n" + long + "after",
@@ -37,7 +37,7 @@ func TestSecretValuesAreHiddenInAllEncodings(t *testing.T) {
 	}
 	for what, text := range map[string]string{"YAML": string(asYAML), "JSON": string(asJSON),
 		"JSON in JSON": string(inJSON), "plain": long + phrase + " hunter2hunter2 4711x"} {
-		got := known.Hide(text)
+		got := redactor.Hide(text)
 		for _, secret := range []string{"admin", "swordfish", "last", "horse", "staple", "hunter2", "4711x", "80"} {
 			if strings.Contains(got, secret) {
 				t.Errorf("%s shows %q:\n%s", what, secret, got)
@@ -51,7 +51,7 @@ func TestSecretValuesAreHiddenInAllEncodings(t *testing.T) {
 
 // A short value is hidden only if it stands alone, and not as a part of words, numbers and paths.
 func TestShortValuesAreHiddenOnlyAsWholeWords(t *testing.T) {
-	known := NewRedactor([]string{"4711x", "web"})
+	redactor := NewRedactor([]string{"4711x", "web"})
 	for text, want := range map[string]string{
 		"pin: 4711x":                "pin: (hidden)",
 		`{"pin":"4711x","n":1}`:     `{"pin":"(hidden)","n":1}`,
@@ -65,7 +65,7 @@ func TestShortValuesAreHiddenOnlyAsWholeWords(t *testing.T) {
 		"webhook web-0 /web web.io": "webhook web-0 /web web.io",
 		"a4711x 4711xy é4711x":      "a4711x 4711xy é4711x",
 	} {
-		if got := known.Hide(text); got != want {
+		if got := redactor.Hide(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}

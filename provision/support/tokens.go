@@ -51,12 +51,12 @@ func redactLinks(text string) string {
 		if at < 0 {
 			return found
 		}
-		user, password, has := strings.Cut(rest[:at], ":")
+		user, password, ok := strings.Cut(rest[:at], ":")
 		switch {
-		case has && !strings.ContainsAny(user, "/?#") && password != "" && !portAndPath().MatchString(password) &&
+		case ok && !strings.ContainsAny(user, "/?#") && password != "" && !portAndPath().MatchString(password) &&
 			password != hiddenText:
 			return scheme + user + ":" + hiddenText + rest[at:]
-		case !has && len(user) >= 20 && !strings.ContainsAny(user, "/?#.@"):
+		case !ok && len(user) >= 20 && !strings.ContainsAny(user, "/?#.@"):
 			return scheme + hiddenText + rest[at:]
 		}
 		return found

@@ -20,19 +20,19 @@ func TestNewUsersGetTheRightsOfTheFormerOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	is, err := client.Tracker().Get(roleBindings, "kube-system", "system:kube-dns")
+	got, err := client.Tracker().Get(roleBindings, "kube-system", "system:kube-dns")
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := is.(*unstructured.Unstructured).Object["subjects"].([]any)
+	list := got.(*unstructured.Unstructured).Object["subjects"].([]any)
 	if len(list) != 2 || list[1].(map[string]any)["kind"] != "Group" ||
 		list[1].(map[string]any)["name"] != "system:kube-dns" {
 		t.Errorf("bound are %v", list)
 	}
-	if is, err = client.Tracker().Get(clusterRoleBindings, "", "system:kube-ingress"); err != nil {
+	if got, err = client.Tracker().Get(clusterRoleBindings, "", "system:kube-ingress"); err != nil {
 		t.Fatal(err)
 	}
-	if list := is.(*unstructured.Unstructured).Object["subjects"].([]any); len(list) != 1 {
+	if list := got.(*unstructured.Unstructured).Object["subjects"].([]any); len(list) != 1 {
 		t.Errorf("a binding of another user has %v", list)
 	}
 }

@@ -39,8 +39,8 @@ func (l *Live) Plan(
 	markAdoptable(desired, c, before)
 	l.unchanged.open(ctx, l)
 	defer l.unchanged.save()
-	gone := obsoleteObjects(desired, before)
-	existing, err := l.listExisting(ctx, append(references(desired), gone...))
+	removed := obsoleteObjects(desired, before)
+	existing, err := l.listExisting(ctx, append(references(desired), removed...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,11 +65,11 @@ func (l *Live) Plan(
 	for _, r := range refused {
 		entries[r.index].Action, entries[r.index].Note, entries[r.index].Diff = plan.Refused, r.Err.Error(), nil
 	}
-	lives, err := l.getAll(ctx, gone, existing)
+	lives, err := l.getAll(ctx, removed, existing)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, o := range gone {
+	for i, o := range removed {
 		live := lives[i]
 		if live == nil {
 			ended = append(ended, o)
@@ -195,10 +195,10 @@ func describeConsequence(o plan.Object, before, after *unstructured.Unstructured
 			return "roll " + plan.Number(int(n), "pod")
 		}
 	}
-	was, _, _ := unstructured.NestedInt64(before.Object, "spec", "replicas")
+	old, _, _ := unstructured.NestedInt64(before.Object, "spec", "replicas")
 	now, _, _ := unstructured.NestedInt64(after.Object, "spec", "replicas")
-	if was != now {
-		return fmt.Sprintf("scale from %d to %d", was, now)
+	if old != now {
+		return fmt.Sprintf("scale from %d to %d", old, now)
 	}
 	return ""
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // manyObjects returns an API with n config maps that are as declared, which counts its requests.
-func manyObjects(n int) (l *Live, c *config.Cluster, before []state.Object, asked func() map[string]int) {
-	var there []runtime.Object
+func manyObjects(n int) (l *Live, c *config.Cluster, before []state.Object, requested func() map[string]int) {
+	var existing []runtime.Object
 	c = &config.Cluster{Name: "home"}
 	for i := range n {
 		name := fmt.Sprintf("c%03d", i)
@@ -27,13 +27,13 @@ func manyObjects(n int) (l *Live, c *config.Cluster, before []state.Object, aske
 		o.SetLabels(map[string]string{ManagedByLabel: Manager})
 		o.SetUID("u")
 		o.SetResourceVersion(fmt.Sprint(i + 1))
-		there = append(there, o)
+		existing = append(existing, o)
 		d := newDeclared("object."+name, i, newItem("v1", "ConfigMap", "default", name, nil))
 		c.Objects = append(c.Objects, d)
 		before = append(before,
 			state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name, Address: d.Address})
 	}
-	l, client := newFakeLive(there...)
+	l, client := newFakeLive(existing...)
 	client.PrependReactor(
 		"patch",
 		"services",
@@ -65,9 +65,9 @@ func manyObjects(n int) (l *Live, c *config.Cluster, before []state.Object, aske
 	return l, c, before, func() map[string]int {
 		mu.Lock()
 		defer mu.Unlock()
-		was := counts
+		old := counts
 		counts = map[string]int{}
-		return was
+		return old
 	}
 }
 
@@ -75,7 +75,7 @@ func manyObjects(n int) (l *Live, c *config.Cluster, before []state.Object, aske
 // requested again.
 func TestManyObjectsAreListedOnceAndDryRunOnce(t *testing.T) {
 	const n = 100
-	l, c, before, asked := manyObjects(n)
+	l, c, before, requested := manyObjects(n)
 	c.Objects[7].Content["data"] = map[string]any{"x": "changed"}
 	entries, _, err := l.Plan(t.Context(), c, before)
 	if err != nil {
@@ -84,24 +84,24 @@ func TestManyObjectsAreListedOnceAndDryRunOnce(t *testing.T) {
 	if _, changes := (&plan.Plan{Objects: entries}).Count(plan.Change); changes != 1 {
 		t.Errorf("%d objects are to change, not one", changes)
 	}
-	if got := asked(); got["get"] != 0 || got["list"] != 1 || got["patch"] != n {
+	if got := requested(); got["get"] != 0 || got["list"] != 1 || got["patch"] != n {
 		t.Errorf("a plan asked %v, a list and %d dry runs are due", got, n)
 	}
 	if _, err := l.Apply(t.Context(), c, before, func(plan.Object) {}); err != nil {
 		t.Fatal(err)
 	}
-	if got := asked(); got["get"] != 0 || got["list"] != 1 || got["patch"] != 1 || got["apply"] != 1 {
+	if got := requested(); got["get"] != 0 || got["list"] != 1 || got["patch"] != 1 || got["apply"] != 1 {
 		t.Errorf("applying asked %v: a list, a dry run of the one that differs, and its write are due", got)
 	}
 }
 
 // A webhook or another client may have changed an object since it was compared. Then it is compared again.
 func TestObjectsChangedSinceThePlanAreComparedAgain(t *testing.T) {
-	l, c, before, asked := manyObjects(20)
+	l, c, before, requested := manyObjects(20)
 	if _, _, err := l.Plan(t.Context(), c, before); err != nil {
 		t.Fatal(err)
 	}
-	asked()
+	requested()
 	client, err := l.client(schema.FromAPIVersionAndKind("v1", "ConfigMap"), "default")
 	if err != nil {
 		t.Fatal(err)
@@ -113,11 +113,11 @@ func TestObjectsChangedSinceThePlanAreComparedAgain(t *testing.T) {
 	if _, err := client.Update(t.Context(), touched, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	asked()
+	requested()
 	if _, err := l.Apply(t.Context(), c, before, func(plan.Object) {}); err != nil {
 		t.Fatal(err)
 	}
-	if got := asked(); got["patch"] != 1 || got["apply"] != 1 {
+	if got := requested(); got["patch"] != 1 || got["apply"] != 1 {
 		t.Errorf("applying asked %v: the one that was changed by hand is to be compared and written", got)
 	}
 }
@@ -126,7 +126,7 @@ func TestObjectsChangedSinceThePlanAreComparedAgain(t *testing.T) {
 // deleted in parallel, too.
 func TestObjectsAppliedInParallelAreReportedInOrder(t *testing.T) {
 	const n = 60
-	l, c, before, asked := manyObjects(n)
+	l, c, before, requested := manyObjects(n)
 	c.Objects = c.Objects[:0]
 	for i := range n {
 		o := newDeclared(fmt.Sprintf("object.n%03d", i), i, newItem("v1", "ConfigMap", "default",
@@ -147,7 +147,7 @@ func TestObjectsAppliedInParallelAreReportedInOrder(t *testing.T) {
 		!strings.HasPrefix(recorded[n], plan.Remove) {
 		t.Errorf("the reports are %q", recorded)
 	}
-	got := asked()
+	got := requested()
 	if got["apply"] != n || got["delete"] != n || got["patch"] != 0 || got["get"] != 0 {
 		t.Errorf("applying asked %v: %d writes and %d deletions are due, and no single reads", got, n, n)
 	}

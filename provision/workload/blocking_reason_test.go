@@ -68,15 +68,15 @@ func TestWaitsReportWhyPodsAreBlocked(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				var said []string
+				var messages []string
 				err := l.wait(t.Context(), []Desired{{Address: "workload.web", Object: deployment}},
-					func(o plan.Object) { said = append(said, o.Note) })
+					func(o plan.Object) { messages = append(messages, o.Note) })
 				want := "0 of 2 pods are available" + test.want
 				if err == nil || !strings.Contains(err.Error(), "does not become healthy: "+want+". See kubectl") {
 					t.Errorf("the wait ended with %v, want %q in it", err, want)
 				}
-				if said[0] != "0 of 2 pods are available" || said[len(said)-1] != want {
-					t.Errorf("said %q", said)
+				if messages[0] != "0 of 2 pods are available" || messages[len(messages)-1] != want {
+					t.Errorf("said %q", messages)
 				}
 			})
 		})

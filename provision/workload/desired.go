@@ -34,6 +34,7 @@ type Desired struct {
 	CanAdopt      bool          // may be applied over an existing object that clusterctl has not applied
 	DependsOn     []string      // addresses in depends_on, whose objects must be healthy first
 	Wave          int           // objects of a later wave are applied when all earlier ones are healthy
+	HasDependents bool          // other objects depend on it; a Job must complete before they are applied
 
 	IsProtected bool // may not be deleted later, even if it is no longer declared
 	Ignored     config.Ignored

@@ -79,7 +79,7 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 	defer next.Stop()
 	begin(first)
 	var errs []error
-	for begun, ended := 1, 0; ended < len(s.list); {
+	for started, ended := 1, 0; ended < len(s.list); {
 		more := false
 		select {
 		case g := <-greetings:
@@ -94,9 +94,9 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 		case <-ctx.Done():
 			return nil, errors.Join(append(errs, ctx.Err())...)
 		}
-		if more && begun < len(s.list) {
-			begin((first + begun) % len(s.list))
-			begun++
+		if more && started < len(s.list) {
+			begin((first + started) % len(s.list))
+			started++
 		}
 	}
 	return nil, errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func (l *Live) IsCordoned(ctx context.Context, node string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at node %s: %w", node, err)
+		return false, fmt.Errorf("read node %s: %w", node, err)
 	}
 	cordoned, _, _ := unstructured.NestedBool(live.Object, "spec", "unschedulable")
 	return cordoned, nil
@@ -97,7 +98,7 @@ func (l *Live) Drain(ctx context.Context, node string, report func(string)) erro
 			since = time.Time{}
 		case left.running > 0:
 			since = time.Time{}
-			if gone, err := l.isSilentNode(ctx, node); err == nil && gone {
+			if isGone, err := l.isSilentNode(ctx, node); err == nil && isGone {
 				report("its kubelet is gone, and nothing can end " + plan.Number(left.running, "pod"))
 				return nil
 			}
@@ -121,8 +122,8 @@ func (l *Live) Drain(ctx context.Context, node string, report func(string)) erro
 // isSilentNode reports whether a node no longer exists, or is no longer ready for lack of a heartbeat.
 func (l *Live) isSilentNode(ctx context.Context, node string) (bool, error) {
 	ready, err := l.Nodes(ctx)
-	is, ok := ready[node]
-	return !ok || is == string(corev1.ConditionUnknown), err
+	current, ok := ready[node]
+	return !ok || current == string(corev1.ConditionUnknown), err
 }
 
 // podCounts counts a node's pods that must go.
@@ -135,12 +136,12 @@ type podCounts struct {
 
 // evict evicts every pod that may go, and returns what is left.
 func (l *Live) evict(ctx context.Context, node string) (podCounts, error) {
-	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	list, err := l.podsOn(ctx, node)
 	if err != nil {
-		return podCounts{}, fmt.Errorf("list the pods of %s: %w", node, err)
+		return podCounts{}, err
 	}
 	now := podCounts{reason: "they are ending"}
-	for _, item := range list.Items {
+	for _, item := range list {
 		if staysOnNode(&item) {
 			continue
 		}
@@ -183,8 +184,8 @@ func drainGrace(pod *unstructured.Unstructured) *int64 {
 	if own <= maxGrace {
 		return nil
 	}
-	most := int64(maxGrace)
-	return &most
+	maximum := int64(maxGrace)
+	return &maximum
 }
 
 func staysOnNode(pod *unstructured.Unstructured) bool {
@@ -204,7 +205,8 @@ func hasFinished(pod *unstructured.Unstructured) bool {
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }
 
-// DeleteNode deletes a machine's Node, with which its pods are deleted, and the endpoint of its name server.
+// DeleteNode deletes a machine's Node, its pods, and the endpoint of its name server. Nothing reports the end of the
+// pods any more, so they are deleted without a grace period. The pod garbage collector would do it a minute later.
 func (l *Live) DeleteNode(ctx context.Context, node string) error {
 	err := l.dynamic.Resource(endpointSlices).
 		Namespace("kube-system").
@@ -213,10 +215,34 @@ func (l *Live) DeleteNode(ctx context.Context, node string) error {
 		return err
 	}
 	err = l.dynamic.Resource(nodes).Delete(ctx, node, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
 	}
-	return err
+	list, err := l.podsOn(ctx, node)
+	if err != nil {
+		return err
+	}
+	for _, pod := range list {
+		uid, atOnce := pod.GetUID(), int64(0)
+		err := l.dynamic.Resource(pods).Namespace(pod.GetNamespace()).Delete(ctx, pod.GetName(), metav1.DeleteOptions{
+			GracePeriodSeconds: &atOnce, Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete pod %s: %w", fullName(pod.GetNamespace(), pod.GetName()), err)
+		}
+	}
+	return nil
+}
+
+// podsOn returns the pods of a node.
+func (l *Live) podsOn(ctx context.Context, node string) ([]unstructured.Unstructured, error) {
+	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of %s: %w", node, err)
+	}
+	return slices.DeleteFunc(list.Items, func(pod unstructured.Unstructured) bool {
+		on, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
+		return on != node
+	}), nil
 }
 
 // DeleteFormerNode deletes a Node whose provider ID comes from the inventory and is not that of the present machine.
@@ -225,16 +251,16 @@ func (l *Live) DeleteNode(ctx context.Context, node string) error {
 func (l *Live) DeleteFormerNode(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("look at node %s: %w", node, err)
+		return false, fmt.Errorf("read node %s: %w", node, err)
 	}
 	if err == nil {
-		has, _, _ := unstructured.NestedString(live.Object, "spec", "providerID")
-		if forgot = strings.HasPrefix(has, inventory.Scheme) && has != now.ProviderID; forgot {
+		actual, _, _ := unstructured.NestedString(live.Object, "spec", "providerID")
+		if forgot = strings.HasPrefix(actual, inventory.Scheme) && actual != now.ProviderID; forgot {
 			uid := live.GetUID()
 			err = l.dynamic.Resource(nodes).
 				Delete(ctx, node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 			if err != nil && !apierrors.IsNotFound(err) {
-				return false, fmt.Errorf("delete node %s of the machine %s: %w", node, has, err)
+				return false, fmt.Errorf("delete node %s of the machine %s: %w", node, actual, err)
 			}
 		}
 	}

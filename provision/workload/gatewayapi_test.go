@@ -39,7 +39,7 @@ func TestGatewayAPIIsAppliedIfDeclared(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	list, err := names(&config.Ingress{Class: "web", GatewayAPI: true})
-	if _, there := os.Stat("definitions/gateway-api.yaml.gz"); there != nil {
+	if _, statErr := os.Stat("definitions/gateway-api.yaml.gz"); statErr != nil {
 		if err == nil || !strings.Contains(err.Error(), "make build") {
 			t.Errorf("without definitions: %v, %v", list, err)
 		}

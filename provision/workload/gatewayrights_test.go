@@ -42,11 +42,11 @@ func TestFormerIngressProxiesKeepTheirRightsUntilTheirUpdate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	is, err := client.Tracker().Get(clusterRoleBindings, "", gatewayAddresses)
+	got, err := client.Tracker().Get(clusterRoleBindings, "", gatewayAddresses)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list := is.(*unstructured.Unstructured).Object["subjects"]; !reflect.DeepEqual(list, any(after)) {
+	if list := got.(*unstructured.Unstructured).Object["subjects"]; !reflect.DeepEqual(list, any(after)) {
 		t.Errorf("bound are %v, want %v", list, after)
 	}
 }

@@ -27,7 +27,7 @@ const (
 // Gather returns all objects for a support bundle, in one file per kind. Of secrets and config maps it returns only the
 // names and sizes of fields, and it hides known secret values. If a kind cannot be listed, its file contains the error,
 // and problems names the kinds by reason.
-func (l *Live) Gather(ctx context.Context, known *support.Redactor) (files []support.File, problems []string,
+func (l *Live) Gather(ctx context.Context, redactor *support.Redactor) (files []support.File, problems []string,
 	err error) {
 	listed, problems, err := l.listableKinds()
 	if err != nil {
@@ -37,7 +37,7 @@ func (l *Live) Gather(ctx context.Context, known *support.Redactor) (files []sup
 	for _, k := range listed {
 		kinds = append(kinds, k.resource)
 	}
-	files, refused := l.gatherAll(ctx, kinds, known)
+	files, refused := l.gatherAll(ctx, kinds, redactor)
 	return files, append(problems, refused...), nil
 }
 
@@ -74,7 +74,7 @@ func (l *Live) listableKinds() (kinds []listedKind, problems []string, err error
 func (l *Live) gatherAll(
 	ctx context.Context,
 	kinds []schema.GroupVersionResource,
-	known *support.Redactor,
+	redactor *support.Redactor,
 ) (files []support.File, problems []string) {
 	files = make([]support.File, len(kinds))
 	failed := make([]error, len(kinds))
@@ -82,7 +82,7 @@ func (l *Live) gatherAll(
 	g.SetLimit(maxGatherParallel)
 	for i, kind := range kinds {
 		g.Go(func() error {
-			files[i], failed[i] = l.gather(ctx, kind, known)
+			files[i], failed[i] = l.gather(ctx, kind, redactor)
 			return nil
 		})
 	}
@@ -94,7 +94,7 @@ func (l *Live) gatherAll(
 func (l *Live) gather(
 	ctx context.Context,
 	kind schema.GroupVersionResource,
-	known *support.Redactor,
+	redactor *support.Redactor,
 ) (support.File, error) {
 	var text strings.Builder
 	var failed error
@@ -112,7 +112,7 @@ func (l *Live) gather(
 		}
 		for i := range list.Items {
 			stripObject(&list.Items[i])
-			support.RedactObject(list.Items[i].Object, known)
+			support.RedactObject(list.Items[i].Object, redactor)
 			out, err := yaml.Marshal(list.Items[i].Object)
 			if err != nil {
 				continue

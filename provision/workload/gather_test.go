@@ -19,8 +19,8 @@ import (
 func TestUnlistedKindsAreNamedOnce(t *testing.T) {
 	l, client := newFakeLive(newItem("v1", "Node", "", "n",
 		map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}))
-	known := support.NewRedactor([]string{"hunter2hunter2"})
-	files, problems := l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, known)
+	redactor := support.NewRedactor([]string{"hunter2hunter2"})
+	files, problems := l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, redactor)
 	if len(problems) != 0 ||
 		!strings.Contains(string(files[0].Content), "name: \"n\"") &&
 			!strings.Contains(string(files[0].Content), "name: n") {
@@ -32,7 +32,7 @@ func TestUnlistedKindsAreNamedOnce(t *testing.T) {
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewTimeoutError("the store did not answer for "+a.GetResource().Resource, 0)
 	})
-	files, problems = l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, known)
+	files, problems = l.gatherAll(t.Context(), []schema.GroupVersionResource{nodes, pods}, redactor)
 	want := []string{
 		"objects of 2 of 2 kinds are missing or not all there (nodes, pods): Timeout: the store did not answer for " +
 			"nodes",

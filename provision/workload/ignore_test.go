@@ -91,10 +91,10 @@ func TestIgnoredFieldsWithoutOtherOwnersAreAppliedUnchanged(t *testing.T) {
 
 func TestObjectsWithOnlyIgnoredChangesAreNotWritten(t *testing.T) {
 	for _, ignored := range []config.Ignored{{All: true}, {Fields: [][]string{{"data"}}}} {
-		there := newItem("v1", "ConfigMap", "default", "c", map[string]any{"data": map[string]any{"a": "theirs"}})
-		there.SetLabels(map[string]string{ManagedByLabel: Manager})
-		there.SetResourceVersion("7")
-		l, client := newFakeLive(there)
+		existing := newItem("v1", "ConfigMap", "default", "c", map[string]any{"data": map[string]any{"a": "theirs"}})
+		existing.SetLabels(map[string]string{ManagedByLabel: Manager})
+		existing.SetResourceVersion("7")
+		l, client := newFakeLive(existing)
 		var versions []string
 		conflicts := 1
 		client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {

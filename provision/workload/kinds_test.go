@@ -87,7 +87,7 @@ func TestAnAutoscalerSetsTheReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := findDesired(t, list, "Deployment", "web")
-	if _, has := valueAt(web.Object.Object, []string{"spec", "replicas"}); has {
+	if _, ok := valueAt(web.Object.Object, []string{"spec", "replicas"}); ok {
 		t.Error("the workload sets the replicas too")
 	}
 	live := web.Object.DeepCopy()

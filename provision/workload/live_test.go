@@ -74,7 +74,8 @@ func newItem(apiVersion, kind, namespace, name string, more map[string]any) *uns
 }
 
 func newEndingPod(phase string) *unstructured.Unstructured {
-	p := newItem("v1", "Pod", "default", "p", map[string]any{"status": map[string]any{"phase": phase}})
+	p := newItem("v1", "Pod", "default", "p", map[string]any{"spec": map[string]any{"nodeName": "n"},
+		"status": map[string]any{"phase": phase}})
 	_ = unstructured.SetNestedField(p.Object, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
 	return p
 }

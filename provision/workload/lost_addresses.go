@@ -22,11 +22,11 @@ const maxNamedServices = 5
 
 // lostAddresses describes the services that lose their addresses because of a change of the pools, or returns "".
 func (l *Live) lostAddresses(ctx context.Context, before, after *unstructured.Unstructured) string {
-	was, err := poolsOf(before)
-	if err != nil || len(was) == 0 {
+	old, err := poolsOf(before)
+	if err != nil || len(old) == 0 {
 		return "" // the daemons use older pools, which are unknown here
 	}
-	is, err := poolsOf(after)
+	updated, err := poolsOf(after)
 	if err != nil {
 		return ""
 	}
@@ -34,7 +34,7 @@ func (l *Live) lostAddresses(ctx context.Context, before, after *unstructured.Un
 	if err != nil {
 		return "which services lose their addresses by that is not known: " + err.Error()
 	}
-	has := func(pools []daemons.Pool, a netip.Addr) bool {
+	contains := func(pools []daemons.Pool, a netip.Addr) bool {
 		return slices.ContainsFunc(pools, func(p daemons.Pool) bool { return p.Contains(a) })
 	}
 	var names []string
@@ -43,7 +43,7 @@ func (l *Live) lostAddresses(ctx context.Context, before, after *unstructured.Un
 		for _, at := range ingress {
 			m, _ := at.(map[string]any)
 			text, _ := m["ip"].(string)
-			if a, err := netip.ParseAddr(text); err == nil && has(was, a) && !has(is, a) {
+			if a, err := netip.ParseAddr(text); err == nil && contains(old, a) && !contains(updated, a) {
 				names = append(names, fmt.Sprintf("%s (%s)", fullName(s.GetNamespace(), s.GetName()), a))
 			}
 		}

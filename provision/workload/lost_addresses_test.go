@@ -18,8 +18,8 @@ func TestThePlanSaysWhichServicesLoseTheirAddresses(t *testing.T) {
 	pools := func(addresses string) map[string]any {
 		return map[string]any{"data": map[string]any{"office": `{"addresses":["` + addresses + `"]}`}}
 	}
-	there := newOwnObject("v1", "ConfigMap", "kube-system", daemons.PoolsName)
-	there.Object["data"] = pools("10.0.0.10-10.0.0.20")["data"]
+	existing := newOwnObject("v1", "ConfigMap", "kube-system", daemons.PoolsName)
+	existing.Object["data"] = pools("10.0.0.10-10.0.0.20")["data"]
 	balanced := func(name, address string) *unstructured.Unstructured {
 		return newItem(
 			"v1",
@@ -33,7 +33,7 @@ func TestThePlanSaysWhichServicesLoseTheirAddresses(t *testing.T) {
 			},
 		)
 	}
-	l, client := newFakeLive(there, balanced("web", "10.0.0.19"), balanced("api", "10.0.0.11"),
+	l, client := newFakeLive(existing, balanced("web", "10.0.0.19"), balanced("api", "10.0.0.11"),
 		balanced("theirs", "192.0.2.1"))
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		p := a.(clienttesting.PatchActionImpl)

@@ -9,17 +9,17 @@ import (
 )
 
 // Missing returns the objects that do not exist.
-func (l *Live) Missing(ctx context.Context, list []state.Object) (gone []state.Object, err error) {
+func (l *Live) Missing(ctx context.Context, list []state.Object) (removed []state.Object, err error) {
 	for _, o := range list {
 		live, err := l.get(ctx, o)
 		if err != nil {
 			return nil, err
 		}
 		if live == nil {
-			gone = append(gone, o)
+			removed = append(removed, o)
 		}
 	}
-	return gone, nil
+	return removed, nil
 }
 
 // deletionTimeout is how long the deletion of objects may take.
@@ -38,14 +38,14 @@ func (l *Live) Delete(ctx context.Context, list []state.Object) error {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {
-		gone, err := l.Missing(ctx, list)
-		if err == nil && len(gone) == len(list) {
+		removed, err := l.Missing(ctx, list)
+		if err == nil && len(removed) == len(list) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			if err == nil {
-				err = fmt.Errorf("%d of %d are still there: see their finalizers", len(list)-len(gone), len(list))
+				err = fmt.Errorf("%d of %d are still there: see their finalizers", len(list)-len(removed), len(list))
 			}
 			return fmt.Errorf("delete %s: %w", list[0].Address, err)
 		case <-tick.C:

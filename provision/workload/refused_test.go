@@ -24,18 +24,18 @@ import (
 func TestObjectsRefusedAtFirstAreAppliedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := newFakeLive(newOwnObject("v1", "ConfigMap", "default", "old"))
-		there := map[string]bool{"old": true}
+		existing := map[string]bool{"old": true}
 		client.PrependReactor("delete", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			delete(there, a.(clienttesting.DeleteActionImpl).Name)
+			delete(existing, a.(clienttesting.DeleteActionImpl).Name)
 			return false, nil, nil
 		})
 		client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			p := a.(clienttesting.PatchActionImpl)
 			switch {
-			case p.Name == "renamed" && there["old"], p.Name == "early" && !there["d"], p.Name == "never":
+			case p.Name == "renamed" && existing["old"], p.Name == "early" && !existing["d"], p.Name == "never":
 				return true, nil, apierrors.NewBadRequest("not as long as it is so")
 			}
-			there[p.Name] = true
+			existing[p.Name] = true
 			return true, newItem("v1", a.GetResource().Resource, a.GetNamespace(), p.Name, nil), nil
 		})
 		c := &config.Cluster{Name: "home", Objects: []config.Object{
@@ -69,13 +69,13 @@ func TestObjectsRefusedAtFirstAreAppliedAgain(t *testing.T) {
 		// A wave that depends on another begins after the refused objects of the other were accepted.
 		c.Objects = c.Objects[1:2]
 		c.Objects[0].Block = "object.early"
-		delete(there, "early")
+		delete(existing, "early")
 		c.Objects = append(c.Objects, newDeclared("object.d", 4, newItem("v1", "Pod", "default", "d", nil)),
 			newDeclared("object.after", 5, newItem("v1", "ConfigMap", "default", "after", nil)))
 		c.Objects[1].Block, c.Objects[2].Block, c.Objects[2].DependsOn = "object.d", "object.after", []string{
 			"object.early",
 		}
-		delete(there, "d")
+		delete(existing, "d")
 		if _, err := l.Apply(t.Context(), c, nil, say); err != nil {
 			t.Errorf("with a wave that waits: %v", err)
 		}

@@ -96,9 +96,9 @@ func changeSubjects(ctx context.Context, bindings dynamic.ResourceInterface, nam
 	if err != nil {
 		return fmt.Errorf("read the binding %s: %w", name, err)
 	}
-	was, _, _ := unstructured.NestedSlice(o.Object, "subjects") // NestedSlice returns a copy
-	now := change(o, slices.Clone(was))
-	if len(now) == len(was) {
+	before, _, _ := unstructured.NestedSlice(o.Object, "subjects") // NestedSlice returns a copy
+	now := change(o, slices.Clone(before))
+	if len(now) == len(before) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{

@@ -32,18 +32,18 @@ func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 	}
 	for _, name := range []string{"system:kube-ingress", "system:replica:kube-ingress", "system:kube-dns"} {
 		_, err := client.Tracker().Get(clusterRoleBindings, "", name)
-		if gone := name == "system:kube-ingress"; apierrors.IsNotFound(err) != gone {
-			t.Errorf("%s: error %v, want it deleted: %v", name, err, gone)
+		if isGone := name == "system:kube-ingress"; apierrors.IsNotFound(err) != isGone {
+			t.Errorf("%s: error %v, want it deleted: %v", name, err, isGone)
 		}
 	}
 	if _, err := client.Tracker().Get(roleBindings, "kube-system", "system:kube-network"); !apierrors.IsNotFound(err) {
 		t.Errorf("the binding in kube-system was not deleted: %v", err)
 	}
-	is, err := client.Tracker().Get(apiServices, "", metricsService)
+	got, err := client.Tracker().Get(apiServices, "", metricsService)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := is.(*unstructured.Unstructured); o.Object["spec"].(map[string]any)["caBundle"] != nil {
+	if o := got.(*unstructured.Unstructured); o.Object["spec"].(map[string]any)["caBundle"] != nil {
 		t.Errorf("the API service has the authority still: %v", o.Object)
 	}
 }

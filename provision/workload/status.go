@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +69,8 @@ func (l *Live) DroppedTraffic(ctx context.Context) (map[string]string, error) {
 	return dropped, nil
 }
 
-// Health returns for every declared object with replicas what it waits for, or "" if it is healthy.
+// Health returns for every declared object with replicas what it waits for, or why a Job has failed, or "" if it is
+// healthy.
 func (l *Live) Health(ctx context.Context, c *config.Cluster) (map[string]string, error) {
 	desired, err := Objects(c)
 	if err != nil {
@@ -76,9 +78,7 @@ func (l *Live) Health(ctx context.Context, c *config.Cluster) (map[string]string
 	}
 	health := map[string]string{}
 	for _, d := range desired {
-		switch d.Object.GetKind() {
-		case "Deployment", "StatefulSet", "DaemonSet":
-		default:
+		if !slices.Contains(awaitedKinds, d.Object.GetKind()) {
 			continue
 		}
 		key := d.Address + "  " + d.Object.GetKind() + " " + fullName(d.Object.GetNamespace(), d.Object.GetName())
@@ -86,11 +86,18 @@ func (l *Live) Health(ctx context.Context, c *config.Cluster) (map[string]string
 		if err != nil {
 			return nil, err
 		}
-		if live == nil {
+		switch {
+		case live == nil && d.Object.GetKind() == jobKind:
+			continue // it can have been deleted because of its time to live, and plan reports it
+		case live == nil:
 			health[key] = "is not there"
 			continue
+		case live.GetKind() == jobKind:
+			health[key] = jobFailure(live)
+		default:
+			health[key] = DescribeUnhealthy(live)
 		}
-		if health[key] = DescribeUnhealthy(live); health[key] != "" {
+		if health[key] != "" {
 			health[key] += l.blockingReason(ctx, live)
 		}
 	}

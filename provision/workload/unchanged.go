@@ -131,7 +131,7 @@ func (s *unchangedCache) isUnchanged(d Desired, live *unstructured.Unstructured)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, known := s.compared[d.reference()]; known {
+	if at, ok := s.compared[d.reference()]; ok {
 		return at != "" && at == s.mark(d, live)
 	}
 	if s.api == "" {

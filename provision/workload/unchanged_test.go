@@ -68,7 +68,7 @@ func TestUnchangedObjectsNeedNoDryRun(t *testing.T) {
 		}, n},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, c, before, asked := manyObjects(n)
+			l, c, before, requested := manyObjects(n)
 			path := filepath.Join(t.TempDir(), "settled.json")
 			begin := func() *Live { // as in a new process
 				l := &Live{dynamic: l.dynamic, mapper: l.mapper}
@@ -79,7 +79,7 @@ func TestUnchangedObjectsNeedNoDryRun(t *testing.T) {
 			if _, _, err := begin().Plan(t.Context(), c, before); err != nil {
 				t.Fatal(err)
 			}
-			if got := asked(); got["patch"] != n {
+			if got := requested(); got["patch"] != n {
 				t.Fatalf("the first run asked %v", got)
 			}
 			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -87,11 +87,11 @@ func TestUnchangedObjectsNeedNoDryRun(t *testing.T) {
 			}
 			next := begin()
 			test.between(t, next, c)
-			asked()
+			requested()
 			if _, _, err := next.Plan(t.Context(), c, before); err != nil {
 				t.Fatal(err)
 			}
-			if got := asked(); got["patch"] != test.tried {
+			if got := requested(); got["patch"] != test.tried {
 				t.Errorf("the next run asked %v, %d dry runs are due", got, test.tried)
 			}
 		})
@@ -100,14 +100,14 @@ func TestUnchangedObjectsNeedNoDryRun(t *testing.T) {
 
 // The cache contains nothing of secrets. An object that was just written counts as declared.
 func TestTheCacheContainsNoSecrets(t *testing.T) {
-	l, c, before, asked := manyObjects(1)
+	l, c, before, requested := manyObjects(1)
 	l.Remember(filepath.Join(t.TempDir(), "settled.json"))
 	l.unchanged.apiBuild = func() (string, error) { return "v1", nil }
 	c.Objects[0].Content["data"] = map[string]any{"x": "changed"}
 	if _, err := l.Apply(t.Context(), c, before, func(plan.Object) {}); err != nil {
 		t.Fatal(err)
 	}
-	asked()
+	requested()
 	live := newOwnObject("v1", "Secret", "default", "s")
 	live.SetUID("u")
 	live.SetResourceVersion("1")

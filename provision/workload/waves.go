@@ -2,8 +2,8 @@ package workload
 
 import "clusterctl/hcl/config"
 
-// setWaves sets the wave of every object: one later than the last of the objects that it depends on. Cycles are refused
-// when the configuration is read.
+// setWaves sets the wave of every object: one later than the last of the objects that it depends on. It marks the
+// objects that others depend on. Cycles are refused when the configuration is read.
 func setWaves(list []Desired) {
 	byBlock := map[string][]int{}
 	hasDependencies := false
@@ -27,6 +27,9 @@ func setWaves(list []Desired) {
 				for other := range byBlock {
 					if other != block && config.Includes(after, other) {
 						last = max(last, wave(other))
+						for _, first := range byBlock[other] {
+							list[first].HasDependents = true
+						}
 					}
 				}
 			}

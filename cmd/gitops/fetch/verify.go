@@ -133,7 +133,7 @@ func splitCommit(text []byte) (payload, signature []byte, err error) {
 			out.Write(line)
 			continue
 		}
-		if line[0] == ' ' { // goes on with the header before it
+		if line[0] == ' ' { // continues the previous header
 			if inSignature {
 				signature = append(signature, line[1:]...)
 			} else {

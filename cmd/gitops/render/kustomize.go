@@ -37,7 +37,7 @@ func renderKustomize(ctx context.Context, s *gitops.Source, from gitops.Snapshot
 	}
 	defer resetSchema()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"+strings.TrimPrefix(root, "."))
-	if files.err != nil { // kustomize goes on with other attempts after an error
+	if files.err != nil { // kustomize makes further attempts after an error
 		return nil, files.err
 	}
 	if err != nil {

@@ -19,12 +19,12 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// All returns the plugins in order: the mutating ones, then the validating ones. The quota is not among them. may
-// authorizes the extra rights that some plugins require. Metrics are registered with counts.
+// All returns the plugins in order: the mutating ones, then the validating ones. The quota is not among them.
+// authorizer authorizes the extra rights that some plugins require. Metrics are registered with counts.
 func All(
 	cfg config.APIServer,
 	objects api.CurrentObjects,
-	may api.Authorizer,
+	authorizer api.Authorizer,
 	counts prometheus.Registerer,
 ) ([]api.Mutator, []api.Validator, error) {
 	levels, err := podSecurityConfiguration(cfg.AdmissionControlConfigFile)
@@ -42,12 +42,12 @@ func All(
 	}, &limitRanger{
 		objects,
 	}
-	nodes, priorities := &nodeRestriction{objects, may}, &priorityPlugin{objects}
+	nodes, priorities := &nodeRestriction{objects, authorizer}, &priorityPlugin{objects}
 	validators := []api.Validator{ranges, accounts, nodes, &replicaRestriction{objects}, security, priorities,
 		&certificateApproval{
-			may,
-		}, &certificateSigning{may}, certificateSubjectRestriction{}, authz.NewEscalation(objects, may),
-		&claimResize{objects}, &trustBundle{may}, &deviceAdmin{objects}, &deviceStatus{may}}
+			authorizer,
+		}, &certificateSigning{authorizer}, certificateSubjectRestriction{}, authz.NewEscalation(objects, authorizer),
+		&claimResize{objects}, &trustBundle{authorizer}, &deviceAdmin{objects}, &deviceStatus{authorizer}}
 	external, err := newExternalIPs(cfg, objects)
 	if err != nil {
 		return nil, nil, err
@@ -56,7 +56,7 @@ func All(
 	for _, name := range cfg.EnableAdmissionPlugins {
 		switch {
 		case name == ownerReferencesName:
-			validators = append(validators, newOwnerReferences(objects, may))
+			validators = append(validators, newOwnerReferences(objects, authorizer))
 		case name == denyExternalIPsName:
 			validators = append(validators, denyExternalIPs{})
 		case !slices.Contains(defaultPlugins, name):

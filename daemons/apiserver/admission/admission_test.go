@@ -160,11 +160,11 @@ func storedObjects() *apifake.Objects {
 // runPlugins passes a write through all plugins, as the API server does.
 func runPlugins(t *testing.T, o api.CurrentObjects, a *api.Admission) error {
 	t.Helper()
-	may, err := authz.New(nil, o)
+	authorizer, err := authz.New(nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutators, validators, err := All(config.DefaultAPIServer(), o, may, prometheus.NewRegistry())
+	mutators, validators, err := All(config.DefaultAPIServer(), o, authorizer, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

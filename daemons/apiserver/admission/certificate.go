@@ -65,12 +65,12 @@ func conditionIndexes(c *certificatesv1.CertificateSigningRequest, t certificate
 // keepDecisions restores the old decisions, unless the write adds or removes one.
 func keepDecisions(c, old *certificatesv1.CertificateSigningRequest) {
 	for _, t := range decisionTypes {
-		is, was := conditionIndexes(c, t), conditionIndexes(old, t)
-		if len(is) != len(was) {
+		after, before := conditionIndexes(c, t), conditionIndexes(old, t)
+		if len(after) != len(before) {
 			continue
 		}
-		for i := range is {
-			c.Status.Conditions[is[i]] = old.Status.Conditions[was[i]]
+		for i := range after {
+			c.Status.Conditions[after[i]] = old.Status.Conditions[before[i]]
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (certificateSubjectRestriction) Validate(_ context.Context, a *api.Admissio
 }
 
 // certificateApproval requires the verb approve on the signer.
-type certificateApproval struct{ may api.Authorizer }
+type certificateApproval struct{ authorizer api.Authorizer }
 
 // Validate implements api.Validator.
 func (p *certificateApproval) Validate(ctx context.Context, a *api.Admission) error {
@@ -101,20 +101,20 @@ func (p *certificateApproval) Validate(ctx context.Context, a *api.Admission) er
 	if !ok || a.Subresource != "approval" {
 		return nil
 	}
-	if !isAllowedOnSigner(ctx, p.may, a, "approve", c.Spec.SignerName) {
+	if !isAllowedOnSigner(ctx, p.authorizer, a, "approve", c.Spec.SignerName) {
 		return forbidden(a, fmt.Errorf("user not permitted to approve requests with signerName %q", c.Spec.SignerName))
 	}
 	return nil
 }
 
 // certificateSigning requires the verb sign on the signer.
-type certificateSigning struct{ may api.Authorizer }
+type certificateSigning struct{ authorizer api.Authorizer }
 
 // Validate implements api.Validator.
 func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) error {
 	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
-	old, had := a.Old.(*certificatesv1.CertificateSigningRequest)
-	if !ok || a.Subresource != "status" || !had || old == nil {
+	old, existed := a.Old.(*certificatesv1.CertificateSigningRequest)
+	if !ok || a.Subresource != "status" || !existed || old == nil {
 		return nil
 	}
 	for _, t := range decisionTypes {
@@ -131,17 +131,17 @@ func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) err
 	if equality.Semantic.DeepEqual(c.Status, old.Status) {
 		return nil
 	}
-	if !isAllowedOnSigner(ctx, p.may, a, "sign", c.Spec.SignerName) {
+	if !isAllowedOnSigner(ctx, p.authorizer, a, "sign", c.Spec.SignerName) {
 		return forbidden(a, fmt.Errorf("user not permitted to sign requests with signerName %q", c.Spec.SignerName))
 	}
 	return nil
 }
 
 // isAllowedOnSigner reports whether the user has a right on a signer, or on all signers of its domain.
-func isAllowedOnSigner(ctx context.Context, may api.Authorizer, a *api.Admission, verb, name string) bool {
+func isAllowedOnSigner(ctx context.Context, authorizer api.Authorizer, a *api.Admission, verb, name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	for _, n := range []string{name, domain + "/*"} {
-		d, _, err := may.Authorize(ctx, a.User, api.Request{
+		d, _, err := authorizer.Authorize(ctx, a.User, api.Request{
 			Verb: verb, Resource: true, Name: n,
 			GroupVersionResource: schema.GroupVersionResource{
 				Group:    certificatesv1.GroupName,

@@ -19,8 +19,8 @@ func (p *claimResize) Validate(_ context.Context, a *api.Admission) error {
 		return nil
 	}
 	claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
-	old, had := a.Old.(*corev1.PersistentVolumeClaim)
-	if !ok || !had || claim.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage()) <= 0 {
+	old, existed := a.Old.(*corev1.PersistentVolumeClaim)
+	if !ok || !existed || claim.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage()) <= 0 {
 		return nil
 	}
 	if old.Status.Phase != corev1.ClaimBound {

@@ -72,10 +72,10 @@ func (p *runtimeClass) Admit(_ context.Context, a *api.Admission) error {
 		return nil
 	}
 	for key, v := range class.Scheduling.NodeSelector {
-		if have, ok := pod.Spec.NodeSelector[key]; ok && have != v {
+		if current, ok := pod.Spec.NodeSelector[key]; ok && current != v {
 			return forbidden(a, fmt.Errorf(
 				"conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, v, key,
-				have))
+				current))
 		}
 		if pod.Spec.NodeSelector == nil {
 			pod.Spec.NodeSelector = map[string]string{}

@@ -17,13 +17,13 @@ import (
 // deviceStatus requires further rights for parts of a claim's status. Changing the allocation or the reservations
 // requires a right on resourceclaims/binding. Changing the status of a driver's devices requires a right on
 // resourceclaims/driver.
-type deviceStatus struct{ may api.Authorizer }
+type deviceStatus struct{ authorizer api.Authorizer }
 
 // Validate compares the status with the old status.
 func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 	claim, ok := a.Object.(*resourcev1.ResourceClaim)
-	old, had := a.Old.(*resourcev1.ResourceClaim)
-	if !ok || !had || a.Operation != "UPDATE" || a.Subresource != "status" {
+	old, existed := a.Old.(*resourcev1.ResourceClaim)
+	if !ok || !existed || a.Operation != "UPDATE" || a.Subresource != "status" {
 		return nil
 	}
 	verb := "update"
@@ -54,7 +54,7 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 }
 
 func (p *deviceStatus) isAllowed(ctx context.Context, a *api.Admission, verb, subresource, name string) bool {
-	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
+	d, _, err := p.authorizer.Authorize(ctx, a.User, api.Request{
 		Verb: verb, Resource: true, Namespace: a.Namespace, Name: name, Subresource: subresource,
 		GroupVersionResource: schema.GroupVersionResource{
 			Group:    resourcev1.GroupName,

@@ -67,11 +67,11 @@ func TestClaimStatusPartsNeedSeparateRights(t *testing.T) {
 	local, anywhere := grantedRights{"associated-node:update driver a"}, grantedRights{"arbitrary-node:update driver a"}
 	const binding, driver = "resourceclaims/binding", "resourceclaims/driver"
 	for name, c := range map[string]struct {
-		user    api.User
-		may     grantedRights
-		is, was *resourcev1.ResourceClaim
-		verb    string
-		refusal string
+		user          api.User
+		rights        grantedRights
+		after, before *resourcev1.ResourceClaim
+		verb          string
+		refusal       string
 	}{
 		"nothing": {api.User{}, nil, claim("n", 1, device("a", "x")),
 			claim("n", 1, device("a", "x")), "update", ""},
@@ -107,9 +107,9 @@ func TestClaimStatusPartsNeedSeparateRights(t *testing.T) {
 		"reports for a claim of no node": {on("n"), local, claim("", 0, device("a", "x")), claim("", 0), "update",
 			driver},
 	} {
-		a := newWrite(c.user, "UPDATE", "resource.k8s.io:resourceclaims/status", "shop", "c", c.is, c.was)
+		a := newWrite(c.user, "UPDATE", "resource.k8s.io:resourceclaims/status", "shop", "c", c.after, c.before)
 		a.Origin = verbOrigin(c.verb)
-		err := (&deviceStatus{c.may}).Validate(t.Context(), a)
+		err := (&deviceStatus{c.rights}).Validate(t.Context(), a)
 		if c.refusal == "" && err != nil ||
 			c.refusal != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refusal)

@@ -114,15 +114,15 @@ func addedExternalIPs(a *api.Admission) map[int]string {
 	if !ok || len(s.Spec.ExternalIPs) == 0 {
 		return nil
 	}
-	had := map[string]bool{}
-	if was, ok := a.Old.(*corev1.Service); ok {
-		for _, ip := range was.Spec.ExternalIPs {
-			had[ip] = true
+	before := map[string]bool{}
+	if former, ok := a.Old.(*corev1.Service); ok {
+		for _, ip := range former.Spec.ExternalIPs {
+			before[ip] = true
 		}
 	}
 	added := map[int]string{}
 	for i, ip := range s.Spec.ExternalIPs {
-		if !had[ip] {
+		if !before[ip] {
 			added[i] = ip
 		}
 	}
@@ -209,7 +209,7 @@ type ownNetwork struct {
 func (p *externalIPs) eachInventoryAddress(one func(text, what string)) []config.Pool {
 	data := func(name string) map[string]string {
 		obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, name)
-		if m, is := obj.(*corev1.ConfigMap); ok && is {
+		if m, isType := obj.(*corev1.ConfigMap); ok && isType {
 			return m.Data
 		}
 		return nil

@@ -163,43 +163,43 @@ func checkBounds(noun string, limit corev1.LimitRangeItem, requests, limits core
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, name := range sortedNames(limit.Min) {
-		least := limit.Min[name]
+		minimum := limit.Min[name]
 		request, hasRequest := requests[name]
-		most, hasLimit := limits[name]
+		maximum, hasLimit := limits[name]
 		switch {
 		case !hasRequest:
-			refuse("minimum %s usage per %s is %s.  No request is specified", name, noun, least.String())
-		case request.Cmp(least) < 0:
-			refuse("minimum %s usage per %s is %s, but request is %s", name, noun, least.String(), request.String())
-		case hasLimit && most.Cmp(least) < 0:
-			refuse("minimum %s usage per %s is %s, but limit is %s", name, noun, least.String(), most.String())
+			refuse("minimum %s usage per %s is %s.  No request is specified", name, noun, minimum.String())
+		case request.Cmp(minimum) < 0:
+			refuse("minimum %s usage per %s is %s, but request is %s", name, noun, minimum.String(), request.String())
+		case hasLimit && maximum.Cmp(minimum) < 0:
+			refuse("minimum %s usage per %s is %s, but limit is %s", name, noun, minimum.String(), maximum.String())
 		}
 	}
 	for _, name := range sortedNames(limit.Max) {
 		top := limit.Max[name]
 		request, hasRequest := requests[name]
-		most, hasLimit := limits[name]
+		maximum, hasLimit := limits[name]
 		switch {
 		case !hasLimit:
 			refuse("maximum %s usage per %s is %s.  No limit is specified", name, noun, top.String())
-		case most.Cmp(top) > 0:
-			refuse("maximum %s usage per %s is %s, but limit is %s", name, noun, top.String(), most.String())
+		case maximum.Cmp(top) > 0:
+			refuse("maximum %s usage per %s is %s, but limit is %s", name, noun, top.String(), maximum.String())
 		case hasRequest && request.Cmp(top) > 0:
 			refuse("maximum %s usage per %s is %s, but request is %s", name, noun, top.String(), request.String())
 		}
 	}
 	for _, name := range sortedNames(limit.MaxLimitRequestRatio) {
 		ratio := limit.MaxLimitRequestRatio[name]
-		request, most := requests[name], limits[name]
+		request, maximum := requests[name], limits[name]
 		switch {
 		case request.IsZero():
 			refuse("%s max limit to request ratio per %s is %s, but no request is specified or request is 0", name,
 				noun, ratio.String())
-		case most.IsZero():
+		case maximum.IsZero():
 			refuse("%s max limit to request ratio per %s is %s, but no limit is specified or limit is 0", name, noun,
 				ratio.String())
 		default:
-			if got := float64(most.MilliValue()) / float64(request.MilliValue()); got > float64(
+			if got := float64(maximum.MilliValue()) / float64(request.MilliValue()); got > float64(
 				ratio.MilliValue(),
 			)/1000 {
 				refuse("%s max limit to request ratio per %s is %s, but provided ratio is %f", name, noun,

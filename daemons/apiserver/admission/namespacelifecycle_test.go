@@ -37,7 +37,7 @@ func TestNamespacesThatTheCacheLacksAreReadFromTheStore(t *testing.T) {
 	with.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}})
 	for name, c := range map[string]struct {
 		objects api.CurrentObjects
-		is      func(error) bool
+		matches func(error) bool
 	}{
 		"created a moment ago": {
 			lateObjects{without, with, nil}, func(err error) bool { return err == nil },
@@ -51,7 +51,7 @@ func TestNamespacesThatTheCacheLacksAreReadFromTheStore(t *testing.T) {
 			p := &namespaceLifecycle{objects: c.objects}
 			a := &api.Admission{Operation: "CREATE", Namespace: "fresh", Name: "c",
 				Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
-			if err := p.Admit(t.Context(), a); !c.is(err) {
+			if err := p.Admit(t.Context(), a); !c.matches(err) {
 				t.Errorf("the answer is %v", err)
 			}
 		})

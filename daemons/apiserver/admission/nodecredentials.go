@@ -34,25 +34,25 @@ func (p *nodeRestriction) checkAudience(
 	req *authenticationv1.TokenRequest,
 	pod *corev1.Pod,
 ) error {
-	asked := ""
+	requested := ""
 	switch len(req.Spec.Audiences) {
 	case 0:
 	case 1:
-		asked = req.Spec.Audiences[0]
+		requested = req.Spec.Audiences[0]
 	default:
 		return errors.New("node may only request 0 or 1 audiences")
 	}
-	if p.usesAudience(pod, asked) {
+	if p.usesAudience(pod, requested) {
 		return nil
 	}
-	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
+	d, _, err := p.authorizer.Authorize(ctx, a.User, api.Request{
 		Verb: audienceVerb, Resource: true, Namespace: a.Namespace, Name: a.Name,
-		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: asked},
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: requested},
 	})
 	if err == nil && d == api.Allow {
 		return nil
 	}
-	return fmt.Errorf("audience %q not found in pod spec volume", asked)
+	return fmt.Errorf("audience %q not found in pod spec volume", requested)
 }
 
 // usesAudience reports whether a pod uses tokens for an audience, in a volume or through its CSI driver.

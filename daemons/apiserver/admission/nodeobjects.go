@@ -30,8 +30,8 @@ func (p *nodeRestriction) checkClaim(node string, a *api.Admission) error {
 	if a.Operation != "UPDATE" {
 		return fmt.Errorf("unexpected operation %q", a.Operation)
 	}
-	was, ok := a.Old.(*corev1.PersistentVolumeClaim)
-	is, also := a.Object.(*corev1.PersistentVolumeClaim)
+	before, ok := a.Old.(*corev1.PersistentVolumeClaim)
+	after, also := a.Object.(*corev1.PersistentVolumeClaim)
 	if !ok || !also {
 		return fmt.Errorf("unexpected type %T", a.Object)
 	}
@@ -42,7 +42,7 @@ func (p *nodeRestriction) checkClaim(node string, a *api.Admission) error {
 		c.Status.AllocatedResources, c.Status.AllocatedResourceStatuses = nil, nil
 		return c
 	}
-	if !equality.Semantic.DeepEqual(rest(was), rest(is)) {
+	if !equality.Semantic.DeepEqual(rest(before), rest(after)) {
 		return fmt.Errorf("node %q is not allowed to update fields other than status.capacity and status.conditions",
 			node)
 	}
@@ -96,9 +96,9 @@ func (p *nodeRestriction) checkPodRequest(ctx context.Context, node string, a *a
 	if !ok {
 		return again("while retrieving node %q named in the PodCertificateRequest: node %q not found", node, node)
 	}
-	if is := obj.(*corev1.Node).UID; is != r.Spec.NodeUID {
+	if uID := obj.(*corev1.Node).UID; uID != r.Spec.NodeUID {
 		return again("PodCertificateRequest for pod %q names node UID %q, inconsistent with the running node (%q)", key,
-			r.Spec.NodeUID, is)
+			r.Spec.NodeUID, uID)
 	}
 	if obj, ok = p.objects.Get(podsGR, a.Namespace, r.Spec.PodName); !ok {
 		return again("while retrieving pod %q named in the PodCertificateRequest: pod %q not found", key,
@@ -121,9 +121,9 @@ func (p *nodeRestriction) checkPodRequest(ctx context.Context, node string, a *a
 		return again("while retrieving service account %q named in the PodCertificateRequest: service account "+
 			"%q not found", a.Namespace+"/"+r.Spec.ServiceAccountName, r.Spec.ServiceAccountName)
 	}
-	if is := obj.(*corev1.ServiceAccount).UID; is != r.Spec.ServiceAccountUID {
+	if uID := obj.(*corev1.ServiceAccount).UID; uID != r.Spec.ServiceAccountUID {
 		return again("PodCertificateRequest for pod %q names service account UID %q, which differs from the running "+
-			"service account (%q)", key, r.Spec.ServiceAccountUID, is)
+			"service account (%q)", key, r.Spec.ServiceAccountUID, uID)
 	}
 	if !namesSigner(pod, r.Spec.SignerName) && !p.canSign(ctx, a, r) {
 		return refuse("no podCertificate volume of pod %q is for signer %q", key, r.Spec.SignerName)
@@ -140,7 +140,7 @@ func namesSigner(pod *corev1.Pod, signer string) bool {
 }
 
 func (p *nodeRestriction) canSign(ctx context.Context, a *api.Admission, r *certificatesv1.PodCertificateRequest) bool {
-	d, _, err := p.may.Authorize(ctx, a.User, api.Request{
+	d, _, err := p.authorizer.Authorize(ctx, a.User, api.Request{
 		Verb: signerVerb, Resource: true, Namespace: a.Namespace, Name: r.Spec.ServiceAccountName,
 		GroupVersionResource: schema.GroupVersionResource{
 			Group:    certificatesv1.GroupName,

@@ -64,8 +64,8 @@ func (p *nodeRestriction) checkOwner(ctx context.Context, node string, pod *core
 		if obj == nil {
 			return fmt.Errorf("error looking up node %s to verify uid: node %q not found", node, node)
 		}
-		if is := obj.(*corev1.Node).UID; o.UID != is {
-			return fmt.Errorf("node %s UID mismatch: expected %s got %s", node, o.UID, is)
+		if uID := obj.(*corev1.Node).UID; o.UID != uID {
+			return fmt.Errorf("node %s UID mismatch: expected %s got %s", node, o.UID, uID)
 		}
 	}
 	return nil

@@ -19,8 +19,8 @@ import (
 
 // nodeRestriction restricts a kubelet to its own node, its own pods and its own lease.
 type nodeRestriction struct {
-	objects api.CurrentObjects
-	may     api.Authorizer
+	objects    api.CurrentObjects
+	authorizer api.Authorizer
 }
 
 // Validate checks writes by nodes.
@@ -119,27 +119,27 @@ func (p *nodeRestriction) checkNode(node string, a *api.Admission) error {
 	if a.Name != node {
 		return fmt.Errorf("node %q is not allowed to modify node %q", node, a.Name)
 	}
-	is, ok := a.Object.(*corev1.Node)
+	after, ok := a.Object.(*corev1.Node)
 	if !ok {
 		return nil
 	}
 	switch a.Operation {
 	case "CREATE":
-		if bad := restrictedLabels(is.Labels, nil); len(bad) > 0 {
+		if bad := restrictedLabels(after.Labels, nil); len(bad) > 0 {
 			return fmt.Errorf("node %q is not allowed to set the following labels: %s", node, strings.Join(bad, ", "))
 		}
 	case "UPDATE":
-		was, ok := a.Old.(*corev1.Node)
+		before, ok := a.Old.(*corev1.Node)
 		if !ok {
 			return nil
 		}
-		if bad := restrictedLabels(is.Labels, was.Labels); len(bad) > 0 {
+		if bad := restrictedLabels(after.Labels, before.Labels); len(bad) > 0 {
 			return fmt.Errorf("is not allowed to modify labels: %s", strings.Join(bad, ", "))
 		}
-		if !equality.Semantic.DeepEqual(is.Spec.Taints, was.Spec.Taints) {
+		if !equality.Semantic.DeepEqual(after.Spec.Taints, before.Spec.Taints) {
 			return fmt.Errorf("node %q is not allowed to modify taints", node)
 		}
-		if !sameOwners(is.OwnerReferences, was.OwnerReferences) {
+		if !sameOwners(after.OwnerReferences, before.OwnerReferences) {
 			return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
 		}
 	}
@@ -156,7 +156,7 @@ var ownLabels = []string{
 }
 
 // restrictedLabels returns the changed labels that a kubelet may not change.
-func restrictedLabels(is, was map[string]string) []string {
+func restrictedLabels(after, before map[string]string) []string {
 	var bad []string
 	look := func(key string) {
 		domain, _, ok := strings.Cut(key, "/")
@@ -172,13 +172,13 @@ func restrictedLabels(is, was map[string]string) []string {
 		}
 		bad = append(bad, key)
 	}
-	for key, v := range is {
-		if old, ok := was[key]; !ok || old != v {
+	for key, v := range after {
+		if old, ok := before[key]; !ok || old != v {
 			look(key)
 		}
 	}
-	for key := range was {
-		if _, ok := is[key]; !ok {
+	for key := range before {
+		if _, ok := after[key]; !ok {
 			look(key)
 		}
 	}

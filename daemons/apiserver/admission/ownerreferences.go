@@ -23,12 +23,12 @@ const ownerReferencesName = "OwnerReferencesPermissionEnforcement"
 // requires the right to set the owner's finalizers.
 type ownerReferences struct {
 	objects      api.Objects
-	may          api.Authorizer
+	authorizer   api.Authorizer
 	builtInKinds map[schema.GroupKind]kinds.Kind
 }
 
-func newOwnerReferences(objects api.Objects, may api.Authorizer) *ownerReferences {
-	p := &ownerReferences{objects: objects, may: may, builtInKinds: map[schema.GroupKind]kinds.Kind{}}
+func newOwnerReferences(objects api.Objects, authorizer api.Authorizer) *ownerReferences {
+	p := &ownerReferences{objects: objects, authorizer: authorizer, builtInKinds: map[schema.GroupKind]kinds.Kind{}}
 	for _, k := range kinds.All() {
 		p.builtInKinds[k.GVK.GroupKind()] = kinds.Kind{Resource: k.Resource, Namespaced: k.Namespaced}
 	}
@@ -79,7 +79,7 @@ func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error 
 }
 
 func (p *ownerReferences) isAllowed(ctx context.Context, u api.User, r api.Request) bool {
-	d, _, err := p.may.Authorize(ctx, u, r)
+	d, _, err := p.authorizer.Authorize(ctx, u, r)
 	return err == nil && d == api.Allow
 }
 

@@ -117,7 +117,7 @@ func TestOwnerReferencesNeedRights(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", OwnerReferences: refs}}
 	}
 	for name, c := range map[string]struct {
-		may      grantedVerbs
+		rights   grantedVerbs
 		old, now runtime.Object
 		want     string
 	}{
@@ -143,7 +143,7 @@ func TestOwnerReferencesNeedRights(t *testing.T) {
 		if c.old != nil {
 			a.Operation, a.Old = "UPDATE", c.old
 		}
-		if err := newOwnerReferences(apifake.New(), c.may).Validate(context.Background(),
+		if err := newOwnerReferences(apifake.New(), c.rights).Validate(context.Background(),
 			a); (err == nil) != (c.want == "") ||
 			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

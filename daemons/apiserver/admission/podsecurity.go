@@ -158,7 +158,7 @@ func (p *podSecurity) evaluate(
 	}
 	results := map[securityapi.LevelVersion]policy.AggregateCheckResult{}
 	against := func(level securityapi.LevelVersion) policy.AggregateCheckResult {
-		if _, known := results[level]; !known {
+		if _, ok := results[level]; !ok {
 			results[level] = policy.AggregateCheckResults(p.checks.EvaluatePod(level, meta, spec))
 		}
 		return results[level]

@@ -21,7 +21,7 @@ type securityCounts struct {
 
 func newSecurityCounts(register prometheus.Registerer) (*securityCounts, error) {
 	parts := strings.SplitN(release.Kubernetes, ".", 3)
-	known, err := securityapi.ParseVersion(strings.Join(parts[:min(len(parts), 2)], "."))
+	version, err := securityapi.ParseVersion(strings.Join(parts[:min(len(parts), 2)], "."))
 	if err != nil {
 		return nil, fmt.Errorf("read this release's version: %w", err)
 	}
@@ -30,7 +30,7 @@ func newSecurityCounts(register prometheus.Registerer) (*securityCounts, error) 
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels, what...))
 	}
 	c := &securityCounts{
-		newestVersion: known,
+		newestVersion: version,
 		evaluations: count("pod_security_evaluations_total",
 			"Policies evaluated, besides for requests that are ignored or exempt.", "decision", "policy_level",
 			"policy_version", "mode"),

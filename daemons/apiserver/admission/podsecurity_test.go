@@ -67,27 +67,27 @@ func TestNamespaceLevelsAreValidated(t *testing.T) {
 	)
 	p := newTestPodSecurity(t, o, "")
 	for what, c := range map[string]struct {
-		is, was *corev1.Namespace
-		refused string
-		warned  []string
+		after, before *corev1.Namespace
+		refused       string
+		warned        []string
 	}{
-		"a level that there is": {is: labelledNamespace("enforce", "baseline", "warn", "restricted", "audit-version",
+		"a level that there is": {after: labelledNamespace("enforce", "baseline", "warn", "restricted", "audit-version",
 			"v1.30")},
-		"a level that there is not":   {is: labelledNamespace("enforce", "bad"), refused: `metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "bad": must be one of privileged, baseline, restricted`},
-		"a version that there is not": {is: labelledNamespace("warn-version", "v0"), refused: `metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: "v0"`},
-		"a change to no level": {is: labelledNamespace("enforce", "bad"), was: labelledNamespace(),
+		"a level that there is not":   {after: labelledNamespace("enforce", "bad"), refused: `metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: "bad": must be one of privileged, baseline, restricted`},
+		"a version that there is not": {after: labelledNamespace("warn-version", "v0"), refused: `metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: "v0"`},
+		"a change to no level": {after: labelledNamespace("enforce", "bad"), before: labelledNamespace(),
 			refused: "Invalid value"},
-		"what meant nothing before": {is: labelledNamespace("enforce", "bad"),
-			was: labelledNamespace("enforce", "bad")},
-		"more than its pods have": {is: labelledNamespace("enforce", "baseline"), was: labelledNamespace(), warned: []string{`existing pods in namespace "levels" violate the new PodSecurity enforce level "baseline:latest"`, "old: host namespaces"}},
-		"less than before": {is: labelledNamespace("enforce", "baseline"),
-			was: labelledNamespace("enforce", "restricted")},
-		"as before": {is: labelledNamespace("enforce", "restricted", "warn", "baseline"),
-			was: labelledNamespace("enforce", "restricted")},
+		"what meant nothing before": {after: labelledNamespace("enforce", "bad"),
+			before: labelledNamespace("enforce", "bad")},
+		"more than its pods have": {after: labelledNamespace("enforce", "baseline"), before: labelledNamespace(), warned: []string{`existing pods in namespace "levels" violate the new PodSecurity enforce level "baseline:latest"`, "old: host namespaces"}},
+		"less than before": {after: labelledNamespace("enforce", "baseline"),
+			before: labelledNamespace("enforce", "restricted")},
+		"as before": {after: labelledNamespace("enforce", "restricted", "warn", "baseline"),
+			before: labelledNamespace("enforce", "restricted")},
 	} {
-		a := newWrite(root, "CREATE", ":namespaces", "", "levels", c.is, nil)
-		if c.was != nil {
-			a = newWrite(root, "UPDATE", ":namespaces", "", "levels", c.is, c.was)
+		a := newWrite(root, "CREATE", ":namespaces", "", "levels", c.after, nil)
+		if c.before != nil {
+			a = newWrite(root, "UPDATE", ":namespaces", "", "levels", c.after, c.before)
 		}
 		a.Kind = corev1.SchemeGroupVersion.WithKind("Namespace")
 		var warned []string

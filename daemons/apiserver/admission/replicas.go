@@ -36,7 +36,7 @@ func (p *replicaRestriction) Validate(_ context.Context, a *api.Admission) error
 		return nil
 	}
 	daemon, machine, ok := replica.Parse(a.User)
-	if node, is := authz.NodeName(a.User); is && a.Resource.Resource == "events" {
+	if node, found := authz.NodeName(a.User); found && a.Resource.Resource == "events" {
 		daemon, machine, ok = "", node, true
 	}
 	if a.User.Name == serviceProxy {
@@ -153,7 +153,7 @@ func (p *replicaRestriction) checkEndpoint(machine string, list []discoveryv1.En
 func (p *replicaRestriction) machineAddresses(machine string) (list []netip.Addr) {
 	var texts []string
 	if obj, ok := p.objects.Get(configMapsGR, metav1.NamespaceSystem, inventory.Name); ok {
-		if stored, is := obj.(*corev1.ConfigMap); is {
+		if stored, isType := obj.(*corev1.ConfigMap); isType {
 			var m inventory.Machine
 			if err := json.Unmarshal([]byte(stored.Data[machine]), &m); err == nil {
 				texts = slices.Concat(m.Addresses, m.External)
@@ -161,7 +161,7 @@ func (p *replicaRestriction) machineAddresses(machine string) (list []netip.Addr
 		}
 	}
 	if obj, ok := p.objects.Get(nodesGR, "", machine); ok && len(texts) == 0 {
-		if node, is := obj.(*corev1.Node); is {
+		if node, isType := obj.(*corev1.Node); isType {
 			for _, a := range node.Status.Addresses {
 				texts = append(texts, a.Address)
 			}
@@ -178,16 +178,16 @@ func (p *replicaRestriction) machineAddresses(machine string) (list []netip.Addr
 // isForGateway reports whether the ingress proxy created a Service for a Gateway.
 func (p *replicaRestriction) isForGateway(namespace, name string) bool {
 	obj, ok := p.objects.Get(servicesGR, namespace, name)
-	s, is := obj.(*corev1.Service)
-	return ok && is && s.Labels[gateway.ServiceLabel] != ""
+	s, isType := obj.(*corev1.Service)
+	return ok && isType && s.Labels[gateway.ServiceLabel] != ""
 }
 
 // checkGatewayService allows Services of Gateways. They have type LoadBalancer, no selector and no external IPs, and
 // their Gateway cannot change.
 func checkGatewayService(a *api.Admission) error {
 	now, _ := a.Object.(*corev1.Service)
-	was, _ := a.Old.(*corev1.Service)
-	for _, s := range []*corev1.Service{now, was} {
+	before, _ := a.Old.(*corev1.Service)
+	for _, s := range []*corev1.Service{now, before} {
 		if s != nil && s.Labels[gateway.ServiceLabel] == "" {
 			return fmt.Errorf("can only change Services with the label %s", gateway.ServiceLabel)
 		}
@@ -195,7 +195,7 @@ func checkGatewayService(a *api.Admission) error {
 	switch {
 	case now == nil:
 		return nil
-	case was != nil && was.Labels[gateway.ServiceLabel] != now.Labels[gateway.ServiceLabel]:
+	case before != nil && before.Labels[gateway.ServiceLabel] != now.Labels[gateway.ServiceLabel]:
 		return fmt.Errorf("cannot change the label %s", gateway.ServiceLabel)
 	case len(now.Spec.Selector) > 0 || len(now.Spec.ExternalIPs) > 0 || now.Spec.Type != corev1.ServiceTypeLoadBalancer:
 		return fmt.Errorf("can only write Services of type LoadBalancer, without selector and externalIPs")

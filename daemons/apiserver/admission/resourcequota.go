@@ -75,12 +75,12 @@ func (p *Quota) affectedQuotas(a *api.Admission, now time.Time) []quotaUsage {
 		if !ok || !quota.Covers(q, a.Object) {
 			continue
 		}
-		was := changed && quota.Covers(q, a.Old)
-		if was && gr == podsGR && a.Subresource != "resize" {
+		old := changed && quota.Covers(q, a.Old)
+		if old && gr == podsGR && a.Subresource != "resize" {
 			continue
 		}
 		more := quota.Charge(q, gr, a.Object, now, with)
-		if was {
+		if old {
 			for name, before := range quota.Charge(q, gr, a.Old, now, with) {
 				if now, ok := more[name]; ok {
 					after := now.DeepCopy() // now may share memory with the object
@@ -94,7 +94,7 @@ func (p *Quota) affectedQuotas(a *api.Admission, now time.Time) []quotaUsage {
 				delete(more, name)
 			}
 		}
-		out = append(out, quotaUsage{q, more, !was})
+		out = append(out, quotaUsage{q, more, !old})
 	}
 	slices.SortFunc(out, func(x, y quotaUsage) int { return strings.Compare(x.quota.Name, y.quota.Name) })
 	return out
@@ -102,14 +102,14 @@ func (p *Quota) affectedQuotas(a *api.Admission, now time.Time) []quotaUsage {
 
 // checkFit returns an error if the write exceeds the quota, given its current usage.
 func (x quotaUsage) checkFit(used corev1.ResourceList) error {
-	var requested, have, limited []string
+	var requested, existing, limited []string
 	for _, name := range sortedNames(x.added) {
 		more, now, hard := x.added[name], used[name], x.quota.Spec.Hard[name]
 		total := now.DeepCopy()
 		total.Add(more)
 		if total.Cmp(hard) > 0 {
 			requested = append(requested, fmt.Sprintf("%s=%s", name, more.String()))
-			have = append(have, fmt.Sprintf("%s=%s", name, now.String()))
+			existing = append(existing, fmt.Sprintf("%s=%s", name, now.String()))
 			limited = append(limited, fmt.Sprintf("%s=%s", name, hard.String()))
 		}
 	}
@@ -117,7 +117,7 @@ func (x quotaUsage) checkFit(used corev1.ResourceList) error {
 		return nil
 	}
 	return fmt.Errorf("exceeded quota: %s, requested: %s, used: %s, limited: %s",
-		x.quota.Name, strings.Join(requested, ","), strings.Join(have, ","), strings.Join(limited, ","))
+		x.quota.Name, strings.Join(requested, ","), strings.Join(existing, ","), strings.Join(limited, ","))
 }
 
 // lookups returns the lookups that counting a device claim needs.

@@ -15,8 +15,8 @@ type Issuer = func(ctx context.Context, u api.User, namespace, name string, obj 
 
 // GuardTokens returns an issuer that runs the admission plugins for tokens before issue. A kubelet gets tokens only for
 // pods on its node, and a namespace that is being deleted gets none.
-func GuardTokens(objects api.CurrentObjects, may api.Authorizer, issue Issuer) Issuer {
-	lifecycle, nodes := &namespaceLifecycle{objects: objects}, &nodeRestriction{objects, may}
+func GuardTokens(objects api.CurrentObjects, authorizer api.Authorizer, issue Issuer) Issuer {
+	lifecycle, nodes := &namespaceLifecycle{objects: objects}, &nodeRestriction{objects, authorizer}
 	return func(ctx context.Context, u api.User, namespace, name string, obj runtime.Object) (runtime.Object, error) {
 		a := &api.Admission{
 			Operation: "CREATE", User: u, Namespace: namespace, Name: name, Object: obj,

@@ -29,7 +29,7 @@ func (p *topologyLabels) Admit(_ context.Context, a *api.Admission) error {
 		return nil
 	}
 	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
-		if value, has := node.Labels[key]; has {
+		if value, exists := node.Labels[key]; exists {
 			if pod.Labels == nil {
 				pod.Labels = map[string]string{}
 			}

@@ -11,7 +11,7 @@ import (
 )
 
 // trustBundle requires the right to attest for a signer. All readers of the signer's bundles trust their certificates.
-type trustBundle struct{ may api.Authorizer }
+type trustBundle struct{ authorizer api.Authorizer }
 
 // Validate requires the verb attest on the signer.
 func (p *trustBundle) Validate(ctx context.Context, a *api.Admission) error {
@@ -29,7 +29,7 @@ func (p *trustBundle) Validate(ctx context.Context, a *api.Admission) error {
 			return nil
 		}
 	}
-	if !isAllowedOnSigner(ctx, p.may, a, "attest", b.Spec.SignerName) {
+	if !isAllowedOnSigner(ctx, p.authorizer, a, "attest", b.Spec.SignerName) {
 		return forbidden(a, fmt.Errorf("user not permitted to attest for signerName %q", b.Spec.SignerName))
 	}
 	return nil

@@ -44,7 +44,7 @@ func (s *Aggregator) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(availabilityInterval)
 	defer tick.Stop()
-	var was map[schema.GroupVersion]*Version
+	var before map[schema.GroupVersion]*Version
 	all := registeredRevisions{-1, -1} // nothing registered yet
 	for ctx.Err() == nil {
 		snapshot := services.Snapshot()
@@ -64,7 +64,7 @@ func (s *Aggregator) Run(ctx context.Context) error {
 				continue
 			}
 			gv := schema.GroupVersion{Group: registered.Spec.Group, Version: registered.Spec.Version}
-			a, condition := s.checkAvailability(ctx, registered, was[gv])
+			a, condition := s.checkAvailability(ctx, registered, before[gv])
 			if a != nil {
 				next[gv] = a
 			}
@@ -73,14 +73,14 @@ func (s *Aggregator) Run(ctx context.Context) error {
 					err)
 			}
 		}
-		for gv, a := range was {
+		for gv, a := range before {
 			if services.ReadError(gv.Version+"."+gv.Group) != nil {
 				next[gv] = a // an APIService that cannot be read keeps its previous state
 			}
 		}
-		if !sameServed(was, next) {
+		if !sameServed(before, next) {
 			s.server.ServeAggregated(next)
-			was = next
+			before = next
 		}
 		again := tick.C
 		events, wake, err := cursor.Next()
@@ -105,7 +105,7 @@ func (s *Aggregator) Run(ctx context.Context) error {
 func (s *Aggregator) checkAvailability(
 	ctx context.Context,
 	r *apiregistrationv1.APIService,
-	was *Version,
+	before *Version,
 ) (*Version, apiregistrationv1.APIServiceCondition) {
 	newCondition := func(status apiregistrationv1.ConditionStatus, reason,
 		message string) apiregistrationv1.APIServiceCondition {
@@ -130,8 +130,8 @@ func (s *Aggregator) checkAvailability(
 	if r.Spec.Service.Port != nil {
 		a.target.Port = *r.Spec.Service.Port
 	}
-	if was != nil {
-		a.Resources, a.Documents = was.Resources, was.Documents
+	if before != nil {
+		a.Resources, a.Documents = before.Resources, before.Documents
 	}
 	where := "service/" + r.Spec.Service.Name + " in \"" + r.Spec.Service.Namespace + "\""
 	no := func(reason, message string) (*Version, apiregistrationv1.APIServiceCondition) {
@@ -182,15 +182,15 @@ func (s *Aggregator) writeAvailable(
 	c apiregistrationv1.APIServiceCondition,
 ) error {
 	i := slices.IndexFunc(r.Status.Conditions,
-		func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
+		func(current apiregistrationv1.APIServiceCondition) bool { return current.Type == c.Type })
 	c.LastTransitionTime = metav1.NewTime(s.config.Now().UTC().Truncate(time.Second))
 	if i >= 0 {
-		have := r.Status.Conditions[i]
-		if have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
+		current := r.Status.Conditions[i]
+		if current.Status == c.Status && current.Reason == c.Reason && current.Message == c.Message {
 			return nil
 		}
-		if have.Status == c.Status {
-			c.LastTransitionTime = have.LastTransitionTime
+		if current.Status == c.Status {
+			c.LastTransitionTime = current.LastTransitionTime
 		}
 	}
 	_, err := s.config.Writes.Change(ctx, write.Own{Resource: apiServicesGVR, Subresource: "status", Name: r.Name},
@@ -233,7 +233,7 @@ func setAvailableCondition(
 		}
 		next := now.DeepCopy()
 		next.Status.Conditions = slices.DeleteFunc(next.Status.Conditions,
-			func(have apiregistrationv1.APIServiceCondition) bool { return have.Type == c.Type })
+			func(current apiregistrationv1.APIServiceCondition) bool { return current.Type == c.Type })
 		next.Status.Conditions = append(next.Status.Conditions, c)
 		return next, nil
 	}

@@ -80,8 +80,8 @@ func (s *Aggregator) localAPIServices() map[string]*apiregistrationv1.APIService
 	}
 	for _, k := range s.config.BuiltIn {
 		of := func(gv schema.GroupVersion) {
-			rank, known := priorities[gv]
-			if !known {
+			rank, ok := priorities[gv]
+			if !ok {
 				rank = builtInPriority
 			}
 			add(gv, rank, managedOnStart)
@@ -111,18 +111,18 @@ type registeredRevisions struct{ services, definitions int64 }
 // registerAPIServices creates an APIService for each group version that is served here, and deletes those of deleted
 // definitions. It does not touch an APIService that refers to another server. It does nothing if nothing has changed
 // since it returned was.
-func (s *Aggregator) registerAPIServices(ctx context.Context, was registeredRevisions) (registeredRevisions, error) {
+func (s *Aggregator) registerAPIServices(ctx context.Context, before registeredRevisions) (registeredRevisions, error) {
 	objects := s.config.Cache.Objects()
 	now := registeredRevisions{objects.Revision(apiServicesGVR.GroupResource()),
 		objects.Revision(extend.DefinitionsGVR.GroupResource())}
-	if now == was {
-		return was, nil
+	if now == before {
+		return before, nil
 	}
 	wanted := s.localAPIServices()
 	remnants := s.staleAPIServices(wanted)
 	if len(remnants) > 0 {
 		if _, err := s.config.Cache.WaitForCurrent(ctx); err != nil {
-			return was, err // a group version that another server just added is not a remnant
+			return before, err // a group version that another server just added is not a remnant
 		}
 		wanted = s.localAPIServices()
 		remnants = s.staleAPIServices(wanted)
@@ -131,7 +131,7 @@ func (s *Aggregator) registerAPIServices(ctx context.Context, was registeredRevi
 		_, err := s.config.Writes.Remove(ctx, s.server.Target(apiServicesGVR).Served, "", r.Name,
 			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return was, fmt.Errorf("delete the API service %s: %w", r.Name, err)
+			return before, fmt.Errorf("delete the API service %s: %w", r.Name, err)
 		}
 	}
 	services := s.config.Cache.Resource(apiServicesGVR.GroupResource())
@@ -140,7 +140,7 @@ func (s *Aggregator) registerAPIServices(ctx context.Context, was registeredRevi
 			continue // an unreadable object exists
 		}
 		if _, err := s.config.Writes.Ensure(ctx, wanted[name]); err != nil {
-			return was, err
+			return before, err
 		}
 	}
 	return now, nil
@@ -154,9 +154,10 @@ func (s *Aggregator) staleAPIServices(wanted map[string]*apiregistrationv1.APISe
 		return nil
 	}
 	for _, obj := range s.config.Cache.Objects().List(apiServicesGVR.GroupResource(), "") {
-		have, ok := obj.(*apiregistrationv1.APIService)
-		if ok && wanted[have.Name] == nil && have.Labels[autoManagedLabel] == managedTrue && have.Spec.Service == nil {
-			out = append(out, have)
+		current, ok := obj.(*apiregistrationv1.APIService)
+		if ok && wanted[current.Name] == nil && current.Labels[autoManagedLabel] == managedTrue &&
+			current.Spec.Service == nil {
+			out = append(out, current)
 		}
 	}
 	return out

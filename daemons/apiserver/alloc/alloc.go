@@ -206,10 +206,10 @@ func invalidError(svc *corev1.Service, e *field.Error) error {
 }
 
 func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) error {
-	had := map[string]bool{}
+	before := map[string]bool{}
 	if old != nil {
 		for _, ip := range addressesOf(old) {
-			had[ip] = true
+			before[ip] = true
 		}
 		// An update without an address keeps the old one.
 		if needsAddress(svc) && needsAddress(old) && svc.Spec.ClusterIP == "" {
@@ -231,11 +231,11 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 			return err
 		}
 		given := addressesOf(svc)
-		var have []string
+		var existing []string
 		for i, family := range families {
-			if i < len(given) && had[given[i]] { // even if the range allocates no more addresses
-				have = append(have, given[i])
-				delete(had, given[i])
+			if i < len(given) && before[given[i]] { // even if the range allocates no more addresses
+				existing = append(existing, given[i])
+				delete(before, given[i])
 				continue
 			}
 			ranges, err := a.ranges(family)
@@ -252,14 +252,14 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 			if err != nil {
 				return err
 			}
-			have = append(have, ip)
+			existing = append(existing, ip)
 			if err := a.claimAddress(svc, ip, of, txn); err != nil {
 				return err
 			}
 		}
-		svc.Spec.ClusterIP, svc.Spec.ClusterIPs = have[0], have
+		svc.Spec.ClusterIP, svc.Spec.ClusterIPs = existing[0], existing
 	}
-	for ip := range had {
+	for ip := range before {
 		txn.Deletes = append(txn.Deletes, a.addressKey(ip))
 	}
 	return nil

@@ -60,13 +60,13 @@ func (a *Services) portsOfOthers(svc *corev1.Service) map[int32]string {
 // allocatePorts sets the node ports that a Service needs, and claims them in the transaction. Ports that it no longer
 // has are released.
 func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error {
-	had := map[int32]bool{}
+	before := map[int32]bool{}
 	if old != nil {
-		had = portsOf(old)
+		before = portsOf(old)
 	}
 	own := map[int32]bool{}
 	used := a.portsOfOthers(svc)
-	take := func(want *int32, path *field.Path, may bool) error {
+	take := func(want *int32, path *field.Path, allowed bool) error {
 		switch {
 		case *want != 0 && (int(*want) < a.firstPort || int(*want) > a.lastPort):
 			reason := fmt.Sprintf("provided port is not in the valid range. The range of valid ports is "+
@@ -75,10 +75,10 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 			return invalidError(svc, field.Invalid(path, *want, reason))
 		case *want != 0 && used[*want] != "":
 			return invalidError(svc, field.Invalid(path, *want, "provided port is already allocated"))
-		case *want == 0 && !may:
+		case *want == 0 && !allowed:
 			return nil
 		case *want == 0:
-			port, err := a.freePort(used, own, had)
+			port, err := a.freePort(used, own, before)
 			if err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 			return nil // one port for two protocols
 		}
 		own[*want] = true
-		if had[*want] {
+		if before[*want] {
 			return nil
 		}
 		data, err := json.Marshal(map[string]string{"namespace": svc.Namespace, "name": svc.Name})
@@ -126,7 +126,7 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	} else {
 		svc.Spec.HealthCheckNodePort = 0
 	}
-	for port := range had {
+	for port := range before {
 		if !own[port] {
 			txn.Deletes = append(txn.Deletes, a.portKey(port))
 		}
@@ -139,20 +139,20 @@ func formerPort(old *corev1.Service, p corev1.ServicePort) int32 {
 	if old == nil {
 		return 0
 	}
-	for _, was := range old.Spec.Ports {
-		if was.Port == p.Port && was.Protocol == p.Protocol && was.Name == p.Name {
-			return was.NodePort
+	for _, before := range old.Spec.Ports {
+		if before.Port == p.Port && before.Protocol == p.Protocol && before.Name == p.Name {
+			return before.NodePort
 		}
 	}
 	return 0
 }
 
-func (a *Services) freePort(used map[int32]string, own, had map[int32]bool) (int32, error) {
+func (a *Services) freePort(used map[int32]string, own, before map[int32]bool) (int32, error) {
 	size := a.lastPort - a.firstPort + 1
 	start := rand.IntN(size)
 	for i := range size {
 		port := int32(a.firstPort + (start+i)%size)
-		if used[port] == "" && !own[port] && !had[port] {
+		if used[port] == "" && !own[port] && !before[port] {
 			return port, nil
 		}
 	}

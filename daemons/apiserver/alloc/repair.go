@@ -139,8 +139,8 @@ func (a *Services) releaseOrphan(ctx context.Context, s store.Store, e *cache.En
 	}
 	key := ref.Namespace + "/" + ref.Name
 	service := store.Guard{Key: a.cache.Key(a.services.Kind, key)}
-	if have := a.services.Get(key); have != nil { // it has other addresses now
-		service.Revision = have.Revision
+	if current := a.services.Get(key); current != nil { // it has other addresses now
+		service.Revision = current.Revision
 	}
 	own := a.addressKey(e.Key)
 	_, err = s.Commit(ctx,

@@ -378,14 +378,14 @@ func TestFailedBatchesAreRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	for began := time.Now(); ; {
+	for start := time.Now(); ; {
 		mu.Lock()
 		n := len(sizes)
 		mu.Unlock()
 		if n == 2 {
 			break
 		}
-		if time.Since(began) > 10*time.Second {
+		if time.Since(start) > 10*time.Second {
 			t.Fatal("the webhook got nothing")
 		}
 		<-time.After(time.Millisecond)

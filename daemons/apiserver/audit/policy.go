@@ -87,13 +87,13 @@ func matchesResources(g *auditv1.GroupResources, q *api.Request) bool {
 	}
 	resource := q.GroupVersionResource.Resource
 	for _, name := range g.Resources {
-		of, sub, has := strings.Cut(name, "/")
+		of, sub, ok := strings.Cut(name, "/")
 		switch {
 		case name == "*":
 			return true
-		case !has && of == resource && q.Subresource == "":
+		case !ok && of == resource && q.Subresource == "":
 			return true
-		case has && q.Subresource != "" && (of == resource || of == "*") && (sub == q.Subresource || sub == "*"):
+		case ok && q.Subresource != "" && (of == resource || of == "*") && (sub == q.Subresource || sub == "*"):
 			return true
 		}
 	}

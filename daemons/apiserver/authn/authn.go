@@ -169,11 +169,11 @@ func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
 // TryAuthenticate is Authenticate, unless an authenticator that may know the user would have to wait.
 func (a *Authn) TryAuthenticate(r *http.Request) (u api.User, ok, waits bool) {
 	for _, way := range a.chain {
-		prompt, can := way.(api.NonBlockingAuthenticator)
-		if !can {
+		nonBlocking, isNonBlocking := way.(api.NonBlockingAuthenticator)
+		if !isNonBlocking {
 			return api.User{}, false, true
 		}
-		if u, ok, waits = prompt.TryAuthenticate(r); ok || waits {
+		if u, ok, waits = nonBlocking.TryAuthenticate(r); ok || waits {
 			return withAuthenticatedGroup(u), ok, waits
 		}
 	}

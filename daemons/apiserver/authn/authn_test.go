@@ -246,10 +246,10 @@ func TestTokensDependOnTheirBoundObjects(t *testing.T) {
 			t.Errorf("extra %s is %v", key, got)
 		}
 	}
-	refused := func(why string) {
+	refused := func(reason string) {
 		t.Helper()
-		if _, ok, err := w.verifyToken(token); ok || err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("got %v %v, want %q", ok, err, why)
+		if _, ok, err := w.verifyToken(token); ok || err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("got %v %v, want %q", ok, err, reason)
 		}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "pod-1"}}

@@ -98,18 +98,18 @@ func bearerToken(r *http.Request) (token string, websocket bool) {
 
 // audiencesOf returns those of the wanted audiences that a token has; if none are wanted, those of this server. It
 // returns an error if there are none. An authenticator without audiences passes this server's own as has.
-func audiencesOf(own, wanted, has []string) (list []string, err error) {
+func audiencesOf(own, wanted, issued []string) (list []string, err error) {
 	if len(wanted) == 0 {
 		wanted = own
 	}
 	for _, a := range wanted {
-		if slices.Contains(has, a) {
+		if slices.Contains(issued, a) {
 			list = append(list, a)
 		}
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%w: token audiences %q is invalid for the target audiences "+
-			"%q", errInvalidToken, has, wanted)
+			"%q", errInvalidToken, issued, wanted)
 	}
 	return list, nil
 }

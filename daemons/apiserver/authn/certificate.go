@@ -148,8 +148,8 @@ func (p *authorityFile) user(leaf *x509.Certificate) (api.User, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reloadIfDue(now)
-	known, ok := p.users[leaf]
-	return known.user, ok && now.Before(known.until)
+	cached, ok := p.users[leaf]
+	return cached.user, ok && now.Before(cached.until)
 }
 
 // remember caches the user of a certificate. The user must not be changed any more.
@@ -177,9 +177,9 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 		return api.User{}, false, nil
 	}
 	leaf := r.TLS.PeerCertificates[0]
-	user, known := c.authorities.user(leaf)
+	user, ok := c.authorities.user(leaf)
 	var by verification
-	if !known {
+	if !ok {
 		var err error
 		if by, err = c.authorities.identify(r.TLS.PeerCertificates); err != nil {
 			return api.User{}, false, err
@@ -188,7 +188,7 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	if err := c.revoked.Check(leaf); err != nil {
 		return api.User{}, false, err
 	}
-	if known {
+	if ok {
 		return user, true, nil
 	}
 	if leaf.Subject.CommonName == "" {

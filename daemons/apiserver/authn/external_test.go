@@ -262,9 +262,11 @@ func TestAnonymousPathsFollowTheConfiguration(t *testing.T) {
 		"everything":   {head + "anonymous: {enabled: true}", true, true, true},
 	} {
 		w.configure(c.text)
-		may := w.authn.Anonymous
-		if may("/livez", true) != c.health || may("/mine", false) != c.mine || may("/api", false) != c.other {
-			t.Errorf("%s: %v %v %v", name, may("/livez", true), may("/mine", false), may("/api", false))
+		isAllowed := w.authn.Anonymous
+		if isAllowed("/livez", true) != c.health || isAllowed("/mine", false) != c.mine ||
+			isAllowed("/api", false) != c.other {
+			t.Errorf("%s: %v %v %v", name, isAllowed("/livez", true), isAllowed("/mine", false),
+				isAllowed("/api", false))
 		}
 	}
 }
@@ -321,10 +323,10 @@ func TestBootstrapTokensAuthenticate(t *testing.T) {
 }
 
 func TestWebhookResultsAreCached(t *testing.T) {
-	var asked atomic.Int32
+	var requests atomic.Int32
 	broken := atomic.Bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		if broken.Load() {
 			rw.WriteHeader(http.StatusBadGateway)
 			return
@@ -363,13 +365,13 @@ func TestWebhookResultsAreCached(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked.Load() != 2 {
-		t.Errorf("it was asked %d times, want twice", asked.Load())
+	if requests.Load() != 2 {
+		t.Errorf("it was asked %d times, want twice", requests.Load())
 	}
 	if _, audiences, err := w.authn.Verify(context.Background(), "good", []string{"vault"}); err != nil ||
 		audiences[0] != "vault" ||
-		asked.Load() != 3 {
-		t.Errorf("%v %v, asked %d times", audiences, err, asked.Load())
+		requests.Load() != 3 {
+		t.Errorf("%v %v, asked %d times", audiences, err, requests.Load())
 	}
 	w.now = w.now.Add(w.cfg.AuthenticationTokenWebhookCacheTTL)
 	broken.Store(true)

@@ -79,8 +79,8 @@ func FuzzToken(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, way := range a.File.Get().issuers.verifiers {
-		known := way.(*externalIssuer).issuer // its keys have been set
-		known.keys, known.fetched = []jose.JSONWebKey{{Key: key.Public(), KeyID: "one"}}, now
+		issuer := way.(*externalIssuer).issuer // its keys have been set
+		issuer.keys, issuer.fetched = []jose.JSONWebKey{{Key: key.Public(), KeyID: "one"}}, now
 	}
 	until := now.Add(10 * 365 * 24 * time.Hour).Unix()
 	for _, text := range []string{

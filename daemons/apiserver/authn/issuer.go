@@ -104,9 +104,9 @@ func (i *issuer) keysFor(ctx context.Context, id string) ([]jose.JSONWebKey, err
 }
 
 // refresh fetches the keys, for all waiting requests.
-func (i *issuer) refresh(ctx context.Context, known bool) {
+func (i *issuer) refresh(ctx context.Context, hasKeys bool) {
 	within := issuerTimeout
-	if known {
+	if hasKeys {
 		within = refreshTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)

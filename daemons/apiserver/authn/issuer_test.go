@@ -30,7 +30,7 @@ func TestKnownKeysVerifyWhileTheIssuerHangs(t *testing.T) {
 		return nil, down
 	})}
 	i.keys, i.fetched = []jose.JSONWebKey{{KeyID: "a"}}, now.Add(-keyLifetime)
-	known := func() error {
+	isKnown := func() error {
 		keys, err := i.keysFor(t.Context(), "a")
 		if err == nil && len(keys) != 1 {
 			err = errors.New("the key is not found")
@@ -39,14 +39,14 @@ func TestKnownKeysVerifyWhileTheIssuerHangs(t *testing.T) {
 	}
 	for range 2 { // each time a fetch is due
 		first := make(chan error, 1)
-		go func() { first <- known() }()
+		go func() { first <- isKnown() }()
 		<-entered
-		if err := known(); err != nil {
+		if err := isKnown(); err != nil {
 			t.Errorf("while another one asks: %v", err)
 		}
-		gone, cancel := context.WithCancel(t.Context())
+		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := i.keysFor(gone, "b"); !errors.Is(err, context.Canceled) {
+		if _, err := i.keysFor(cancelled, "b"); !errors.Is(err, context.Canceled) {
 			t.Errorf("who does not wait for a key that is not known: %v", err)
 		}
 		release <- struct{}{}
@@ -54,7 +54,7 @@ func TestKnownKeysVerifyWhileTheIssuerHangs(t *testing.T) {
 			t.Errorf("the request that failed: %v", err)
 		}
 		// The transport would block another request.
-		if err := known(); err != nil {
+		if err := isKnown(); err != nil {
 			t.Errorf("after a failed request: %v", err)
 		}
 		if _, err := i.keysFor(t.Context(), "b"); !errors.Is(err, down) {

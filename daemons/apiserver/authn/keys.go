@@ -57,8 +57,8 @@ func (k *keySet) add(key crypto.PublicKey) error {
 	if err != nil {
 		return err
 	}
-	for _, have := range k.verifying {
-		if have.KeyID == id {
+	for _, current := range k.verifying {
+		if current.KeyID == id {
 			return nil
 		}
 	}

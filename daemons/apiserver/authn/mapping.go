@@ -58,7 +58,7 @@ func (m *mapping) username(ctx context.Context, claims map[string]any, mapper tr
 		return "", fmt.Errorf("the claim %q of the user's name is missing, empty or no text", c.Claim)
 	}
 	// Anyone could claim an unverified email address.
-	if verified, has := claims["email_verified"]; c.Claim == "email" && has && verified != true {
+	if verified, exists := claims["email_verified"]; c.Claim == "email" && exists && verified != true {
 		return "", errors.New("email not verified")
 	}
 	return stringOrEmpty(c.Prefix) + name, nil

@@ -67,33 +67,33 @@ func TestServiceAccountKeysAreReloaded(t *testing.T) {
 		w.file(filepath.Dir(path), filepath.Base(path), text)
 		w.now = w.now.Add(keyCheckInterval)
 	}
-	known := func(when, token string, want bool) {
+	isKnown := func(when, token string, want bool) {
 		t.Helper()
 		if _, ok, _ := w.authn.Authenticate(bearerRequest(token)); ok != want {
 			t.Errorf("%s: known is %t", when, ok)
 		}
 	}
-	was, err := w.issue(nil)
+	before, err := w.issue(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known("at first", was, true)
+	isKnown("at first", before, true)
 	put(public, []byte("no key"))
-	known("with nonsense", was, true)
+	isKnown("with nonsense", before, true)
 	put(public, append(nextPublic, former...))
 	put(w.cfg.ServiceAccountSigningKeyFile, next)
 	now, err := w.issue(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known("a token of before, with both keys", was, true)
-	known("a token of the new key", now, true)
+	isKnown("a token of before, with both keys", before, true)
+	isKnown("a token of the new key", now, true)
 	put(public, nextPublic)
-	known("a token of a key that is gone", was, false)
-	known("a token of the key that stays", now, true)
+	isKnown("a token of a key that is gone", before, false)
+	isKnown("a token of the key that stays", now, true)
 	if keys := w.authn.Tokens().keys.current().verifying; len(keys) != 1 {
 		t.Errorf("%d keys are published", len(keys))
 	}
 	w.now = w.now.Add(time.Second)
-	known("again", was, false)
+	isKnown("again", before, false)
 }

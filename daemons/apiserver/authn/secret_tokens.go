@@ -30,9 +30,9 @@ func (t *Tokens) verifySecretToken(token string, c *claims, wanted []string) (ap
 		return api.User{}, nil, err
 	}
 	obj, ok := t.objects.Get(schema.GroupResource{Resource: "secrets"}, l.Namespace, l.Secret)
-	secret, is := obj.(*corev1.Secret)
+	secret, isType := obj.(*corev1.Secret)
 	switch {
-	case !ok || !is || secret.DeletionTimestamp != nil:
+	case !ok || !isType || secret.DeletionTimestamp != nil:
 		return api.User{}, nil, fmt.Errorf("%w: secret %s has been deleted", errInvalidToken, l.Secret)
 	case subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) != 1:
 		return api.User{}, nil, fmt.Errorf("%w: it is not the token of secret %s any more", errInvalidToken, l.Secret)
@@ -44,7 +44,7 @@ func (t *Tokens) verifySecretToken(token string, c *claims, wanted []string) (ap
 			l.AccountName, invalidSinceLabel)
 	}
 	if obj, ok := t.objects.Get(schema.GroupResource{Resource: "serviceaccounts"}, l.Namespace, l.AccountName); ok {
-		if account, is := obj.(*corev1.ServiceAccount); is {
+		if account, isAccount := obj.(*corev1.ServiceAccount); isAccount {
 			t.uses.count(account, secret.Name)
 		}
 	}

@@ -54,8 +54,8 @@ func newUses() *tokenUses {
 // record queues a label for a Secret whose token is used, unless it has that label already.
 func (u *tokenUses) record(secret *corev1.Secret, now time.Time) {
 	now = now.UTC()
-	day, is := now.Format(time.DateOnly), secret.Labels[lastUsedLabel]
-	if is == day || is == now.AddDate(0, 0, 1).Format(time.DateOnly) { // another server may be a day ahead
+	day, current := now.Format(time.DateOnly), secret.Labels[lastUsedLabel]
+	if current == day || current == now.AddDate(0, 0, 1).Format(time.DateOnly) { // another server may be a day ahead
 		return
 	}
 	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}

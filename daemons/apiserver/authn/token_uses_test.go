@@ -66,7 +66,7 @@ func TestSecretTokenUsesAreRecorded(t *testing.T) {
 	}
 	use(nil)
 	must("2026-03-04")
-	use(nil) // the label is on its way
+	use(nil) // the cache does not have the label yet
 	use(map[string]string{lastUsedLabel: "2026-03-04"})
 	use(map[string]string{lastUsedLabel: "2026-03-05"}) // by a server whose clock is ahead
 	w.now = w.now.Add(2 * time.Hour)

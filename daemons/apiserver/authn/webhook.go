@@ -82,11 +82,11 @@ func answerOf(r *authenticationv1.TokenReview, own, wanted []string) (a cachedAn
 		}
 		return a
 	}
-	has := s.Audiences
-	if len(has) == 0 { // the webhook does not support audiences
-		has = own
+	audiences := s.Audiences
+	if len(audiences) == 0 { // the webhook does not support audiences
+		audiences = own
 	}
-	if a.audiences, a.err = audiencesOf(own, wanted, has); a.err != nil {
+	if a.audiences, a.err = audiencesOf(own, wanted, audiences); a.err != nil {
 		return a
 	}
 	a.user = api.User{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups}

@@ -68,11 +68,11 @@ func (c Chain) Authorize(ctx context.Context, u api.User, r api.Request) (api.De
 // TryAuthorize returns the first opinion, unless an authorizer would have to wait.
 func (c Chain) TryAuthorize(u api.User, r api.Request) (api.Decision, string, bool) {
 	for _, a := range c {
-		prompt, can := a.(api.NonBlockingAuthorizer)
-		if !can {
+		nonBlocking, isNonBlocking := a.(api.NonBlockingAuthorizer)
+		if !isNonBlocking {
 			return api.NoOpinion, "", true
 		}
-		if d, reason, waits := prompt.TryAuthorize(u, r); waits || d != api.NoOpinion {
+		if d, reason, waits := nonBlocking.TryAuthorize(u, r); waits || d != api.NoOpinion {
 			return d, reason, waits
 		}
 	}

@@ -253,11 +253,11 @@ func TestRoleChangesTakeEffect(t *testing.T) {
 // Proves S12.
 func TestUsersCannotGrantRightsTheyLack(t *testing.T) {
 	o := testObjects()
-	may, err := New([]string{"RBAC"}, o)
+	authorizer, err := New([]string{"RBAC"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := NewEscalation(o, may)
+	plugin := NewEscalation(o, authorizer)
 	localAdmin := api.User{Name: "boss"}
 	o.Put(
 		&rbacv1.RoleBinding{

@@ -74,8 +74,8 @@ func parseConfiguration(
 		return nil, errors.New("it is not an AuthorizationConfiguration")
 	}
 	compiler := authorizationcel.NewDefaultCompiler()
-	known := sets.New("Node", "RBAC", "AlwaysAllow", "AlwaysDeny", modeWebhook)
-	if err := validation.ValidateAuthorizationConfiguration(compiler, nil, c, known,
+	modes := sets.New("Node", "RBAC", "AlwaysAllow", "AlwaysDeny", modeWebhook)
+	if err := validation.ValidateAuthorizationConfiguration(compiler, nil, c, modes,
 		sets.New(modeWebhook)).ToAggregate(); err != nil {
 		return nil, err
 	}

@@ -20,13 +20,13 @@ import (
 // role requires all its rights, or the verb escalate on it. Writing a binding requires all rights of its role, or the
 // verb bind on the role.
 type Escalation struct {
-	rbac *RBAC
-	may  api.Authorizer
+	rbac       *RBAC
+	authorizer api.Authorizer
 }
 
-// NewEscalation returns the plugin. may authorizes the verbs escalate and bind.
-func NewEscalation(objects api.Objects, may api.Authorizer) *Escalation {
-	return &Escalation{rbac: NewRBAC(objects), may: may}
+// NewEscalation returns the plugin. authorizer authorizes the verbs escalate and bind.
+func NewEscalation(objects api.Objects, authorizer api.Authorizer) *Escalation {
+	return &Escalation{rbac: NewRBAC(objects), authorizer: authorizer}
 }
 
 // Validate refuses a write of a role or binding that would grant too much.
@@ -62,19 +62,19 @@ func finishesDeletion(a *api.Admission) bool {
 	if a.Operation != "UPDATE" || a.Old == nil {
 		return false
 	}
-	is := a.Object.DeepCopyObject()
-	m, err := meta.Accessor(is)
+	after := a.Object.DeepCopyObject()
+	m, err := meta.Accessor(after)
 	if err != nil {
 		return false
 	}
-	was, err := meta.Accessor(a.Old)
+	before, err := meta.Accessor(a.Old)
 	if err != nil {
 		return false
 	}
-	m.SetOwnerReferences(was.GetOwnerReferences())
-	m.SetFinalizers(was.GetFinalizers())
-	m.SetManagedFields(was.GetManagedFields())
-	return equality.Semantic.DeepEqual(is, a.Old)
+	m.SetOwnerReferences(before.GetOwnerReferences())
+	m.SetFinalizers(before.GetFinalizers())
+	m.SetManagedFields(before.GetManagedFields())
+	return equality.Semantic.DeepEqual(after, a.Old)
 }
 
 // clusterAdminRules holds the rules of cluster-admin.
@@ -109,7 +109,7 @@ func isAggregating(r *rbacv1.ClusterRole) bool {
 }
 
 func (e *Escalation) isAllowed(ctx context.Context, a *api.Admission, verb, resource, name string) bool {
-	d, _, err := e.may.Authorize(ctx, a.User, api.Request{
+	d, _, err := e.authorizer.Authorize(ctx, a.User, api.Request{
 		Verb: verb, Resource: true, Namespace: a.Namespace, Name: name,
 		GroupVersionResource: schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "v1", Resource: resource},
 	})

@@ -55,11 +55,11 @@ func TestRoleChangesNeedAllRulesOfTheRole(t *testing.T) {
 	} {
 		o.Put(obj)
 	}
-	may, err := New([]string{"RBAC"}, o)
+	authorizer, err := New([]string{"RBAC"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := NewEscalation(o, may)
+	plugin := NewEscalation(o, authorizer)
 	const lacks, notAll = "not currently held", "must have cluster-admin privileges to use the aggregationRule"
 	labelled := func(m *metav1.ObjectMeta) {
 		m.Labels = map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}

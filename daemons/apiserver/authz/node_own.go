@@ -50,8 +50,8 @@ func (n *Node) allowOwnSlices(node string, r *api.Request) string {
 	case contains([]string{"get", "update", "patch", "delete"}, r.Verb):
 		obj, ok := n.objects.Get(r.GroupResource(), "", r.Name)
 		if ok {
-			slice, is := obj.(*resourcev1.ResourceSlice)
-			ok = is && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node
+			slice, isType := obj.(*resourcev1.ResourceSlice)
+			ok = isType && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node
 		}
 		return noRelationReason(node, ok)
 	case contains([]string{"watch", "list", "deletecollection"}, r.Verb):
@@ -75,8 +75,8 @@ func (n *Node) allowOwnRequests(node string, r *api.Request) string {
 	case r.Verb == "get":
 		obj, ok := n.objects.Get(r.GroupResource(), r.Namespace, r.Name)
 		if ok {
-			request, is := obj.(*certificatesv1.PodCertificateRequest)
-			ok = is && string(request.Spec.NodeName) == node
+			request, isType := obj.(*certificatesv1.PodCertificateRequest)
+			ok = isType && string(request.Spec.NodeName) == node
 		}
 		return noRelationReason(node, ok)
 	case r.Verb == "list" || r.Verb == "watch":

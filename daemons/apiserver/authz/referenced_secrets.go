@@ -70,12 +70,12 @@ func (f *referencedSecrets) currentReferences() *references {
 			continue
 		}
 		class := className(in)
-		is, known := ours[class]
-		if !known {
-			is = f.isOurIngressClass(class)
-			ours[class] = is
+		isOurs, found := ours[class]
+		if !found {
+			isOurs = f.isOurIngressClass(class)
+			ours[class] = isOurs
 		}
-		if !is {
+		if !isOurs {
 			continue
 		}
 		for _, t := range in.Spec.TLS {
@@ -114,8 +114,8 @@ func (f *referencedSecrets) isOurIngressClass(name string) bool {
 		return false
 	}
 	obj, ok := f.objects.Get(ingressClassesGR, "", name)
-	class, is := obj.(*networkingv1.IngressClass)
-	return ok && is && class.Spec.Controller == gateway.IngressController
+	class, isType := obj.(*networkingv1.IngressClass)
+	return ok && isType && class.Spec.Controller == gateway.IngressController
 }
 
 // ingressClassAnnotation is the annotation that named the class before spec.ingressClassName existed.
@@ -168,7 +168,7 @@ func (f *referencedSecrets) isImplementedByProxy(gr schema.GroupResource, o *uns
 	}
 	statuses, _, _ := unstructured.NestedSlice(o.Object, "status", "parents")
 	for _, entry := range statuses {
-		if m, is := entry.(map[string]any); is && m["controllerName"] == gateway.Controller {
+		if m, ok := entry.(map[string]any); ok && m["controllerName"] == gateway.Controller {
 			return true
 		}
 	}
@@ -181,7 +181,7 @@ func (f *referencedSecrets) isImplementedByProxy(gr schema.GroupResource, o *uns
 			namespace = o.GetNamespace()
 		}
 		obj, _ := f.objects.Get(gatewaysGR, namespace, name)
-		if parent, is := obj.(*unstructured.Unstructured); is && f.isImplementedByProxy(gatewaysGR, parent) {
+		if parent, isType := obj.(*unstructured.Unstructured); isType && f.isImplementedByProxy(gatewaysGR, parent) {
 			return true
 		}
 	}
@@ -190,8 +190,8 @@ func (f *referencedSecrets) isImplementedByProxy(gr schema.GroupResource, o *uns
 
 func (f *referencedSecrets) isOurGatewayClass(name string) bool {
 	obj, ok := f.objects.Get(gatewayClassesGR, "", name)
-	class, is := obj.(*unstructured.Unstructured)
-	if !ok || !is {
+	class, isType := obj.(*unstructured.Unstructured)
+	if !ok || !isType {
 		return false
 	}
 	controller, _, _ := unstructured.NestedString(class.Object, "spec", "controllerName")
@@ -203,7 +203,7 @@ func (f *referencedSecrets) isPermitted(from string, secret types.NamespacedName
 	matches := func(entry any, want map[string]string) bool {
 		m, _ := entry.(map[string]any)
 		for field, value := range want {
-			if is, _ := m[field].(string); is != value {
+			if current, _ := m[field].(string); current != value {
 				return false
 			}
 		}

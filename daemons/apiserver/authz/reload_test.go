@@ -16,11 +16,11 @@ func TestAuthorizersFollowTheirFile(t *testing.T) {
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, " +
 		"name: node}\n- {type: RBAC, name: rbac}\n"
 	path := writeFile(t, "authorization.yaml", head)
-	may, err := OpenConfigured(path, apifake.New(), nil, slog.New(slog.DiscardHandler))
+	authorizer, err := OpenConfigured(path, apifake.New(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := may.Get()[1]
+	node := authorizer.Get()[1]
 	for _, step := range []struct {
 		name, text, err string
 		want            api.Decision
@@ -37,16 +37,16 @@ func TestAuthorizersFollowTheirFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(step.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := may.Reload(); (err == nil) != (step.err == "") ||
+		if err := authorizer.Reload(); (err == nil) != (step.err == "") ||
 			err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("%s: %v, want %q", step.name, err, step.err)
 		}
-		if d, _, _ := may.Authorize(t.Context(), api.User{Name: "ann"},
+		if d, _, _ := authorizer.Authorize(t.Context(), api.User{Name: "ann"},
 			api.Request{Verb: "get", Path: "/x"}); d != step.want {
 			t.Errorf("%s: %v, want %v", step.name, d, step.want)
 		}
 	}
-	if may.Get()[1] != node {
+	if authorizer.Get()[1] != node {
 		t.Error("what the authorizer of nodes has learnt is forgotten")
 	}
 }

@@ -149,7 +149,7 @@ func (p *Replicas) secretRefusal(r *api.Request) string {
 		return "no Ingress and no Gateway refers to this object"
 	}
 	if obj, ok := p.objects.Get(secretsGR, r.Namespace, r.Name); ok {
-		if secret, is := obj.(*corev1.Secret); is && secret.Type != corev1.SecretTypeTLS {
+		if secret, isType := obj.(*corev1.Secret); isType && secret.Type != corev1.SecretTypeTLS {
 			return fmt.Sprintf("can only read secrets of type %s", corev1.SecretTypeTLS)
 		}
 	}
@@ -162,13 +162,13 @@ func (p *Replicas) statusRefusal(r *api.Request) string {
 	switch {
 	case gr == ingressesGR:
 		obj, ok := p.objects.Get(gr, r.Namespace, r.Name)
-		if in, is := obj.(*networkingv1.Ingress); !ok || !is || !p.secrets.isOurIngress(in) {
+		if in, isType := obj.(*networkingv1.Ingress); !ok || !isType || !p.secrets.isOurIngress(in) {
 			return "this Ingress is for another controller"
 		}
 		return ""
 	case gr.Group == gatewayGroup && slices.Contains([]string{"gatewayclasses", "gateways", "httproutes"}, gr.Resource):
 		obj, ok := p.objects.Get(gr, r.Namespace, r.Name)
-		if o, is := obj.(*unstructured.Unstructured); !ok || !is || !p.secrets.isImplementedByProxy(gr, o) {
+		if o, isType := obj.(*unstructured.Unstructured); !ok || !isType || !p.secrets.isImplementedByProxy(gr, o) {
 			return "this object is for another controller"
 		}
 		return ""

@@ -22,7 +22,7 @@ func replicaUser(daemon, machine string) api.User {
 // TestDaemonsChangeOnlyTheirMachinesObjects checks the requests that daemons on several machines are allowed.
 // Proves S12, S31.
 func TestDaemonsChangeOnlyTheirMachinesObjects(t *testing.T) {
-	may, err := New(nil, testObjects())
+	authorizer, err := New(nil, testObjects())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestDaemonsChangeOnlyTheirMachinesObjects(t *testing.T) {
 		{stranger, "update" + leases + "kube-system/kube-dns-a", false},
 		{stranger, "list :services", false},
 	} {
-		d, reason, err := may.Authorize(t.Context(), c.user, parseRequest(c.ask))
+		d, reason, err := authorizer.Authorize(t.Context(), c.user, parseRequest(c.ask))
 		if err != nil || (d == api.Allow) != c.want {
 			t.Errorf("%s: %s: %v (%s, %v), want %v", c.user.Name, c.ask, d == api.Allow, reason, err, c.want)
 		}
@@ -102,14 +102,14 @@ func customObject(kind, namespace, name string, spec map[string]any) *unstructur
 func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	o := testObjects()
 	addCertificateReferences(o)
-	may, err := New(nil, o)
+	authorizer, err := New(nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	proxy := replicaUser("kube-ingress", "a")
 	check := func(when, text string, want bool) {
 		t.Helper()
-		d, reason, err := may.Authorize(t.Context(), proxy, parseRequest(text))
+		d, reason, err := authorizer.Authorize(t.Context(), proxy, parseRequest(text))
 		if err != nil || (d == api.Allow) != want {
 			t.Errorf("%s: %s: %v (%s, %v), want %v", when, text, d == api.Allow, reason, err, want)
 		}

@@ -17,13 +17,13 @@ import (
 )
 
 // rulesOf draws rules from few values, so that held and demanded rules often overlap.
-func rulesOf(most int) *rapid.Generator[[]rbacv1.PolicyRule] {
-	some := func(t *rapid.T, label string, least int, values ...string) []string {
-		return rapid.SliceOfN(rapid.SampledFrom(values), least, 4).Draw(t, label)
+func rulesOf(maximum int) *rapid.Generator[[]rbacv1.PolicyRule] {
+	some := func(t *rapid.T, label string, minimum int, values ...string) []string {
+		return rapid.SliceOfN(rapid.SampledFrom(values), minimum, 4).Draw(t, label)
 	}
 	return rapid.Custom(func(t *rapid.T) []rbacv1.PolicyRule {
 		var list []rbacv1.PolicyRule
-		for range rapid.IntRange(0, most).Draw(t, "rules") {
+		for range rapid.IntRange(0, maximum).Draw(t, "rules") {
 			r := rbacv1.PolicyRule{Verbs: some(t, "verbs", 0, "get", "list", "create", "*")}
 			if rapid.Bool().Draw(t, "path") {
 				r.NonResourceURLs = some(t, "paths", 0, "/a", "/a/*", "/a/b", "/a**", "*", "/")
@@ -67,8 +67,8 @@ func TestRuleComparisonEqualsGrantByGrant(t *testing.T) {
 			}
 			return set
 		}
-		if is, want := grants(missing), grants(uncovered); fmt.Sprint(is) != fmt.Sprint(want) {
-			t.Fatalf("missing %v, want %v", is, want)
+		if got, want := grants(missing), grants(uncovered); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("missing %v, want %v", got, want)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func needsMountSecret(v *corev1.PersistentVolume, namespace, name string) bool {
 		claimed = c.Namespace
 	}
 	// A reference without a namespace refers to the claim's namespace.
-	is := func(ref *corev1.SecretReference) bool {
+	matches := func(ref *corev1.SecretReference) bool {
 		if ref == nil || ref.Name != name {
 			return false
 		}
@@ -26,27 +26,29 @@ func needsMountSecret(v *corev1.PersistentVolume, namespace, name string) bool {
 	}
 	switch s := &v.Spec.PersistentVolumeSource; {
 	case s.CSI != nil:
-		return is(s.CSI.NodePublishSecretRef) || is(s.CSI.NodeStageSecretRef) || is(s.CSI.NodeExpandSecretRef)
+		return matches(s.CSI.NodePublishSecretRef) || matches(s.CSI.NodeStageSecretRef) ||
+			matches(s.CSI.NodeExpandSecretRef)
 	case s.AzureFile != nil:
 		in := ""
 		if s.AzureFile.SecretNamespace != nil {
 			in = *s.AzureFile.SecretNamespace
 		}
-		return is(&corev1.SecretReference{Name: s.AzureFile.SecretName, Namespace: in})
+		return matches(&corev1.SecretReference{Name: s.AzureFile.SecretName, Namespace: in})
 	case s.CephFS != nil:
-		return is(s.CephFS.SecretRef)
+		return matches(s.CephFS.SecretRef)
 	case s.Cinder != nil:
-		return is(s.Cinder.SecretRef)
+		return matches(s.Cinder.SecretRef)
 	case s.FlexVolume != nil:
-		return is(s.FlexVolume.SecretRef)
+		return matches(s.FlexVolume.SecretRef)
 	case s.RBD != nil:
-		return is(s.RBD.SecretRef)
+		return matches(s.RBD.SecretRef)
 	case s.ScaleIO != nil:
-		return is(s.ScaleIO.SecretRef)
+		return matches(s.ScaleIO.SecretRef)
 	case s.ISCSI != nil:
-		return is(s.ISCSI.SecretRef)
+		return matches(s.ISCSI.SecretRef)
 	case s.StorageOS != nil && s.StorageOS.SecretRef != nil:
-		return is(&corev1.SecretReference{Name: s.StorageOS.SecretRef.Name, Namespace: s.StorageOS.SecretRef.Namespace})
+		return matches(&corev1.SecretReference{Name: s.StorageOS.SecretRef.Name,
+			Namespace: s.StorageOS.SecretRef.Namespace})
 	}
 	return false
 }

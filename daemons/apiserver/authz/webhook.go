@@ -86,7 +86,7 @@ func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api
 	if err != nil {
 		return w.failureDecision, "", err
 	}
-	if a, known := w.cachedAnswer(digest); known {
+	if a, ok := w.cachedAnswer(digest); ok {
 		return a.decision, a.reason, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
@@ -119,8 +119,8 @@ func (w *webhook) TryAuthorize(u api.User, r api.Request) (api.Decision, string,
 	if err != nil {
 		return api.NoOpinion, "", true
 	}
-	a, known := w.cachedAnswer(digest)
-	return a.decision, a.reason, !known
+	a, ok := w.cachedAnswer(digest)
+	return a.decision, a.reason, !ok
 }
 
 // matchesConditions reports whether the match conditions match a request.
@@ -147,8 +147,8 @@ func (w *webhook) digest(review *authorizationv1.SubjectAccessReview) ([sha256.S
 func (w *webhook) cachedAnswer(digest [sha256.Size]byte) (cachedDecision, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a, known := w.answers[digest]
-	if !known || !w.now().Before(a.until) {
+	a, ok := w.answers[digest]
+	if !ok || !w.now().Before(a.until) {
 		return cachedDecision{}, false
 	}
 	return a, true

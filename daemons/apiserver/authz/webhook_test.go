@@ -31,14 +31,14 @@ func writeFile(t *testing.T, name, text string) string {
 }
 
 func TestWebhooksDecideMatchingRequests(t *testing.T) {
-	var asked atomic.Int32
+	var requests atomic.Int32
 	var broken atomic.Bool
-	server := newReviewServer(t, &asked, &broken)
+	server := newReviewServer(t, &requests, &broken)
 	defer server.Close()
 	kubeconfig := writeFile(t, "hook.conf", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: "+
 		"{server: %q}}]\ncontexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL))
 	now := time.Now()
-	may, err := OpenConfigured(writeFile(t, "authorization.yaml", `
+	authorizer, err := OpenConfigured(writeFile(t, "authorization.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -64,7 +64,7 @@ authorizers:
 	pods := secretRequest("")
 	pods.GroupVersionResource.Resource = "pods"
 	ask := func(user string, r api.Request, groups ...string) (api.Decision, string, error) {
-		return may.Authorize(context.Background(), api.User{Name: user, Groups: groups}, r)
+		return authorizer.Authorize(context.Background(), api.User{Name: user, Groups: groups}, r)
 	}
 	for range 3 {
 		if d, reason, err := ask("ann", secretRequest("a")); d != api.Allow || reason != "a friend" || err != nil {
@@ -77,7 +77,7 @@ authorizers:
 			t.Fatal(d)
 		}
 	}
-	if n := asked.Load(); n != 3 {
+	if n := requests.Load(); n != 3 {
 		t.Errorf("it was asked %d times, want 3", n)
 	}
 	for _, c := range []struct {
@@ -92,7 +92,7 @@ authorizers:
 			t.Errorf("%s of %s: %v %v, want %v", c.user, c.group, d, err, c.want)
 		}
 	}
-	if n := asked.Load(); n != 3 {
+	if n := requests.Load(); n != 3 {
 		t.Errorf("it was asked although its conditions do not match")
 	}
 	broken.Store(true)
@@ -116,9 +116,9 @@ func secretRequest(name string) api.Request {
 }
 
 // newReviewServer starts a webhook that allows ann and denies eve. It counts requests, and fails while it is broken.
-func newReviewServer(t *testing.T, asked *atomic.Int32, broken *atomic.Bool) *httptest.Server {
+func newReviewServer(t *testing.T, requests *atomic.Int32, broken *atomic.Bool) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		if broken.Load() {
 			w.WriteHeader(http.StatusForbidden)
 			return
@@ -152,9 +152,9 @@ func TestWebhooksReceiveSelectors(t *testing.T) {
 		got := reviewOf(api.User{Name: "ann"},
 			api.Request{Resource: true, Verb: c.verb, FieldSelector: c.fields, LabelSelector: c.labels})
 		text, err := json.Marshal(got.Spec.ResourceAttributes)
-		var is, want any
-		if err != nil || json.Unmarshal(text, &is) != nil || json.Unmarshal([]byte(c.want), &want) != nil ||
-			!reflect.DeepEqual(is, want) {
+		var current, want any
+		if err != nil || json.Unmarshal(text, &current) != nil || json.Unmarshal([]byte(c.want), &want) != nil ||
+			!reflect.DeepEqual(current, want) {
 			t.Errorf("%s %q %q:\n got %s\nwant %s", c.verb, c.fields, c.labels, text, c.want)
 		}
 	}
@@ -180,7 +180,7 @@ func TestInvalidAuthorizationConfigurationsAreRejected(t *testing.T) {
 // A change of an authorizer's kubeconfig is a change of the configuration that names it.
 // Proves S12.
 func TestAuthorizerKubeconfigsAreReloaded(t *testing.T) {
-	says := func(reason string) string {
+	review := func(reason string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).
 				Encode(authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{
@@ -190,8 +190,8 @@ func TestAuthorizerKubeconfigsAreReloaded(t *testing.T) {
 		return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: %q}}]\ncontexts: "+
 			"[{name: a, context: {cluster: a}}]\ncurrent-context: a\n", server.URL)
 	}
-	kubeconfig := writeFile(t, "hook.conf", says("one"))
-	may, err := OpenConfigured(writeFile(t, "authorization.yaml", `
+	kubeconfig := writeFile(t, "hook.conf", review("one"))
+	authorizer, err := OpenConfigured(writeFile(t, "authorization.yaml", `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
 authorizers:
@@ -210,16 +210,16 @@ authorizers:
 	for _, step := range []struct {
 		text, reason string
 		fails        bool
-	}{{"", "one", false}, {says("two"), "two", false}, {"a: [", "two", true}, {says("three"), "three", false}} {
+	}{{"", "one", false}, {review("two"), "two", false}, {"a: [", "two", true}, {review("three"), "three", false}} {
 		if step.text != "" {
 			if err := os.WriteFile(kubeconfig, []byte(step.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := may.Reload(); (err != nil) != step.fails {
+			if err := authorizer.Reload(); (err != nil) != step.fails {
 				t.Errorf("%q: %v", step.text, err)
 			}
 		}
-		if _, reason, err := may.Authorize(t.Context(), api.User{Name: "ann"},
+		if _, reason, err := authorizer.Authorize(t.Context(), api.User{Name: "ann"},
 			api.Request{Verb: "get", Path: "/x"}); reason != step.reason ||
 			err != nil {
 			t.Errorf("%q, %v; want %q", reason, err, step.reason)

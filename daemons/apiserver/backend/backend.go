@@ -189,8 +189,8 @@ func (b *balancedTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 // Endpoints returns the host:port of each of a service's ready endpoints.
 func (r *Connector) Endpoints(t Target) ([]string, error) {
 	obj, ok := r.objects.Get(schema.GroupResource{Resource: "services"}, t.Namespace, t.Service)
-	svc, is := obj.(*corev1.Service)
-	if !ok || !is {
+	svc, isType := obj.(*corev1.Service)
+	if !ok || !isType {
 		return nil, fmt.Errorf("service %q not found", t.Service)
 	}
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {

@@ -116,7 +116,7 @@ func (r *Connector) Call(ctx context.Context, w Webhook, within time.Duration, i
 // responseError returns the error for an unsuccessful response, as upstream's clients do. It uses a Status unchanged,
 // and text with its status code. Other content is ignored.
 func responseError(answer *http.Response, body []byte) error {
-	const most = 2048
+	const maximum = 2048
 	text := "unknown"
 	switch kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); {
 	case kind == "application/json":
@@ -125,7 +125,7 @@ func responseError(answer *http.Response, body []byte) error {
 			return apierrors.FromObject(status)
 		}
 	case kind == "" || strings.HasPrefix(kind, "text/"):
-		text = strings.TrimSpace(string(body[:min(len(body), most)]))
+		text = strings.TrimSpace(string(body[:min(len(body), maximum)]))
 	}
 	return apierrors.NewGenericServerResponse(answer.StatusCode, http.MethodPost, schema.GroupResource{}, "", text, 0,
 		true)

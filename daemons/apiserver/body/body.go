@@ -142,6 +142,9 @@ func DecodeJSON(
 		}
 		return reportStrictErrors(q, gvk, append(doubts, unknown...))
 	}
+	if err := CheckQuantities(data, obj); err != nil {
+		return newDecodeError(gvk, err)
+	}
 	policy := q.Query.Get("fieldValidation")
 	var unknown []error
 	var err error
@@ -184,12 +187,16 @@ func DecodeProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object
 	if !found {
 		return apierrors.NewBadRequest("the body does not begin as a protobuf object does")
 	}
-	is, raw, err := wire.OpenEnvelope(raw)
+	typeMeta, raw, err := wire.OpenEnvelope(raw)
 	if err != nil {
 		return newDecodeError(gvk, err)
 	}
-	if err := checkTypeMeta(metav1.TypeMeta{APIVersion: is.APIVersion, Kind: is.Kind}, gvk, data); err != nil {
+	if err := checkTypeMeta(metav1.TypeMeta{APIVersion: typeMeta.APIVersion, Kind: typeMeta.Kind}, gvk,
+		data); err != nil {
 		return err
+	}
+	if err := CheckMessageQuantities(raw, obj); err != nil {
+		return newDecodeError(gvk, err)
 	}
 	if err := message.Unmarshal(raw); err != nil {
 		return newDecodeError(gvk, err)

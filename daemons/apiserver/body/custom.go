@@ -45,24 +45,24 @@ func decodeCustom(
 func checkDeclaredKind(q *request.Request, data []byte, gvk schema.GroupVersionKind,
 	u *unstructured.Unstructured) error {
 	kind, version := u.GetKind(), u.GetAPIVersion()
-	is, err := schema.ParseGroupVersion(version)
+	gv, err := schema.ParseGroupVersion(version)
 	switch {
 	case kind == "":
 		return unrecognizedKind(data, gvk, runtime.NewMissingKindErr(string(data)))
 	case err != nil:
 		return unrecognizedKind(data, gvk, err)
-	case kind == gvk.Kind && is == gvk.GroupVersion():
+	case kind == gvk.Kind && gv == gvk.GroupVersion():
 		return nil
-	case is != gvk.GroupVersion() && q.Verb != "patch":
-		return wrongVersion(is.WithKind(kind), gvk)
+	case gv != gvk.GroupVersion() && q.Verb != "patch":
+		return wrongVersion(gv.WithKind(kind), gvk)
 	}
 	var wrong field.ErrorList
 	if kind != gvk.Kind {
 		wrong = append(wrong, field.Invalid(field.NewPath("kind"), kind, "must be "+gvk.Kind))
 	}
-	if is != gvk.GroupVersion() {
+	if gv != gvk.GroupVersion() {
 		wrong = append(wrong, field.Invalid(field.NewPath("apiVersion"), version,
 			"must be "+gvk.GroupVersion().String()))
 	}
-	return request.InvalidError(is.WithKind(kind).GroupKind(), u.GetName(), wrong)
+	return request.InvalidError(gv.WithKind(kind).GroupKind(), u.GetName(), wrong)
 }

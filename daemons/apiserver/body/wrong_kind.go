@@ -67,15 +67,15 @@ func (u *Error) Status() metav1.Status { return apierrors.NewBadRequest(u.Error(
 // precedence.
 func checkKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, failed error) error {
 	version, kind := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
-	is := metav1.TypeMeta{APIVersion: version, Kind: kind}
+	typeMeta := metav1.TypeMeta{APIVersion: version, Kind: kind}
 	if failed != nil || version == "" && !gvk.Empty() { // data may be no object at all
 		named, err := json.DefaultMetaFactory.Interpret(data)
 		if err != nil {
 			return unrecognizedKind(data, gvk, err)
 		}
-		is.APIVersion, is.Kind = named.ToAPIVersionAndKind()
+		typeMeta.APIVersion, typeMeta.Kind = named.ToAPIVersionAndKind()
 	}
-	if err := checkTypeMeta(is, gvk, data); err != nil {
+	if err := checkTypeMeta(typeMeta, gvk, data); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -92,21 +92,22 @@ var acceptedOldVersions = map[schema.GroupVersionKind]string{
 
 // checkTypeMeta returns an error unless an object's kind and version are the expected ones. An empty gvk accepts
 // everything, because options have a kind in every group.
-func checkTypeMeta(is metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte) error {
+func checkTypeMeta(typeMeta metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte) error {
 	if gvk.Empty() {
 		return nil
 	}
 	version, kind := gvk.ToAPIVersionAndKind()
-	right := is.APIVersion == "" || is.APIVersion == version || is.APIVersion == acceptedOldVersions[gvk]
-	if right && (is.Kind == "" || is.Kind == kind) {
+	right := typeMeta.APIVersion == "" || typeMeta.APIVersion == version ||
+		typeMeta.APIVersion == acceptedOldVersions[gvk]
+	if right && (typeMeta.Kind == "" || typeMeta.Kind == kind) {
 		return nil
 	}
 	named := gvk
-	if is.Kind != "" {
-		named.Kind = is.Kind
+	if typeMeta.Kind != "" {
+		named.Kind = typeMeta.Kind
 	}
-	if is.APIVersion != "" {
-		gv, err := schema.ParseGroupVersion(is.APIVersion)
+	if typeMeta.APIVersion != "" {
+		gv, err := schema.ParseGroupVersion(typeMeta.APIVersion)
 		if err != nil {
 			return unrecognizedKind(data, gvk, err)
 		}
@@ -116,30 +117,30 @@ func checkTypeMeta(is metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte)
 }
 
 // wrongKind returns the error for an object of another kind or version.
-func wrongKind(is, want schema.GroupVersionKind) error {
-	known := request.BuiltInKinds()
-	other := known[is]
+func wrongKind(gvk, want schema.GroupVersionKind) error {
+	builtIn := request.BuiltInKinds()
+	other := builtIn[gvk]
 	switch {
-	case is.GroupKind() == want.GroupKind(), other != nil && other == known[want]:
-		return wrongVersion(is, want)
+	case gvk.GroupKind() == want.GroupKind(), other != nil && other == builtIn[want]:
+		return wrongVersion(gvk, want)
 	case other != nil:
 		return &Error{
-			actual:   is,
+			actual:   gvk,
 			expected: want.Kind,
-			Cause: fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", is.Version, is.Kind,
+			Cause: fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", gvk.Version, gvk.Kind,
 				internalVersion(want.Group), want.Kind),
 		}
 	}
 	return &Error{
-		actual:   is,
+		actual:   gvk,
 		expected: want.Kind,
-		Cause:    fmt.Errorf("no kind %q is registered for version %q", is.Kind, is.GroupVersion()),
+		Cause:    fmt.Errorf("no kind %q is registered for version %q", gvk.Kind, gvk.GroupVersion()),
 	}
 }
 
-func wrongVersion(is, want schema.GroupVersionKind) error {
+func wrongVersion(gvk, want schema.GroupVersionKind) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(
-		"the API version in the data (%s) does not match the expected API version (%s)", is.GroupVersion(),
+		"the API version in the data (%s) does not match the expected API version (%s)", gvk.GroupVersion(),
 		want.GroupVersion()))
 }
 

@@ -48,13 +48,13 @@ func expandedSize(text []byte) (int, error) {
 	if err := nodes.Unmarshal(text, &document); err != nil {
 		return 0, err
 	}
-	known := map[*nodes.Node]int{}
+	sizes := map[*nodes.Node]int{}
 	var size func(n *nodes.Node) int
 	size = func(n *nodes.Node) int {
-		if s, ok := known[n]; ok {
+		if s, ok := sizes[n]; ok {
 			return s
 		}
-		known[n] = 0 // the decoder refuses a node that contains itself
+		sizes[n] = 0 // the decoder refuses a node that contains itself
 		s := len(n.Value) + 2
 		if n.Kind == nodes.AliasNode {
 			s = size(n.Alias)
@@ -62,7 +62,7 @@ func expandedSize(text []byte) (int, error) {
 		for _, part := range n.Content {
 			s = min(s+size(part)+1, request.MaxBody+1)
 		}
-		known[n] = s
+		sizes[n] = s
 		return s
 	}
 	return size(&document), nil

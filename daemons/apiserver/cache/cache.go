@@ -89,10 +89,10 @@ func (c *Cache) Resources() []*Resource { return slices.Collect(maps.Values(c.ta
 // Run loads the store's contents and keeps them current until ctx ends. If the store cannot report what changed, Run
 // loads them again.
 func (c *Cache) Run(ctx context.Context) error {
-	const first, most = 100 * time.Millisecond, 5 * time.Second
+	const first, maximum = 100 * time.Millisecond, 5 * time.Second
 	pause := first
 	for ctx.Err() == nil {
-		began := time.Now()
+		start := time.Now()
 		revision, err := c.load(ctx)
 		again := first
 		for err == nil {
@@ -116,14 +116,14 @@ func (c *Cache) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if time.Since(began) > most {
+		if time.Since(start) > maximum {
 			pause = first
 		}
 		c.log.Warn("loading the store's contents", "err", err)
 		if c.waitBetweenLoads(ctx, pause) != nil {
 			break
 		}
-		pause = min(2*pause, most)
+		pause = min(2*pause, maximum)
 	}
 	return nil
 }

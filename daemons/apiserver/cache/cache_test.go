@@ -90,10 +90,10 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 				readers = append(readers, &testReader{topic: topic, cursor: c})
 			}
 			key := rapid.SampledFrom([]string{"a/x", "a/y", "b/x", "b/y"}).Draw(t, "key")
-			before, had := model[key]
+			before, existed := model[key]
 			node := rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")
 			c := resourceChange{key: key, revision: revision}
-			if gone := had && rapid.Bool().Draw(t, "delete"); gone {
+			if isGone := existed && rapid.Bool().Draw(t, "delete"); isGone {
 				delete(model, key)
 				node = ""
 			} else {
@@ -109,7 +109,7 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 				concerned := rd.topic == Topic{} || rd.topic.Namespace != "" &&
 					strings.HasPrefix(key, rd.topic.Namespace+"/") ||
 					rd.topic.Key == key ||
-					rd.topic.Field == 1 && (node == "n1" || had && before[1] == "n1")
+					rd.topic.Field == 1 && (node == "n1" || existed && before[1] == "n1")
 				if concerned {
 					rd.want = append(rd.want, revision)
 				}

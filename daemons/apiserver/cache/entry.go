@@ -150,9 +150,9 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 // checkStoredKind returns an error if the stored object is of another kind. Decoded as this kind, it would have no
 // fields, and its UID would not match the owner references of its dependents.
 func (e *Entry) checkStoredKind(obj runtime.Object) error {
-	is, want := obj.GetObjectKind().GroupVersionKind(), e.kind.GVK
-	if is.GroupKind() != want.GroupKind() || e.kind.Untyped == nil && is.Version != want.Version {
-		return fmt.Errorf("the %s %s is stored as kind %q of %q", want.Kind, e.Key, is.Kind, is.GroupVersion())
+	gvk, want := obj.GetObjectKind().GroupVersionKind(), e.kind.GVK
+	if gvk.GroupKind() != want.GroupKind() || e.kind.Untyped == nil && gvk.Version != want.Version {
+		return fmt.Errorf("the %s %s is stored as kind %q of %q", want.Kind, e.Key, gvk.Kind, gvk.GroupVersion())
 	}
 	return nil
 }
@@ -207,8 +207,8 @@ func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		if family := k.Untyped.Family; family.CallWebhook != nil {
-			if was := family.Version(u.GroupVersionKind().Version); was != nil {
-				k = was
+			if before := family.Version(u.GroupVersionKind().Version); before != nil {
+				k = before
 			}
 		}
 		k.Untyped.Read(u)
@@ -304,7 +304,7 @@ func (e *Entry) Object() (runtime.Object, error) {
 }
 
 func (e *Entry) cacheDecoded(obj runtime.Object) {
-	if pinnedResources[e.kind.Resource] {
+	if e.kind.Untyped == nil && pinnedResources[e.kind.Resource] {
 		e.forms.pinned.Store(&obj)
 		return
 	}
@@ -312,7 +312,7 @@ func (e *Entry) cacheDecoded(obj runtime.Object) {
 	e.forms.decoded.Store(&w)
 }
 
-// pinnedResources names the resources whose objects are decoded at once and stay decoded. They are few, and
+// pinnedResources names the built-in resources whose objects are decoded at once and stay decoded. They are few, and
 // authorization or admission reads them on every request. Decoding them early means that unreadable ones are known
 // before any decision depends on them.
 var pinnedResources = map[string]bool{

@@ -34,8 +34,8 @@ func (c *Cache) requestReload() {
 	}
 }
 
-func (c *Cache) followStore(asked context.Context, after int64) (int64, error) {
-	ctx, end := context.WithCancelCause(asked)
+func (c *Cache) followStore(parent context.Context, after int64) (int64, error) {
+	ctx, end := context.WithCancelCause(parent)
 	var attending sync.WaitGroup
 	defer attending.Wait()
 	defer end(nil)

@@ -43,7 +43,7 @@ type eventLog struct {
 	isEnded     bool
 	bytes       int // estimated memory of the events
 
-	notifiers notifiers // rung at each append
+	notifiers notifiers // notified at each append
 }
 
 func newEventLog(floor int64) *eventLog {

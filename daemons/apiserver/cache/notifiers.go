@@ -5,63 +5,63 @@ import (
 	"time"
 )
 
-// Notifier is rung when the cursors of one log may have new events. It counts the cursors that use it, its hearers.
+// Notifier calls a function when the cursors of one log may have new events. It counts its subscribers, which are the
+// cursors that use it.
 type Notifier struct {
 	log         *eventLog
 	notify      func()
 	subscribers int
-	index       int // index in the log's list of bells
+	index       int // index in the log's list of notifiers
 }
 
-// NewNotifier returns a bell of the cursor's log, without hearers. ring must not block, and may be called late.
-func (c *Cursor) NewNotifier(ring func()) *Notifier { return &Notifier{log: c.log, notify: ring} }
+// NewNotifier returns a notifier of the cursor's log, without subscribers. notify must not block, and may be called
+// late.
+func (c *Cursor) NewNotifier(notify func()) *Notifier { return &Notifier{log: c.log, notify: notify} }
 
-// BelongsTo reports whether the bell belongs to the cursor's log.
+// BelongsTo reports whether the notifier belongs to the cursor's log.
 func (b *Notifier) BelongsTo(c *Cursor) bool { return b.log == c.log }
 
-// Subscribe adds a hearer. The hearer must check for earlier events itself.
+// Subscribe adds a subscriber. The subscriber must check for earlier events itself.
 func (b *Notifier) Subscribe() { b.log.notifiers.addSubscribers(b, 1) }
 
-// Unsubscribe removes a hearer.
+// Unsubscribe removes a subscriber.
 func (b *Notifier) Unsubscribe() { b.log.notifiers.addSubscribers(b, -1) }
 
-// notifiers are the bells of one log, rung when events are appended. If there are few hearers, each append rings at
-// once. With more than crowd hearers, each event costs a wake-up, a TLS record and a system call per connection. So
-// after a pause they are called at once, and while events keep coming they are called once per moment. In exchange, an
-// event for hundreds of watches may wait that long.
+// notifiers are the notifiers of one log. They are called when events are appended: at once up to batchThreshold
+// subscribers, and at most once per batchInterval above it. Each call costs a wake-up, a TLS record and a system call
+// per connection. In exchange, an event for hundreds of watches may wait that long.
 type notifiers struct {
 	mu          sync.Mutex
 	list        []*Notifier // unordered
 	subscribers int
-	notifiedAt  time.Time // when a crowd was last called
+	notifiedAt  time.Time // time of the last call above batchThreshold
 	isScheduled bool      // whether a delayed call is scheduled
 	timer       *time.Timer
 }
 
 const (
-	// batchThreshold is how many hearers there must be for calls to be combined. Controllers and kubelets stay far
-	// below that: a kubelet has a log of its own node's pods, which it shares with no other client.
+	// batchThreshold is the number of subscribers above which calls are combined. Logs of controllers and kubelets stay
+	// far below it: a kubelet has a log of its own node's pods, which it shares with no other client.
 	batchThreshold = 256
-	// batchInterval is how long the first of the events waits that a crowd is called for together. At 20 events a
-	// second, two of them share a call, with room for some jitter. To combine three of them, all would have to wait for
-	// a tenth of a second.
+	// batchInterval is the longest time that an event waits for others that share its call. At 20 events a second, two
+	// share a call, with room for some jitter. Three could share a call only with an interval of 100 ms.
 	batchInterval = 60 * time.Millisecond
 )
 
-func (b *notifiers) addSubscribers(bell *Notifier, more int) {
+func (b *notifiers) addSubscribers(n *Notifier, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.subscribers += more
-	had := bell.subscribers > 0
-	bell.subscribers += more
-	switch has := bell.subscribers > 0; {
-	case has && !had:
-		bell.index = len(b.list)
-		b.list = append(b.list, bell)
-	case had && !has:
+	hadSubscribers := n.subscribers > 0
+	n.subscribers += more
+	switch hasSubscribers := n.subscribers > 0; {
+	case hasSubscribers && !hadSubscribers:
+		n.index = len(b.list)
+		b.list = append(b.list, n)
+	case hadSubscribers && !hasSubscribers:
 		last := len(b.list) - 1
-		b.list[last].index = bell.index
-		b.list[bell.index], b.list[last] = b.list[last], nil
+		b.list[last].index = n.index
+		b.list[n.index], b.list[last] = b.list[last], nil
 		b.list = b.list[:last]
 	}
 }
@@ -97,7 +97,7 @@ func (b *notifiers) notifyLate() {
 	}
 }
 
-// notifyEnd calls all bells for the last time.
+// notifyEnd calls all notifiers for the last time.
 func (b *notifiers) notifyEnd() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +108,7 @@ func (b *notifiers) notifyEnd() {
 }
 
 func (b *notifiers) notifyAll() {
-	for _, bell := range b.list {
-		bell.notify()
+	for _, n := range b.list {
+		n.notify()
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A crowd is called at once for the first event, and once for the events that soon follow. A few hearers are called for
-// each event.
+// Many subscribers are notified at once of the first event, and once of the events that soon follow. A few subscribers
+// are notified of each event.
 // Proves S4.
 func TestManySubscribersAreNotifiedInBatches(t *testing.T) {
 	for _, c := range []struct {
@@ -34,25 +34,25 @@ func TestManySubscribersAreNotifiedInBatches(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, began := newEventLog(0), time.Now()
+				l, start := newEventLog(0), time.Now()
 				var calls []time.Duration
 				heard := make([]int, c.listeners)
 				for i := range c.listeners {
 					cursor := &Cursor{log: l}
-					bell := cursor.NewNotifier(func() {
+					notifier := cursor.NewNotifier(func() {
 						events, _, err := cursor.Next()
 						if heard[i] += len(events); err != nil {
 							t.Errorf("reading the log: %v", err)
 						}
 						if i == 0 && len(events) > 0 {
-							calls = append(calls, time.Since(began))
+							calls = append(calls, time.Since(start))
 						}
 					})
-					bell.Subscribe()
-					defer bell.Unsubscribe()
+					notifier.Subscribe()
+					defer notifier.Unsubscribe()
 				}
 				for i, at := range c.events {
-					<-time.After(at - time.Since(began)) // in the fake time of the test
+					<-time.After(at - time.Since(start)) // in the fake time of the test
 					l.append([]*Event{{Revision: int64(i + 1)}}, maxLogBytes, 0)
 				}
 				<-time.After(time.Minute)
@@ -98,7 +98,7 @@ func TestEndOfLogNotifiesAtOnce(t *testing.T) {
 	})
 }
 
-// BenchmarkNotify measures calling a thousand hearers.
+// BenchmarkNotify measures calls of a thousand subscribers.
 func BenchmarkNotify(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

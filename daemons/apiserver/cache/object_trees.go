@@ -39,14 +39,14 @@ func (t *objectTrees) clone() objectTrees {
 }
 
 // set replaces the object of a key; nil deletes it. It returns the former object, if there was one.
-func (t *objectTrees) set(key string, e *Entry) (prev *Entry, had bool) {
+func (t *objectTrees) set(key string, e *Entry) (prev *Entry, existed bool) {
 	if e != nil {
-		prev, had = t.byKey.ReplaceOrInsert(e)
+		prev, existed = t.byKey.ReplaceOrInsert(e)
 	} else {
-		prev, had = t.byKey.Delete(&Entry{Key: key})
+		prev, existed = t.byKey.Delete(&Entry{Key: key})
 	}
 	for _, tree := range t.byField {
-		if had {
+		if existed {
 			tree.Delete(prev)
 		}
 		if e != nil {
@@ -54,12 +54,12 @@ func (t *objectTrees) set(key string, e *Entry) (prev *Entry, had bool) {
 		}
 	}
 	switch {
-	case had && e == nil:
+	case existed && e == nil:
 		addToNamespace(t.namespaces, prev.Namespace, -1)
-	case !had && e != nil:
+	case !existed && e != nil:
 		addToNamespace(t.namespaces, e.Namespace, 1)
 	}
-	return prev, had
+	return prev, existed
 }
 
 func byKey(a, b *Entry) bool { return a.Key < b.Key }

@@ -11,11 +11,11 @@ import (
 // revisions are refused, so nothing needs these events.
 func (c *Cache) RecordCompaction(revision int64) {
 	for {
-		was := c.compacted.Load()
-		if revision <= was {
+		before := c.compacted.Load()
+		if revision <= before {
 			return
 		}
-		if c.compacted.CompareAndSwap(was, revision) {
+		if c.compacted.CompareAndSwap(before, revision) {
 			break
 		}
 	}

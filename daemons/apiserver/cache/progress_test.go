@@ -25,12 +25,12 @@ func (s *slowStore) Revision(ctx context.Context) (int64, error) {
 }
 
 type testCallback struct {
-	why       chan error
+	reason    chan error
 	batchDone *sync.WaitGroup
 }
 
-func (t *testCallback) OnCurrent(why error) { t.why <- why }
-func (t *testCallback) OnBatchDone()        { t.batchDone.Done() }
+func (t *testCallback) OnCurrent(reason error) { t.reason <- reason }
+func (t *testCallback) OnBatchDone()           { t.batchDone.Done() }
 
 // Readers that arrive during a revision read are all served by the next one, whether they wait or are called.
 func TestARevisionReadServesEarlierReaders(t *testing.T) {
@@ -49,7 +49,7 @@ func TestARevisionReadServesEarlierReaders(t *testing.T) {
 	}()
 	var others sync.WaitGroup
 	ask := func() *testCallback {
-		r := &testCallback{why: make(chan error, 1), batchDone: &others}
+		r := &testCallback{reason: make(chan error, 1), batchDone: &others}
 		others.Add(1)
 		c.CallWhenCurrent(r)
 		return r
@@ -59,7 +59,7 @@ func TestARevisionReadServesEarlierReaders(t *testing.T) {
 		// The revision read that serves first is in progress once the store takes the test's value.
 		bad := errors.New("no majority")
 		s.results <- bad
-		if err := <-first.why; !errors.Is(err, bad) {
+		if err := <-first.reason; !errors.Is(err, bad) {
 			t.Errorf("a look that failed: %v", err)
 		}
 		var readers []*testCallback
@@ -75,7 +75,7 @@ func TestARevisionReadServesEarlierReaders(t *testing.T) {
 		go func() {
 			defer close(served)
 			for _, r := range readers {
-				if err := <-r.why; err != nil {
+				if err := <-r.reason; err != nil {
 					t.Error(err)
 				}
 			}

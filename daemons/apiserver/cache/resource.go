@@ -115,12 +115,12 @@ func (r *Resource) apply(changes []resourceChange) {
 			continue
 		}
 		event := &Event{Revision: c.revision, Entry: c.entry, WasUnreadable: r.unreadable.contains(c.key)}
-		prev, had := r.objects.set(c.key, c.entry)
-		if had {
+		prev, existed := r.objects.set(c.key, c.entry)
+		if existed {
 			event.Prev = prev
 			prev.supersede()
 		}
-		if had || c.entry != nil {
+		if existed || c.entry != nil {
 			events = append(events, event)
 		}
 	}
@@ -129,9 +129,9 @@ func (r *Resource) apply(changes []resourceChange) {
 	}
 	r.counts.Dispatched += int64(len(events))
 	// Append to the log first, so that the log always has the history of what readers find in entries.
-	was := r.log.size()
+	before := r.log.size()
 	r.log.append(events, r.budget.perLog(), 0)
-	r.budget.used.Add(int64(r.log.size() - was))
+	r.budget.used.Add(int64(r.log.size() - before))
 	r.topics.append(r, events)
 	r.entries.apply(events)
 	r.snapshot.Store(nil) // frees what only the old snapshot had
@@ -140,8 +140,8 @@ func (r *Resource) apply(changes []resourceChange) {
 
 // unreadableEvent returns the event of an object that cannot be read from now on. The caller holds r.mu.
 func (r *Resource) unreadableEvent(c resourceChange) *Event {
-	prev, had := r.objects.byKey.Get(&Entry{Key: c.key})
-	if !had {
+	prev, existed := r.objects.byKey.Get(&Entry{Key: c.key})
+	if !existed {
 		prev = nameOnlyEntry(r.Kind, c.key)
 	}
 	return &Event{Revision: c.revision, Prev: prev, Err: c.err}
@@ -160,9 +160,9 @@ func (r *Resource) endWatches() {
 func (r *Resource) trim(revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.log.size()
+	before := r.log.size()
 	r.log.trim(revision)
-	r.budget.used.Add(int64(r.log.size() - was))
+	r.budget.used.Add(int64(r.log.size() - before))
 	r.topics.each(func(t *topicLog) { t.trim(revision) })
 }
 

@@ -75,8 +75,8 @@ func (c *Cache) Remove(k *kinds.Kind) {
 
 // changeTables replaces the tables. The caller holds c.feed.
 func (c *Cache) changeTables(f func(*tables)) {
-	was := c.tables.Load()
-	t := &tables{byKey: maps.Clone(was.byKey), byName: maps.Clone(was.byName)}
+	before := c.tables.Load()
+	t := &tables{byKey: maps.Clone(before.byKey), byName: maps.Clone(before.byName)}
 	f(t)
 	c.tables.Store(t)
 }

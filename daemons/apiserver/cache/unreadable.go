@@ -87,8 +87,8 @@ func (r *Resource) ReadError(key string) error {
 	return nil
 }
 
-// ReadErrors is like ReadError, but returns up to most errors, unordered.
-func (r *Resource) ReadErrors(key string, most int) []error {
+// ReadErrors is like ReadError, but returns up to maximum errors, unordered.
+func (r *Resource) ReadErrors(key string, maximum int) []error {
 	u := &r.unreadable
 	if !u.isNonEmpty.Load() {
 		return nil
@@ -104,7 +104,7 @@ func (r *Resource) ReadErrors(key string, most int) []error {
 	var all []error
 	for k, err := range u.keys {
 		if strings.HasPrefix(k, key) {
-			if all = append(all, err); len(all) == most {
+			if all = append(all, err); len(all) == maximum {
 				break
 			}
 		}

@@ -35,8 +35,8 @@ func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
 		if e == nil || e.kind == to {
 			continue
 		}
-		if have := e.cachedVersion(to); have != nil {
-			entries[i] = have
+		if current := e.cachedVersion(to); current != nil {
+			entries[i] = current
 			continue
 		}
 		obj, err := e.Object()
@@ -85,16 +85,16 @@ func (e *Entry) cachedVersion(to *kinds.Kind) *Entry {
 // one.
 func (e *Entry) addVersion(v *Entry) *Entry {
 	for {
-		if have := e.cachedVersion(v.kind); have != nil {
-			return have
+		if current := e.cachedVersion(v.kind); current != nil {
+			return current
 		}
-		was := e.forms.versions.Load()
+		before := e.forms.versions.Load()
 		var next []*Entry
-		if was != nil {
-			next = append(next, *was...)
+		if before != nil {
+			next = append(next, *before...)
 		}
 		next = append(next, v)
-		if e.forms.versions.CompareAndSwap(was, &next) {
+		if e.forms.versions.CompareAndSwap(before, &next) {
 			return v
 		}
 	}

@@ -137,15 +137,15 @@ func (c *webhookConverter) convertBatch(
 // restoreMetadata sets the metadata of a converted object to the original's, except labels and annotations. It returns
 // an error if kind, name, namespace or UID have changed.
 func restoreMetadata(made, from *unstructured.Unstructured, to *kinds.Kind) error {
-	if is := made.GroupVersionKind(); is != to.GVK {
-		return fmt.Errorf("expected %s, got %s", to.GVK, is)
+	if after := made.GroupVersionKind(); after != to.GVK {
+		return fmt.Errorf("expected %s, got %s", to.GVK, after)
 	}
-	for _, c := range []struct{ what, is, was string }{
+	for _, c := range []struct{ what, after, before string }{
 		{"name", made.GetName(), from.GetName()}, {"namespace", made.GetNamespace(), from.GetNamespace()},
 		{"uid", string(made.GetUID()), string(from.GetUID())},
 	} {
-		if c.is != c.was {
-			return fmt.Errorf("metadata.%s must not change: it was %q and is %q", c.what, c.was, c.is)
+		if c.after != c.before {
+			return fmt.Errorf("metadata.%s must not change: it was %q and is %q", c.what, c.before, c.after)
 		}
 	}
 	labels, annotations := made.GetLabels(), made.GetAnnotations()

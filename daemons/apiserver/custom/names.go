@@ -44,7 +44,7 @@ func (n Names) Accept(
 const ambiguous types.UID = ""
 
 func (n Names) add(name acceptedName, of types.UID) {
-	if was, ok := n[name]; ok && was != of {
+	if before, ok := n[name]; ok && before != of {
 		of = ambiguous
 	}
 	n[name] = of
@@ -67,7 +67,7 @@ func NewStatus(
 	out := &apiextensionsv1.CustomResourceDefinition{Status: *d.Status.DeepCopy()}
 	resources := func(name string) bool { return all.isTaken(d, acceptedName{d.Spec.Group, name, false}) }
 	taken := func(name string) bool { return all.isTaken(d, acceptedName{d.Spec.Group, name, true}) }
-	asked, accepted := d.Spec.Names, &out.Status.AcceptedNames
+	requested, accepted := d.Spec.Names, &out.Status.AcceptedNames
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts",
 		Message: "no conflicts found",
@@ -82,17 +82,17 @@ func NewStatus(
 		}
 		*to = name
 	}
-	acceptName(&accepted.Plural, asked.Plural, "PluralConflict", resources)
-	acceptName(&accepted.Singular, asked.Singular, "SingularConflict", resources)
-	if i := slices.IndexFunc(asked.ShortNames,
+	acceptName(&accepted.Plural, requested.Plural, "PluralConflict", resources)
+	acceptName(&accepted.Singular, requested.Singular, "SingularConflict", resources)
+	if i := slices.IndexFunc(requested.ShortNames,
 		func(n string) bool { return resources(n) && !slices.Contains(accepted.ShortNames, n) }); i >= 0 {
-		refuse("ShortNamesConflict", asked.ShortNames[i])
+		refuse("ShortNamesConflict", requested.ShortNames[i])
 	} else {
-		accepted.ShortNames = slices.Clone(asked.ShortNames)
+		accepted.ShortNames = slices.Clone(requested.ShortNames)
 	}
-	acceptName(&accepted.Kind, asked.Kind, "KindConflict", taken)
-	acceptName(&accepted.ListKind, asked.ListKind, "ListKindConflict", taken)
-	accepted.Categories = slices.Clone(asked.Categories)
+	acceptName(&accepted.Kind, requested.Kind, "KindConflict", taken)
+	acceptName(&accepted.ListKind, requested.ListKind, "ListKindConflict", taken)
+	accepted.Categories = slices.Clone(requested.Categories)
 
 	set := func(c apiextensionsv1.CustomResourceDefinitionCondition) {
 		old := apihelpers.FindCRDCondition(out, c.Type)

@@ -178,27 +178,27 @@ func (v *definitionVersion) validate(obj, old runtime.Object, statusOnly bool) f
 		return field.ErrorList{field.InternalError(nil, fmt.Errorf("a %T is not unstructured", obj))}
 	}
 	ctx := context.Background()
-	was, _ := old.(*unstructured.Unstructured)
+	previous, _ := old.(*unstructured.Unstructured)
 	var errs field.ErrorList
 	var celOptions []cel.Option
 	var before any
-	if was == nil {
+	if previous == nil {
 		errs = validation.ValidateCustomResource(nil, u.Object, v.schema)
 	} else {
-		correlated := common.NewCorrelatedObject(u.Object, was.Object, &model.Structural{Structural: v.structural})
+		correlated := common.NewCorrelatedObject(u.Object, previous.Object, &model.Structural{Structural: v.structural})
 		celOptions = append(celOptions, cel.WithRatcheting(correlated))
-		before = was.Object
+		before = previous.Object
 		if !statusOnly {
-			errs = validation.ValidateCustomResourceUpdate(nil, u.Object, was.Object, v.schema,
+			errs = validation.ValidateCustomResourceUpdate(nil, u.Object, previous.Object, v.schema,
 				validation.WithRatcheting(correlated))
 		} else if status, exists := u.Object["status"]; exists && v.status != nil {
-			errs = validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, was.Object["status"],
+			errs = validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, previous.Object["status"],
 				v.status, validation.WithRatcheting(correlated.Key("status")))
 		}
 	}
 	errs = append(errs, v.validateScale(u)...)
 	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, v.structural, false)...)
-	if was == nil || len(listtype.ValidateListSetsAndMaps(nil, v.structural, was.Object)) == 0 {
+	if previous == nil || len(listtype.ValidateListSetsAndMaps(nil, v.structural, previous.Object)) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, v.structural, u.Object)...)
 	}
 	rules := v.rules()

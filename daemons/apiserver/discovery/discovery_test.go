@@ -36,11 +36,11 @@ func TestReusedDocumentsEqualNewOnes(t *testing.T) {
 		},
 	}
 	list := kinds.All()
-	var was *Handler
+	var before *Handler
 	for i := range 5 {
 		list = append(list, testKind(fmt.Sprintf("g%d.example.com", i/2), "v1beta1", fmt.Sprint("thing", i)),
 			testKind(fmt.Sprintf("g%d.example.com", i/2), "v1", fmt.Sprint("thing", i)))
-		grown, fresh := New(was, list, others...), New(nil, list, others...)
+		grown, fresh := New(before, list, others...), New(nil, list, others...)
 		for path, d := range fresh.documents {
 			if string(grown.documents[path].data) != string(d.data) || grown.documents[path].tag != d.tag {
 				t.Errorf("%s\n%s\nand from nothing\n%s", path, grown.documents[path].data, d.data)
@@ -54,21 +54,21 @@ func TestReusedDocumentsEqualNewOnes(t *testing.T) {
 				t.Errorf("aggregated %s", path)
 			}
 		}
-		was = grown
+		before = grown
 	}
 	for path, into := range map[string]any{"/apis": &metav1.APIGroupList{}, "/api": &metav1.APIVersions{}} {
-		if err := json.Unmarshal(was.documents[path].data, into); err != nil ||
-			string(encode(into)) != string(was.documents[path].data) {
-			t.Errorf("%s: %v\n%s\nis not\n%s", path, err, was.documents[path].data, encode(into))
+		if err := json.Unmarshal(before.documents[path].data, into); err != nil ||
+			string(encode(into)) != string(before.documents[path].data) {
+			t.Errorf("%s: %v\n%s\nis not\n%s", path, err, before.documents[path].data, encode(into))
 		}
 	}
-	for path, d := range was.aggregated {
+	for path, d := range before.aggregated {
 		all := &apidiscovery.APIGroupDiscoveryList{}
 		if err := json.Unmarshal(d.data, all); err != nil || string(encode(all)) != string(d.data) {
 			t.Errorf("aggregated %s: %v\n%s\nis not\n%s", path, err, d.data, encode(all))
 		}
 	}
-	if string(was.documents["/apis/g0.example.com"].data) == "" || was.groups["apps"].aggregated == nil {
+	if string(before.documents["/apis/g0.example.com"].data) == "" || before.groups["apps"].aggregated == nil {
 		t.Error("discovery lacks groups")
 	}
 }
@@ -76,14 +76,14 @@ func TestReusedDocumentsEqualNewOnes(t *testing.T) {
 // One more kind changes only the documents of its group. The documents of other groups are reused.
 func TestUnchangedGroupsAreReused(t *testing.T) {
 	list := append(kinds.All(), testKind("a.example.com", "v1", "a"), testKind("b.example.com", "v1", "b"))
-	was := New(nil, list)
-	now := New(was, append(list, testKind("a.example.com", "v1", "c")))
+	before := New(nil, list)
+	now := New(before, append(list, testKind("a.example.com", "v1", "c")))
 	for name, g := range now.groups {
-		if shared := &g.aggregated[0] == &was.groups[name].aggregated[0]; shared != (name != "a.example.com") {
+		if shared := &g.aggregated[0] == &before.groups[name].aggregated[0]; shared != (name != "a.example.com") {
 			t.Errorf("%q: shared %v", name, shared)
 		}
 	}
-	if gone := New(now, list); string(gone.aggregated["/apis"].data) != string(was.aggregated["/apis"].data) {
+	if without := New(now, list); string(without.aggregated["/apis"].data) != string(before.aggregated["/apis"].data) {
 		t.Error("discovery has a removed kind")
 	}
 }
@@ -103,9 +103,9 @@ func TestAPIDocumentHasTheServerAddresses(t *testing.T) {
 		r, w := httptest.NewRequest("GET", "/api", nil), httptest.NewRecorder()
 		r.RemoteAddr = client
 		h.ServeHTTP(w, r)
-		if is := `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":` + want +
-			"}\n"; w.Body.String() != is {
-			t.Errorf("%s: %s, want %s", client, w.Body, is)
+		if got := `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":` + want +
+			"}\n"; w.Body.String() != got {
+			t.Errorf("%s: %s, want %s", client, w.Body, got)
 		}
 		tags[w.Header().Get("ETag")] = true
 	}

@@ -52,7 +52,7 @@ func (s *Definitions) Run(ctx context.Context) error {
 		return nil // ctx ended
 	}
 	serving := map[string]extension{}
-	const first, most = 100 * time.Millisecond, 5 * time.Second
+	const first, maximum = 100 * time.Millisecond, 5 * time.Second
 	for pause := first; ctx.Err() == nil; {
 		snapshot := crds.Snapshot()
 		cursor, err := crds.Watch(cache.Topic{}, snapshot.Revision)
@@ -73,7 +73,7 @@ func (s *Definitions) Run(ctx context.Context) error {
 		}
 		if err != nil || more {
 			retry = time.After(pause)
-			pause = min(2*pause, most)
+			pause = min(2*pause, maximum)
 		}
 		events, wake, err := cursor.Next()
 		if err == nil && len(events) == 0 {
@@ -165,8 +165,8 @@ func (s *Definitions) syncDefinitions(
 			continue
 		}
 		wanted[d.Name] = true
-		if was, ok := serving[d.Name]; !ok || declaresOtherKinds(was.definition, d) {
-			if err := s.serveDefinition(ctx, d, was, serving); err != nil {
+		if before, ok := serving[d.Name]; !ok || declaresOtherKinds(before.definition, d) {
+			if err := s.serveDefinition(ctx, d, before, serving); err != nil {
 				failed = append(failed, err)
 				continue
 			}
@@ -175,16 +175,16 @@ func (s *Definitions) syncDefinitions(
 	}
 	for _, d := range all {
 		// Watches continue, so that they report the deletion of the objects.
-		if was, ok := serving[d.Name]; ok && d.DeletionTimestamp != nil {
-			was.kind.Untyped.Family.IsClosed.Store(true)
+		if before, ok := serving[d.Name]; ok && d.DeletionTimestamp != nil {
+			before.kind.Untyped.Family.IsClosed.Store(true)
 		}
 	}
-	for name, was := range serving {
+	for name, before := range serving {
 		if wanted[name] || s.config.Cache.Resource(DefinitionsGVR.GroupResource()).ReadError(name) != nil {
 			continue // a definition that cannot be read is served as before
 		}
-		s.config.Cache.Remove(was.kind)
-		s.config.Owners.RemoveKind(was.kind)
+		s.config.Cache.Remove(before.kind)
+		s.config.Owners.RemoveKind(before.kind)
 		delete(serving, name)
 		changed = true
 	}
@@ -196,9 +196,9 @@ func (s *Definitions) syncDefinitions(
 			!slices.Contains(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 			continue
 		}
-		if was, ok := serving[d.Name]; ok && was.kind.Untyped.Family.IsClosed.Load() ||
+		if before, ok := serving[d.Name]; ok && before.kind.Untyped.Family.IsClosed.Load() ||
 			!apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
-			left, err := s.deleteInstances(ctx, d, was.kind)
+			left, err := s.deleteInstances(ctx, d, before.kind)
 			more = more || left
 			if err != nil {
 				failed = append(failed, err)
@@ -219,7 +219,7 @@ func declaresOtherKinds(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 func (s *Definitions) serveDefinition(
 	ctx context.Context,
 	d *apiextensionsv1.CustomResourceDefinition,
-	was extension,
+	before extension,
 	serving map[string]extension,
 ) error {
 	k, err := custom.NewKind(d, s.config.Backends)
@@ -234,8 +234,8 @@ func (s *Definitions) serveDefinition(
 	if err := s.config.Cache.Add(ctx, k); err != nil {
 		return err
 	}
-	if was.kind != nil {
-		s.config.Owners.RemoveKind(was.kind)
+	if before.kind != nil {
+		s.config.Owners.RemoveKind(before.kind)
 	}
 	serving[d.Name] = extension{d, k}
 	return nil
@@ -295,11 +295,12 @@ func (s *Definitions) deleteInstances(
 			return true
 		})
 		for _, e := range all {
-			gone, err := s.config.Writes.Remove(ctx, wire.Served{Kind: k}, e.Namespace, e.Name, &metav1.DeleteOptions{})
+			isGone, err := s.config.Writes.Remove(ctx, wire.Served{Kind: k}, e.Namespace, e.Name,
+				&metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return true, fmt.Errorf("delete %s %s for its definition is going: %w", k.GR(), e.Key, err)
 			}
-			left = left || err == nil && !gone
+			left = left || err == nil && !isGone
 		}
 	}
 	if left {

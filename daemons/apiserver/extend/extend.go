@@ -31,9 +31,9 @@ type Writer interface {
 	// Change changes an object. next returns the new object for the stored one, which is nil if there is none.
 	Change(ctx context.Context, o write.Own, next func(live runtime.Object) (runtime.Object, error)) (
 		*cache.Entry, error)
-	// Remove deletes an object of a kind that clients may not see. gone reports whether nothing delays its removal.
+	// Remove deletes an object of a kind that clients may not see. isGone reports whether nothing delays its removal.
 	Remove(ctx context.Context, served wire.Served, namespace, name string, o *metav1.DeleteOptions) (
-		gone bool, err error)
+		isGone bool, err error)
 }
 
 // Config configures Definitions.

@@ -278,7 +278,7 @@ func (c *Controller) tryEnter(s *Schema, work *Work) (Ticket, bool) {
 }
 
 func (c *Controller) waitForSeats(ctx context.Context, s *Schema, w *waiter) (Ticket, error) {
-	began := time.Now()
+	start := time.Now()
 	timer := time.NewTimer(c.Wait)
 	defer timer.Stop()
 	reason := timedOut
@@ -293,7 +293,7 @@ func (c *Controller) waitForSeats(ctx context.Context, s *Schema, w *waiter) (Ti
 	if w.isGranted {
 		return Ticket{c, s, w.work}, nil
 	}
-	s.tally.waited[0].observe(time.Since(began))
+	s.tally.waited[0].observe(time.Since(start))
 	s.level.remove(w)
 	c.waiting--
 	return Ticket{}, c.refuse(s, reason)

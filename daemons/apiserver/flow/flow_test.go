@@ -280,15 +280,15 @@ func queuingConfig(n, hand, length int32) *flowcontrolv1.QueuingConfiguration {
 // waitFor waits until that many requests are waiting.
 func waitFor(t *testing.T, c *Controller, n int) {
 	t.Helper()
-	for began := time.Now(); ; {
+	for start := time.Now(); ; {
 		c.mu.Lock()
-		have := c.waiting
+		got := c.waiting
 		c.mu.Unlock()
-		if have == n {
+		if got == n {
 			return
 		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("%d requests wait, want %d", have, n)
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("%d requests wait, want %d", got, n)
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -341,23 +341,23 @@ func testFullQueue(t *testing.T) {
 	held := mustEnter(t, c, "a", 1)
 	c.Wait = 20 * time.Millisecond
 	var wg sync.WaitGroup
-	var late atomic.Int32
+	var timedOut atomic.Int32
 	for range 2 {
 		wg.Go(func() {
 			if _, err := enterAs(t.Context(), c, "a", "", Work{Seats: 1}); errors.Is(err, ErrRefused) {
-				late.Add(1)
+				timedOut.Add(1)
 			}
 		})
 	}
 	waitFor(t, c, 2)
 	mustBeRefused(t, c, "a")
 	wg.Wait()
-	if late.Load() != 2 {
-		t.Errorf("%d of 2 that waited too long were refused", late.Load())
+	if timedOut.Load() != 2 {
+		t.Errorf("%d of 2 that waited too long were refused", timedOut.Load())
 	}
-	gone, cancel := context.WithCancel(t.Context())
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := enterAs(gone, c, "a", "", Work{Seats: 1}); err == nil {
+	if _, err := enterAs(cancelled, c, "a", "", Work{Seats: 1}); err == nil {
 		t.Error("a request whose client has gone got a seat")
 	}
 	held[0].Release()
@@ -421,7 +421,7 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 	c := newTestController(t, customLevels(limitedLevel("a", 20, 50, nil, queuingConfig(8, 2, 1000)),
 		limitedLevel("b", 10, 20, nil, queuingConfig(8, 2, 1000))), 20)
 	var wg sync.WaitGroup
-	var used, most atomic.Int64
+	var used, maximum atomic.Int64
 	for i := range 16 {
 		wg.Go(func() {
 			for n := range 300 {
@@ -431,7 +431,7 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 					return
 				}
 				now := used.Add(int64(ticket.work.Seats))
-				most.Store(max(most.Load(), now))
+				maximum.Store(max(maximum.Load(), now))
 				used.Add(-int64(ticket.work.Seats))
 				ticket.Release()
 			}
@@ -440,15 +440,15 @@ func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 	wg.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	least := 0
+	minimum := 0
 	for _, l := range c.levelsByName {
 		if l.used != 0 || l.waiting != 0 {
 			t.Errorf("level %s ends with %d seats taken and %d waiting", l.name, l.used, l.waiting)
 		}
-		least += l.minSeats
+		minimum += l.minSeats
 	}
-	if c.reserved != least || c.waiting != 0 || most.Load() > 20+int64(len(c.levelsByName)) {
-		t.Errorf("%d seats of 20 were taken; %d reserved, want %d; %d waiting", most.Load(), c.reserved, least,
+	if c.reserved != minimum || c.waiting != 0 || maximum.Load() > 20+int64(len(c.levelsByName)) {
+		t.Errorf("%d seats of 20 were taken; %d reserved, want %d; %d waiting", maximum.Load(), c.reserved, minimum,
 			c.waiting)
 	}
 }

@@ -21,13 +21,13 @@ func TestDeferredResponsesEqualHandlerResponses(t *testing.T) {
 	}
 	later := make(chan func(), 1)
 	own := &h2.Server{ServeFast: func(d *h2.Deferred, r *http.Request) bool {
-		body, known := bodies[r.URL.Path]
+		body, ok := bodies[r.URL.Path]
 		switch {
 		case r.Context().Err() == nil:
 			t.Error("one could wait with the request's context")
 		case r.URL.Path == "/panics":
 			panic("so it says")
-		case !known:
+		case !ok:
 			return false
 		}
 		later <- func() {
@@ -86,15 +86,15 @@ func TestDeferredResponsesEqualHandlerResponses(t *testing.T) {
 // A goroutine that answers many requests does not wait for a client that reads nothing, or has left.
 // Proves S12.
 func TestDeferredResponsesDoNotBlock(t *testing.T) {
-	asked := make(chan *h2.Deferred, 1)
+	requested := make(chan *h2.Deferred, 1)
 	own := &h2.Server{ServeFast: func(d *h2.Deferred, r *http.Request) bool {
-		asked <- d
+		requested <- d
 		return true
 	}}
 	address, config, _ := serve(t, own, func(http.ResponseWriter, *http.Request) { t.Error("a handler was called") })
 	c := dialRaw(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
 	answer := func() {
-		d := <-asked
+		d := <-requested
 		_, _ = d.Write(make([]byte, 100)) // the client counts the bytes
 		d.Send()
 		d.Flush()
@@ -130,7 +130,7 @@ func TestDeferredResponsesDoNotBlock(t *testing.T) {
 	})
 	answer() // the client has left
 	c.begin(5, http.MethodGet, true)
-	d := <-asked
+	d := <-requested
 	_, _ = d.Write([]byte("x")) // the client waits for it
 	d.Send()
 	d.Flush()

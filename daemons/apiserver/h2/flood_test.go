@@ -154,9 +154,9 @@ func heapSize() uint64 {
 // A body uses the memory of what has arrived, not of what was announced.
 // Proves S12.
 func TestMissingBodiesTakeLittleMemory(t *testing.T) {
-	began, release := make(chan struct{}, 250), make(chan struct{})
+	start, release := make(chan struct{}, 250), make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(_ http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
+		start <- struct{}{}
 		<-release
 	})
 	c := dialRaw(t, address, config)
@@ -168,7 +168,7 @@ func TestMissingBodiesTakeLittleMemory(t *testing.T) {
 		}
 	}
 	for range 250 {
-		<-began
+		<-start
 	}
 	taken := heapSize() - before
 	close(release)
@@ -207,9 +207,9 @@ func TestUnidentifiedClientsHaveSmallHeaderLimit(t *testing.T) {
 }
 
 func TestUnidentifiedClientsHaveFewStreams(t *testing.T) {
-	began, release := make(chan struct{}, 250), make(chan struct{})
+	start, release := make(chan struct{}, 250), make(chan struct{})
 	address, config := serveUnidentified(t, func(http.ResponseWriter, *http.Request) {
-		began <- struct{}{}
+		start <- struct{}{}
 		<-release
 	})
 	let := sync.OnceFunc(func() { close(release) })
@@ -220,14 +220,14 @@ func TestUnidentifiedClientsHaveFewStreams(t *testing.T) {
 	}
 	stranger.readUntil("a refusal", func(f any) bool { return isReset(f, 65, http2.ErrCodeRefusedStream) })
 	for range 32 {
-		<-began
+		<-start
 	}
 	client := dialRaw(t, address, config)
 	for i := range uint32(250) {
 		client.begin(2*i+1, http.MethodGet, true, "name", "me")
 	}
 	for range 250 {
-		<-began
+		<-start
 	}
 	let()
 }

@@ -70,15 +70,15 @@ func (c *rawClient) tryBegin(id uint32, method string, end bool, more ...string)
 	)
 }
 
-// readUntil reads frames until is returns true.
-func (c *rawClient) readUntil(what string, is func(any) bool) {
+// readUntil reads frames until matches returns true.
+func (c *rawClient) readUntil(what string, matches func(any) bool) {
 	c.t.Helper()
 	for {
 		f, err := c.ReadFrame()
 		if err != nil {
 			c.t.Fatalf("waiting for %s: %v", what, err)
 		}
-		if is(f) {
+		if matches(f) {
 			return
 		}
 	}
@@ -97,13 +97,13 @@ func isReset(f any, id uint32, code http2.ErrCode) bool {
 // By cancelling streams, a client cannot have more handlers running than it may have streams.
 // Proves S12.
 func TestCancelledStreamsDoNotAddHandlers(t *testing.T) {
-	var running, most atomic.Int32
+	var running, maximum atomic.Int32
 	release := make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		n := running.Add(1)
 		defer running.Add(-1)
 		for {
-			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+			if m := maximum.Load(); n <= m || maximum.CompareAndSwap(m, n) {
 				break
 			}
 		}
@@ -119,8 +119,8 @@ func TestCancelledStreamsDoNotAddHandlers(t *testing.T) {
 	}()
 	c.readUntil("a calming word", func(f any) bool { return c.isGoAway(f, http2.ErrCodeEnhanceYourCalm) })
 	close(release)
-	if most.Load() > 250 {
-		t.Errorf("%d handlers ran at once", most.Load())
+	if maximum.Load() > 250 {
+		t.Errorf("%d handlers ran at once", maximum.Load())
 	}
 }
 
@@ -229,9 +229,9 @@ func TestTooLongHeadersGetStatus431(t *testing.T) {
 
 func TestLargeHeadersAreLimited(t *testing.T) {
 	const large = 1 << 20
-	began, release := make(chan int, 10), make(chan struct{})
+	start, release := make(chan int, 10), make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(_ http.ResponseWriter, r *http.Request) {
-		began <- len(r.Header.Get("large"))
+		start <- len(r.Header.Get("large"))
 		<-release
 	}, func(s *http.Server) { s.MaxHeaderBytes = large })
 	c := dialRaw(t, address, config)
@@ -241,7 +241,7 @@ func TestLargeHeadersAreLimited(t *testing.T) {
 	}
 	c.readUntil("a refusal", func(f any) bool { return isReset(f, 9, http2.ErrCodeRefusedStream) })
 	for range 4 {
-		if n := <-began; n != len(text) {
+		if n := <-start; n != len(text) {
 			t.Errorf("a header has %d bytes, %d were sent", n, len(text))
 		}
 	}
@@ -252,7 +252,7 @@ func TestLargeHeadersAreLimited(t *testing.T) {
 	c.beginLong(11, "large", text)
 	c.readUntil("another refusal", func(f any) bool { return isReset(f, 11, http2.ErrCodeRefusedStream) })
 	c.begin(13, http.MethodGet, true, "small", "x")
-	if n := <-began; n != 0 {
+	if n := <-start; n != 0 {
 		t.Errorf("the small one has a header of %d bytes", n)
 	}
 	close(release)
@@ -279,13 +279,13 @@ func (c *rawClient) beginLong(id uint32, name, value string) {
 			c.t.Fatal(err)
 		}
 	}
-	const most = 16 << 10
-	first := c.block.Next(most)
+	const maximum = 16 << 10
+	first := c.block.Next(maximum)
 	err := c.WriteHeaders(
 		http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true, EndHeaders: c.block.Len() == 0},
 	)
 	for err == nil && c.block.Len() > 0 {
-		next := c.block.Next(most)
+		next := c.block.Next(maximum)
 		err = c.WriteContinuation(id, c.block.Len() == 0, next)
 	}
 	if err != nil {
@@ -326,9 +326,9 @@ func TestWindowUpdatesResumeResponses(t *testing.T) {
 }
 
 func TestBodyLengthMustMatchContentLength(t *testing.T) {
-	began, read := make(chan struct{}, 4), make(chan error, 4)
+	start, read := make(chan struct{}, 4), make(chan error, 4)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
+		start <- struct{}{}
 		_, err := io.Copy(io.Discard, r.Body)
 		read <- err
 	})
@@ -337,17 +337,17 @@ func TestBodyLengthMustMatchContentLength(t *testing.T) {
 			c := dialRaw(t, address, config)
 			c.begin(1, http.MethodPost, false, "content-length", "4")
 			if slow { // the handler begins without the body
-				<-began
+				<-start
 			}
 			if err := c.WriteData(1, true, []byte(body)); err != nil {
 				t.Fatal(err)
 			}
 			c.readUntil("an error", func(f any) bool { return isReset(f, 1, http2.ErrCodeProtocol) })
-			if !slow && len(began) == 0 {
+			if !slow && len(start) == 0 {
 				continue // it was refused before its handler began
 			}
 			if !slow {
-				<-began
+				<-start
 			}
 			if err := <-read; err == nil {
 				t.Errorf("a body of %q passed as one of 4 bytes", body)
@@ -357,9 +357,9 @@ func TestBodyLengthMustMatchContentLength(t *testing.T) {
 }
 
 func TestHandlersWaitBrieflyForBodies(t *testing.T) {
-	began, read := make(chan struct{}, 1), make(chan string, 1)
+	start, read := make(chan struct{}, 1), make(chan string, 1)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
+		start <- struct{}{}
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
@@ -371,7 +371,7 @@ func TestHandlersWaitBrieflyForBodies(t *testing.T) {
 		id := uint32(2*i + 1)
 		c.begin(id, http.MethodPost, false, "content-length", "4")
 		if slow {
-			<-began
+			<-start
 		}
 		for _, part := range []string{"12", "34"} {
 			if err := c.WriteData(id, part == "34", []byte(part)); err != nil {
@@ -379,7 +379,7 @@ func TestHandlersWaitBrieflyForBodies(t *testing.T) {
 			}
 		}
 		if !slow {
-			<-began
+			<-start
 		}
 		if got := <-read; got != "1234" {
 			t.Errorf("the handler read %q", got)

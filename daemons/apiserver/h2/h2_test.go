@@ -307,9 +307,9 @@ func TestTimedOutResponsesAreReset(t *testing.T) {
 }
 
 func TestShutdownFinishesOpenRequests(t *testing.T) {
-	begun, release := make(chan struct{}), make(chan struct{})
+	started, release := make(chan struct{}), make(chan struct{})
 	address, config, server := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
-		close(begun)
+		close(started)
 		<-release
 		_, _ = io.WriteString(w, "whole") // the client checks it
 	})
@@ -325,7 +325,7 @@ func TestShutdownFinishesOpenRequests(t *testing.T) {
 		text, _ := io.ReadAll(answer.Body) // compared below
 		got <- string(text)
 	}()
-	<-begun
+	<-started
 	down := make(chan error, 1)
 	go func() { down <- server.Shutdown(context.Background()) }()
 	for {

@@ -129,11 +129,11 @@ func (o *outputBuffer) data(id uint32, p []byte, end bool) {
 			o.lastStream, o.lastOffset = id, len(o.pending)-frameHeaderSize
 		}
 		head := o.pending[o.lastOffset:]
-		have := len(head) - frameHeaderSize
-		n := min(len(p), o.maxFrame-have)
+		current := len(head) - frameHeaderSize
+		n := min(len(p), o.maxFrame-current)
 		o.pending = append(o.pending, p[:n]...)
 		head = o.pending[o.lastOffset:]
-		length := have + n
+		length := current + n
 		head[0], head[1], head[2] = byte(length>>16), byte(length>>8), byte(length)
 		if p = p[n:]; len(p) == 0 {
 			if end {

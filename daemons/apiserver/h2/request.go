@@ -99,12 +99,12 @@ func (st *stream) setRequest(f *http2.MetaHeadersFrame) bool {
 		}
 		key := canonicalName(field.Name)
 		values[i] = field.Value
-		if have := header[key]; have == nil {
+		if existing := header[key]; existing == nil {
 			header[key] = values[i : i+1 : i+1]
 		} else if field.Name == "cookie" {
-			header[key] = []string{have[0] + "; " + field.Value}
+			header[key] = []string{existing[0] + "; " + field.Value}
 		} else {
-			header[key] = append(have, field.Value)
+			header[key] = append(existing, field.Value)
 		}
 	}
 	if authority == "" {

@@ -41,14 +41,14 @@ func (g gatedConn) Write(p []byte) (int, error) {
 // A stream that ends during a network write, before its response waits for room, ends its handler.
 func TestStreamEndDuringAWriteEndsTheHandler(t *testing.T) {
 	var gate atomic.Pointer[chan struct{}]
-	closed, begun, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	closed, started, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	address, config, _ := serveOn(
 		t,
 		func(ln net.Listener) net.Listener { return gatedListener{ln, &gate} },
 		&h2.Server{},
 		func(w http.ResponseWriter, r *http.Request) {
 			gate.Store(&closed)
-			close(begun)
+			close(started)
 			go func() {
 				<-r.Context().Done() // the server has read the client's reset
 				close(closed)
@@ -63,7 +63,7 @@ func TestStreamEndDuringAWriteEndsTheHandler(t *testing.T) {
 		return ok && settings.IsAck()
 	})
 	c.begin(1, http.MethodGet, true)
-	<-begun
+	<-started
 	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 // TryAuthenticate is Authenticate for users that can be authenticated without waiting. It reports whether it did.
 func (s *Identity) TryAuthenticate(q *request.Request) bool {
-	user, known := s.lookupUserFast(q.HTTP)
-	if !known {
+	user, ok := s.lookupUserFast(q.HTTP)
+	if !ok {
 		return false // the ordinary path finds the reason
 	}
 	q.User = user

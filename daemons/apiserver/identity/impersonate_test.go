@@ -55,7 +55,7 @@ func TestConstrainedImpersonationNeedsItsRights(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		by         api.User
-		may        grantedRights
+		rights     grantedRights
 		as         http.Header
 		constraint string
 		groups     string
@@ -115,7 +115,7 @@ func TestConstrainedImpersonationNeedsItsRights(t *testing.T) {
 			"system:unauthenticated"}, header("User", "ann", "Group", "system:unauthenticated"), "",
 			"system:unauthenticated", ""},
 	} {
-		s := New(Config{Authorizers: []api.Authorizer{c.may}})
+		s := New(Config{Authorizers: []api.Authorizer{c.rights}})
 		q := &request.Request{HTTP: httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil), User: c.by}
 		q.Request = api.Request{
 			Verb:                 "list",

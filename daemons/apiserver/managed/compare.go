@@ -216,7 +216,7 @@ func (t *shapeTree) list(path uint64) bool {
 	}
 	t.shape = append(t.shape, '[')
 	var few [16]uint64
-	known := few[:0]
+	recorded := few[:0]
 	for i := uint64(0); !t.Take(']'); i++ {
 		by := i
 		if t.Peek() == '{' {
@@ -224,7 +224,7 @@ func (t *shapeTree) list(path uint64) bool {
 			if by, ok = t.identity(); !ok {
 				return false
 			}
-			if slices.Contains(known, by) || len(known) > 256 {
+			if slices.Contains(recorded, by) || len(recorded) > 256 {
 				// These items have the same identity, or there are too many to compare. So the whole list becomes part
 				// of the shape.
 				t.Pos, t.shape, t.leaves, t.depth = start, t.shape[:shape], t.leaves[:leaves], t.depth-1
@@ -234,7 +234,7 @@ func (t *shapeTree) list(path uint64) bool {
 				t.shape = append(append(append(t.shape, '*'), t.Data[start:t.Pos]...), 0)
 				return true
 			}
-			known = append(known, by)
+			recorded = append(recorded, by)
 		}
 		if !t.value(childPath(path, by), position{inList: true, isItemMember: true, isIdentifying: true}) {
 			return false

@@ -108,18 +108,18 @@ func (w Write) Key() (Key, bool) {
 // Get returns the managed fields after a write with a cached result. The slice is new, but shares the field sets.
 func (m *Memo) Get(key Key, before []metav1.ManagedFieldsEntry, now time.Time) ([]metav1.ManagedFieldsEntry, bool) {
 	m.mu.Lock()
-	known, ok := m.current[key]
+	cached, ok := m.current[key]
 	if !ok {
-		if known, ok = m.former[key]; ok {
-			m.put(key, known)
+		if cached, ok = m.former[key]; ok {
+			m.put(key, cached)
 		}
 	}
 	m.mu.Unlock()
-	if !ok || len(known) == 0 {
+	if !ok || len(cached) == 0 {
 		return nil, ok
 	}
-	after := make([]metav1.ManagedFieldsEntry, len(known))
-	for i, e := range known {
+	after := make([]metav1.ManagedFieldsEntry, len(cached))
+	for i, e := range cached {
 		after[i] = e.ManagedFieldsEntry
 		if e.from >= 0 {
 			after[i].Time = before[e.from].Time
@@ -133,25 +133,25 @@ func (m *Memo) Get(key Key, before []metav1.ManagedFieldsEntry, now time.Time) (
 
 // Put caches the managed fields after a write. A time is that of an earlier entry if it is the same pointer.
 func (m *Memo) Put(key Key, before, after []metav1.ManagedFieldsEntry) {
-	known := make(outcome, len(after))
+	result := make(outcome, len(after))
 	for i, e := range after {
 		from := slices.IndexFunc(before, func(b metav1.ManagedFieldsEntry) bool { return b.Time == e.Time })
 		if from >= 0 && e.Time == nil {
 			return // managed fields that a client wrote
 		}
 		e.Time = nil
-		known[i] = entry{e, from}
+		result[i] = entry{e, from}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.put(key, known)
+	m.put(key, result)
 }
 
-func (m *Memo) put(key Key, known outcome) {
+func (m *Memo) put(key Key, result outcome) {
 	if m.current == nil || len(m.current) >= maxGeneration {
 		m.former, m.current = m.current, make(map[Key]outcome, maxGeneration)
 	}
-	m.current[key] = known
+	m.current[key] = result
 }
 
 // Sort sorts entries as managed fields are sorted.

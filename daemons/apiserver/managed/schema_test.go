@@ -62,7 +62,7 @@ func TestSchemaEqualsClientGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is, err := yaml.Marshal(&parser.Schema); err != nil || !bytes.Equal(is, text) {
+	if got, err := yaml.Marshal(&parser.Schema); err != nil || !bytes.Equal(got, text) {
 		t.Errorf("schema.gob.gz is not client-go's schema (%v): run go test ./daemons/apiserver/managed -update", err)
 	}
 	for _, name := range []string{"io.k8s.api.core.v1.Pod", "io.k8s.api.apps.v1.Deployment",
@@ -89,8 +89,8 @@ func clientGoSchema(t *testing.T) *schema.Schema {
 
 // markType marks a type and those that it refers to.
 func markType(types map[string]schema.TypeDef, used map[string]bool, name string) {
-	def, known := types[name]
-	if used[name] || !known {
+	def, ok := types[name]
+	if used[name] || !ok {
 		return
 	}
 	used[name] = true

@@ -16,8 +16,8 @@ import (
 
 // Replace replaces the written object by obj, which is in version v.
 func Replace(ctx context.Context, a *api.Admission, v api.Version, obj runtime.Object) error {
-	if is := obj.GetObjectKind().GroupVersionKind(); is != v.Kind {
-		return apierrors.NewInternalError(fmt.Errorf("a mutation made a %s of a %s, which cannot be", is, v.Kind))
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk != v.Kind {
+		return apierrors.NewInternalError(fmt.Errorf("a mutation made a %s of a %s, which cannot be", gvk, v.Kind))
 	}
 	if a.Versions == nil {
 		a.Object = obj

@@ -115,11 +115,11 @@ func NamespaceOf(a *api.Admission, objects api.Objects) *corev1.Namespace {
 }
 
 // Authorizer returns an authorizer for expressions.
-func Authorizer(may api.Authorizer) authorizer.UnconditionalAuthorizer {
-	if may == nil {
+func Authorizer(authz api.Authorizer) authorizer.UnconditionalAuthorizer {
+	if authz == nil {
 		return noOpinion{}
 	}
-	return serverAuthorizer{may}
+	return serverAuthorizer{authz}
 }
 
 // noOpinion has no opinion. It is used for a server without authorizers.

@@ -32,9 +32,9 @@ func TestEveryKindDecodesLikeEncodingJSON(t *testing.T) {
 		random := rand.New(rand.NewSource(int64(len(k.Resource))))
 		for range 12 {
 			obj := k.New()
-			says := make([]byte, 4096)
-			random.Read(says)
-			newFiller(says).Fill(obj)
+			data := make([]byte, 4096)
+			random.Read(data)
+			newFiller(data).Fill(obj)
 			text, err := json.Marshal(obj)
 			if err != nil {
 				continue // some raw texts are not valid

@@ -32,11 +32,11 @@ func (w *stringCache) intern(b []byte) string {
 	for _, c := range b {
 		hash = (hash ^ uint32(c)) * 16777619
 	}
-	known := &w[(hash>>8)%uint32(len(w))]
-	if *known != string(b) {
-		*known = string(b)
+	word := &w[(hash>>8)%uint32(len(w))]
+	if *word != string(b) {
+		*word = string(b)
 	}
-	return *known
+	return *word
 }
 
 // maxDepth is how deep objects and lists may be nested. encoding/json supports more, at the cost of a larger stack.

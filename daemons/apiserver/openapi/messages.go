@@ -99,8 +99,8 @@ func responseEncoder(schema encoder) encoder {
 
 func isReference(v any) bool {
 	o, _ := v.(map[string]any)
-	_, is := o["$ref"].(string)
-	return is
+	_, ok := o["$ref"].(string)
+	return ok
 }
 
 func encodeReference(b []byte, v any) []byte {
@@ -188,7 +188,7 @@ func schemaMessage() encoder {
 		return messageField(1, m.encode)(b, v)
 	}
 	additional := func(b []byte, v any) []byte {
-		if _, is := v.(bool); is {
+		if _, ok := v.(bool); ok {
 			return boolField(2)(b, v)
 		}
 		return messageField(1, m.encode)(b, v)

@@ -71,9 +71,9 @@ func (h *Handler) With(old *Handler, list []*kinds.Kind, elsewhere ...ExternalVe
 	return h.with(old, servedResources(list), elsewhere)
 }
 
-func (h *Handler) with(was *Handler, more []servedResource, elsewhere []ExternalVersion) *Handler {
-	if was == nil {
-		was = h
+func (h *Handler) with(before *Handler, more []servedResource, elsewhere []ExternalVersion) *Handler {
+	if before == nil {
+		before = h
 	}
 	next := &Handler{
 		v3:           maps.Clone(h.v3),
@@ -95,13 +95,13 @@ func (h *Handler) with(was *Handler, more []servedResource, elsewhere []External
 	}
 	for gv, some := range fresh {
 		path := strings.TrimPrefix(basePath(gv), "/")
-		if had, ok := was.v3[path]; ok && slices.EqualFunc(had.resources, some, servedResource.equal) {
-			next.v3[path] = had
+		if former, ok := before.v3[path]; ok && slices.EqualFunc(former.resources, some, servedResource.equal) {
+			next.v3[path] = former
 			continue
 		}
 		next.v3[path] = versionDocument{some, sync.OnceValues(func() (document, error) { return version3(some) })}
 	}
-	next.v2 = next.version2(was)
+	next.v2 = next.version2(before)
 	next.v2proto = sync.OnceValues(func() (document, error) {
 		plain, err := next.v2()
 		if err != nil {
@@ -192,8 +192,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	asked := r.URL.Query().Get("hash")
-	if asked != "" && asked != d.hash {
+	requested := r.URL.Query().Get("hash")
+	if requested != "" && requested != d.hash {
 		// A URL with another hash must not get this content, because clients cache it forever.
 		to := *r.URL
 		query := to.Query()
@@ -204,7 +204,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("ETag", `"`+d.hash+`"`)
-	if asked == d.hash {
+	if requested == d.hash {
 		w.Header().Set("Cache-Control", "public, immutable")
 	}
 	if header.IsUnchanged(r, `"`+d.hash+`"`) {

@@ -103,7 +103,7 @@ func TestOnlyDocumentsOfChangedDefinitionsAreRemade(t *testing.T) {
 	a, b, c := declaredKind("a.example.com", "A", "x"), declaredKind("b.example.com", "B", "x"), declaredKind(
 		"a.example.com", "C", "x")
 	changed := declaredKind("a.example.com", "A", "y")
-	var was *Handler
+	var before *Handler
 	for i, list := range [][]*kinds.Kind{{a}, {a, b}, {a, b, c}, {changed, b, c}, {changed, c}} {
 		made := 0
 		for _, k := range list {
@@ -113,7 +113,7 @@ func TestOnlyDocumentsOfChangedDefinitionsAreRemade(t *testing.T) {
 				return schemaOf(v3)
 			}
 		}
-		now := always.With(was, list)
+		now := always.With(before, list)
 		for _, path := range []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/a.example.com/v1",
 			"/openapi/v3/apis/apps/v1"} {
 			got := fetch(t, now, path, "application/json").Body.String()
@@ -125,10 +125,10 @@ func TestOnlyDocumentsOfChangedDefinitionsAreRemade(t *testing.T) {
 			made = own
 		}
 		// One each for versions 2 and 3; all schemas of its group version are made together.
-		if most := []int{2, 2, 3, 3, 2}[i]; made > most {
+		if maximum := []int{2, 2, 3, 3, 2}[i]; made > maximum {
 			t.Errorf("%d: %d schemas were made", i, made)
 		}
-		was = now
+		before = now
 	}
 }
 

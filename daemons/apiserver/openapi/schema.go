@@ -74,8 +74,8 @@ func (s *schemaSet) reference(t reflect.Type) jsonObject {
 	if t == reflect.TypeFor[time.Time]() {
 		return jsonObject{"type": "string", "format": "date-time"}
 	}
-	_, known := reflect.Zero(t).Interface().(schemaTyped)
-	if t.Kind() == reflect.Struct || known {
+	_, ok := reflect.Zero(t).Interface().(schemaTyped)
+	if t.Kind() == reflect.Struct || ok {
 		n := s.define(t)
 		return jsonObject{"$ref": s.prefix + n}
 	}

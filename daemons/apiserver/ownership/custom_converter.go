@@ -45,8 +45,8 @@ func (m customConverter) convertTo(u *unstructured.Unstructured,
 // ConvertToVersion implements runtime.ObjectConvertor.
 func (m customConverter) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
 	gvk, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()})
-	u, is := in.(*unstructured.Unstructured)
-	if !ok || !is {
+	u, isType := in.(*unstructured.Unstructured)
+	if !ok || !isType {
 		return nil, fmt.Errorf("a %s cannot be converted to %s", in.GetObjectKind().GroupVersionKind(), to.Identifier())
 	}
 	if gvk == u.GroupVersionKind() {

@@ -124,8 +124,8 @@ func (m *linearMerge) mergeMap(
 	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		ref, isField := m.fieldType(t, name)
-		l, has := live[name]
-		value, own, change := m.merge(ref, liveValue{l, has}, declared[name])
+		l, ok := live[name]
+		value, own, change := m.merge(ref, liveValue{l, ok}, declared[name])
 		if m.isUnsupported {
 			return nil, nil, nil
 		}

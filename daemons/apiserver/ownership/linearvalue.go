@@ -105,8 +105,8 @@ func (m *linearMerge) appendKey(text []byte, names []string, defaults []any, ite
 	}
 	text = append(text, "k:{"...)
 	for i, name := range names {
-		v, has := fields[name]
-		if !has {
+		v, exists := fields[name]
+		if !exists {
 			v = defaults[i] // without a default, appendScalar refuses it
 		}
 		if i > 0 {
@@ -189,14 +189,14 @@ func isScalar(t *schema.Scalar, v any) bool {
 	if t == nil {
 		return false
 	}
-	is := *t
+	scalar := *t
 	switch v.(type) {
 	case string:
-		return is == schema.String || is == schema.Untyped
+		return scalar == schema.String || scalar == schema.Untyped
 	case bool:
-		return is == schema.Boolean || is == schema.Untyped
+		return scalar == schema.Boolean || scalar == schema.Untyped
 	case int64, float64:
-		return is == schema.Numeric || is == schema.Untyped
+		return scalar == schema.Numeric || scalar == schema.Untyped
 	}
 	return false
 }

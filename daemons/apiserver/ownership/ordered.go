@@ -88,7 +88,7 @@ type orderedValue struct{ value.Value }
 
 // orderMaps returns v with its maps visited in the order of their keys.
 func orderMaps(v value.Value) value.Value {
-	if _, is := v.(orderedValue); is || v == nil {
+	if _, ok := v.(orderedValue); ok || v == nil {
 		return v
 	}
 	return orderedValue{v}

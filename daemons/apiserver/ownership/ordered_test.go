@@ -117,7 +117,7 @@ func TestLargeDeclarationsAreVisitedInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	live.AsValue().AsMap().Zip(merged.AsValue().AsMap(), value.Unordered, func(key string, _, rhs value.Value) bool {
-		if _, is := rhs.(orderedValue); !is {
+		if _, ok := rhs.(orderedValue); !ok {
 			t.Errorf("field %s of the merged value is not visited in order", key)
 		}
 		return true

@@ -186,8 +186,8 @@ func (f *Managers) typeConverterLocked(k *kinds.Kind) (managedfields.TypeConvert
 	if k.Untyped == nil && isClientGoKind(k) {
 		return f.Converter(), nil
 	}
-	if known := f.converters[k]; known != nil {
-		return known, nil
+	if converter := f.converters[k]; converter != nil {
+		return converter, nil
 	}
 	// client-go does not know these kinds. The schema that is published to clients defines how their fields merge.
 	models, err := openapi.Models(k)
@@ -323,8 +323,8 @@ func (f *Managers) memoKey(
 	if s.Alias != nil || s.Untyped != nil || s.GVK.Group == apiextensionsv1.GroupName || len(f.keys()) == 0 {
 		return key, nil, false
 	}
-	was, wasErr := meta.Accessor(live)
-	is, isErr := meta.Accessor(obj)
+	old, wasErr := meta.Accessor(live)
+	updated, isErr := meta.Accessor(obj)
 	if wasErr != nil || isErr != nil {
 		return key, nil, false
 	}
@@ -333,9 +333,9 @@ func (f *Managers) memoKey(
 		Kind:        s.GVK.String(),
 		Subresource: subresource,
 		Manager:     manager,
-		Before:      was.GetManagedFields(),
+		Before:      old.GetManagedFields(),
 	}
-	sent := is.GetManagedFields()
+	sent := updated.GetManagedFields()
 	if sent != nil && !managed.EqualExceptTimes(sent, w.Before) {
 		return key, nil, false // the write changes managedFields itself
 	}
@@ -347,8 +347,8 @@ func (f *Managers) memoKey(
 			return key, nil, false
 		}
 	}
-	is.SetManagedFields(nil)
-	defer is.SetManagedFields(sent)
+	updated.SetManagedFields(nil)
+	defer updated.SetManagedFields(sent)
 	err := objectjson.With(obj, func(text []byte) error {
 		if w.Next = text; len(text) <= 2*maxMemoSize {
 			key, ok = w.Key()

@@ -212,17 +212,17 @@ func BenchmarkUpdateFields(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			is, err := e.Object()
+			got, err := e.Object()
 			if err != nil {
 				b.Fatal(err)
 			}
 			for i := 0; b.Loop(); i++ {
-				next := is.(*corev1.Pod).DeepCopy()
+				next := got.(*corev1.Pod).DeepCopy()
 				next.Annotations = map[string]string{"stamp": fmt.Sprint(i)}
 				if remembered {
-					_, err = f.Update(served, "", e, is, next, "m")
+					_, err = f.Update(served, "", e, got, next, "m")
 				} else {
-					m.UpdateNoErrors(ShallowCopy(is), next, "m")
+					m.UpdateNoErrors(ShallowCopy(got), next, "m")
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -127,7 +127,7 @@ func (p *Access) parameterResource(kind *admissionregistrationv1.ParamKind) sche
 	if err != nil {
 		return all
 	}
-	if r, known := p.o.Params.Resource(gv.WithKind(kind.Kind)); known {
+	if r, ok := p.o.Params.Resource(gv.WithKind(kind.Kind)); ok {
 		return r
 	}
 	return gv.WithResource("*")

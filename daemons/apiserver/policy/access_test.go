@@ -68,22 +68,22 @@ func TestPolicyAuthorsNeedAccessToParameters(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		obj, old runtime.Object
-		may      grantedRight
+		right    grantedRight
 		groups   []string
 		refused  string
 	}{
 		"without parameters":       {obj: policy("")},
-		"a kind":                   {obj: policy("ConfigMap"), may: "get configmaps /"},
-		"a kind without the right": {obj: policy("ConfigMap"), may: "list configmaps /", refused: `spec.paramKind: Forbidden: user jane must have "get" permission on all objects of the referenced paramKind (kind=ConfigMap, apiVersion=v1)`},
+		"a kind":                   {obj: policy("ConfigMap"), right: "get configmaps /"},
+		"a kind without the right": {obj: policy("ConfigMap"), right: "list configmaps /", refused: `spec.paramKind: Forbidden: user jane must have "get" permission on all objects of the referenced paramKind (kind=ConfigMap, apiVersion=v1)`},
 		"a mutating policy":        {obj: mutating, refused: "spec.paramKind: Forbidden"},
-		"an unknown kind":          {obj: policy("Widget"), may: "get * /"},
+		"an unknown kind":          {obj: policy("Widget"), right: "get * /"},
 		"the same kind as before":  {obj: policy("ConfigMap"), old: policy("ConfigMap")},
 		"another kind than before": {obj: policy("ConfigMap"), old: policy("Widget"), refused: "spec.paramKind"},
 		"by a master":              {obj: policy("ConfigMap"), groups: []string{api.GroupMasters}},
-		"an object":                {obj: binding("stored", named), may: "get configmaps n/c"},
-		"an object without right":  {obj: binding("stored", named), may: "get configmaps n/d", refused: `spec.paramRef: Forbidden: user jane does not have "get" permission on the object referenced by paramRef`},
-		"chosen objects":           {obj: binding("stored", chosen), may: "list configmaps n/"},
-		"an object of an unknown": {obj: binding("nothing", named), may: "get configmaps n/c",
+		"an object":                {obj: binding("stored", named), right: "get configmaps n/c"},
+		"an object without right":  {obj: binding("stored", named), right: "get configmaps n/d", refused: `spec.paramRef: Forbidden: user jane does not have "get" permission on the object referenced by paramRef`},
+		"chosen objects":           {obj: binding("stored", chosen), right: "list configmaps n/"},
+		"an object of an unknown": {obj: binding("nothing", named), right: "get configmaps n/c",
 			refused: "spec.paramRef"},
 		"no object":                 {obj: binding("stored", nil)},
 		"the same object as before": {obj: binding("stored", named), old: binding("stored", named)},
@@ -93,7 +93,7 @@ func TestPolicyAuthorsNeedAccessToParameters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored := policy("ConfigMap")
 			stored.Name = "stored"
-			p := NewAccess(Options{Objects: apifake.New(stored), May: c.may, Params: configMapParams{}})
+			p := NewAccess(Options{Objects: apifake.New(stored), May: c.right, Params: configMapParams{}})
 			a := &api.Admission{Operation: "CREATE", User: api.User{Name: "jane", Groups: c.groups}, Object: c.obj,
 				Resource: admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")}
 			if c.old != nil {

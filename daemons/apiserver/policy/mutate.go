@@ -109,13 +109,13 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 			return err
 		}
 	}
-	asked := false
+	requested := false
 	for _, c := range calls {
 		id := c.id()
 		if a.Reinvocation.IsSecond && !memory.repeats[id] {
 			continue
 		}
-		asked = true
+		requested = true
 		before := a.Object
 		failed, err := p.mutate(ctx, c, a)
 		if err != nil {
@@ -135,7 +135,7 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 		}
 		delete(memory.repeats, id)
 	}
-	if asked {
+	if requested {
 		memory.result = a.Object.DeepCopyObject()
 	}
 	return wrong.refusal(a)
@@ -186,8 +186,8 @@ func (d denials) refusal(a *api.Admission) error {
 
 func roundStateOf(a *api.Admission) *roundState {
 	const key = "mutatingadmissionpolicies"
-	if have, ok := a.Reinvocation.Memory[key].(*roundState); ok {
-		return have
+	if current, ok := a.Reinvocation.Memory[key].(*roundState); ok {
+		return current
 	}
 	if a.Reinvocation.Memory == nil {
 		a.Reinvocation.Memory = map[string]any{}

@@ -39,10 +39,10 @@ type Options struct {
 
 // Params finds the objects from which policies take parameters.
 type Params interface {
-	// Scope reports whether a kind is namespaced. known is false if it is not served.
-	Scope(gvk schema.GroupVersionKind) (namespaced, known bool)
-	// Resource returns the resource of a kind. known is false if the kind is not served.
-	Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, known bool)
+	// Scope reports whether a kind is namespaced. isKnown is false if it is not served.
+	Scope(gvk schema.GroupVersionKind) (namespaced, isKnown bool)
+	// Resource returns the resource of a kind. isKnown is false if the kind is not served.
+	Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, isKnown bool)
 	// Param returns one object; nil if there is none.
 	Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error)
 	// Select returns the selected objects of a namespace; of all namespaces if namespace is empty.
@@ -103,9 +103,9 @@ func (s *set) rules() []*rule {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.current.Load()
-	if was == nil {
-		was = &compiledSet{}
+	before := s.current.Load()
+	if before == nil {
+		before = &compiledSet{}
 	}
 	next := &compiledSet{policies: policies, bindings: bindings, byObject: map[runtime.Object]*rule{}}
 	bound := map[string][]*binding{}
@@ -115,7 +115,7 @@ func (s *set) rules() []*rule {
 		}
 	}
 	for _, obj := range s.o.Objects.List(s.policies, "") {
-		r := was.byObject[obj]
+		r := before.byObject[obj]
 		if r == nil {
 			r = newRule(obj)
 		}

@@ -67,9 +67,9 @@ func mustBeClientError(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) || known.Status().Code < http.StatusBadRequest ||
-		known.Status().Code >= http.StatusInternalServerError {
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) || apiStatus.Status().Code < http.StatusBadRequest ||
+		apiStatus.Status().Code >= http.StatusInternalServerError {
 		t.Errorf("what a client sent is answered with %v", err)
 	}
 }

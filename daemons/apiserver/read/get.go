@@ -80,8 +80,8 @@ func invalidVersion(err error) error {
 	return apierrors.NewBadRequest("invalid resource version: " + err.Error())
 }
 
-func revisionTooLarge(asked, reached int64) error {
-	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, reached), 1)
+func revisionTooLarge(requests, reached int64) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", requests, reached), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
 	}}
@@ -89,9 +89,9 @@ func revisionTooLarge(asked, reached int64) error {
 }
 
 // expiredRevision converts cache.ErrExpired to the API error for a revision that has left the log.
-func expiredRevision(err error, asked, oldest int64) error {
+func expiredRevision(err error, requests, oldest int64) error {
 	if !errors.Is(err, cache.ErrExpired) {
 		return err
 	}
-	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", asked, oldest))
+	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", requests, oldest))
 }

@@ -25,11 +25,11 @@ func (s *Reads) List(q *request.Request) error {
 		return err
 	}
 	limit := pageLimit(o)
-	began := time.Now()
+	start := time.Now()
 	snapshot, revision, from, err := s.snapshot(q, &sel, o)
 	counts := s.reads.countsOf(q)
 	if o.Continue == "" && o.ResourceVersion != "0" && o.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
-		counts.recordWait(began, o.ResourceVersion == "", err)
+		counts.recordWait(start, o.ResourceVersion == "", err)
 	}
 	if err == nil {
 		err = sel.checkReadable(q)

@@ -55,8 +55,8 @@ func (r *readMetrics) countsOf(q *request.Request) *readCounts {
 }
 
 // recordWait records how long a list waited for the cache, and whether that succeeded.
-func (c *readCounts) recordWait(began time.Time, consistent bool, err error) {
-	c.waited.Observe(time.Since(began).Seconds())
+func (c *readCounts) recordWait(start time.Time, consistent bool, err error) {
+	c.waited.Observe(time.Since(start).Seconds())
 	switch {
 	case !consistent:
 	case err == nil:

@@ -29,8 +29,8 @@ type pump struct {
 	last batch // used only by the goroutine
 }
 
-// watchGroup holds the watches of a connection that read the same log. One bell wakes all of them. So waking a thousand
-// watches touches a hundred connections, not each watch.
+// watchGroup holds the watches of a connection that read the same log. One notifier wakes all of them. So waking a
+// thousand watches touches a hundred connections, not each watch.
 type watchGroup struct {
 	notifier *cache.Notifier
 	members  []*watcher // unordered

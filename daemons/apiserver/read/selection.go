@@ -41,17 +41,17 @@ func Select(q *request.Request) (Selection, error) {
 	if sel.fields, err = fields.ParseSelector(q.FieldSelector); err != nil {
 		return sel, apierrors.NewBadRequest(err.Error())
 	}
-	known := fields.Set{"metadata.name": ""}
+	selectable := fields.Set{"metadata.name": ""}
 	if q.Served.Namespaced {
-		known["metadata.namespace"] = ""
+		selectable["metadata.namespace"] = ""
 	}
 	if q.Served.Fields != nil {
 		for name := range q.Served.Fields(q.Served.New()) {
-			known[name] = ""
+			selectable[name] = ""
 		}
 	}
 	for _, r := range sel.fields.Requirements() {
-		if !known.Has(r.Field) {
+		if !selectable.Has(r.Field) {
 			return sel, unknownField(q, r.Field)
 		}
 	}

@@ -135,9 +135,9 @@ func wantsInitialEvents(o metav1.ListOptions) bool {
 // watchTimeout returns how long a watch lasts. It is the client's timeoutSeconds, where negative values count as zero.
 // Without one it is random.
 func watchTimeout(o metav1.ListOptions) time.Duration {
-	const most = math.MaxInt64 / int64(time.Second)
+	const maximum = math.MaxInt64 / int64(time.Second)
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 {
-		return time.Duration(min(max(*o.TimeoutSeconds, 0), most)) * time.Second
+		return time.Duration(min(max(*o.TimeoutSeconds, 0), maximum)) * time.Second
 	}
 	// Random, so that watches that began together do not end together.
 	return 30*time.Minute + rand.N(30*time.Minute)

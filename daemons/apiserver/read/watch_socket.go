@@ -42,11 +42,11 @@ func (w *watcher) streamOverSocket(s *Reads, stream func()) error {
 		return nil // Upgrade has answered
 	}
 	defer func() { _ = conn.Close() }() // the client has received the close message
-	ctx, gone := context.WithCancel(w.q.HTTP.Context())
+	ctx, isGone := context.WithCancel(w.q.HTTP.Context())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		defer gone()
+		defer isGone()
 		conn.SetReadLimit(chunkSize)
 		for {
 			if _, _, err := conn.NextReader(); err != nil {

@@ -24,11 +24,11 @@ var StatusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
 // StatusOf returns the Status that describes an error to a client.
 func StatusOf(err error) metav1.Status {
-	var known apierrors.APIStatus
+	var apiStatus apierrors.APIStatus
 	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &known):
-		st := known.Status()
+	case errors.As(err, &apiStatus):
+		st := apiStatus.Status()
 		st.Kind, st.APIVersion = "Status", "v1"
 		return st
 	case errors.As(err, &large):
@@ -84,7 +84,7 @@ func (q *Request) WriteError(log *slog.Logger, err error) {
 // AsInternalError returns a client's error that upstream does not classify as upstream reports it: as an internal error
 // without a reason.
 func AsInternalError(err error) error {
-	if _, known := err.(apierrors.APIStatus); known || err == nil {
+	if _, ok := err.(apierrors.APIStatus); ok || err == nil {
 		return err
 	}
 	return &apierrors.StatusError{

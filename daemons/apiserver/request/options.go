@@ -76,20 +76,20 @@ func (q *Request) WriteOptions() error {
 	return nil
 }
 
-// ResponseTimeout returns how long the client waits for the response: its timeout parameter, but at most most.
-func (q *Request) ResponseTimeout(most time.Duration) (time.Duration, error) {
-	asked := q.Query.Get("timeout")
-	if asked == "" {
-		return most, nil
+// ResponseTimeout returns how long the client waits for the response: its timeout parameter, but at most maximum.
+func (q *Request) ResponseTimeout(maximum time.Duration) (time.Duration, error) {
+	requested := q.Query.Get("timeout")
+	if requested == "" {
+		return maximum, nil
 	}
-	timeout, err := time.ParseDuration(asked)
+	timeout, err := time.ParseDuration(requested)
 	if err != nil {
-		return most, apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+		return maximum, apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
 	}
 	if timeout <= 0 {
-		return most, nil
+		return maximum, nil
 	}
-	return min(timeout, most), nil
+	return min(timeout, maximum), nil
 }
 
 // PatchType returns the media type of a patch's body.

@@ -13,18 +13,18 @@ import (
 	"clusterctl/daemons/api"
 )
 
-func subjectAccess(may api.Authorizer) Handler {
+func subjectAccess(authorizer api.Authorizer) Handler {
 	return func(ctx context.Context, _ api.User, obj runtime.Object) (runtime.Object, error) {
 		r := obj.(*authorizationv1.SubjectAccessReview).DeepCopy()
 		if errs := validateSubject(&r.Spec); len(errs) > 0 {
 			return nil, invalid("SubjectAccessReview", errs)
 		}
-		r.Status = decide(ctx, may, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+		r.Status = decide(ctx, authorizer, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 		return r, nil
 	}
 }
 
-func localSubjectAccess(may api.Authorizer) Handler {
+func localSubjectAccess(authorizer api.Authorizer) Handler {
 	return func(ctx context.Context, _ api.User, obj runtime.Object) (runtime.Object, error) {
 		r := obj.(*authorizationv1.LocalSubjectAccessReview).DeepCopy()
 		errs := validateSubject(&r.Spec)
@@ -40,18 +40,18 @@ func localSubjectAccess(may api.Authorizer) Handler {
 		if len(errs) > 0 {
 			return nil, invalid("LocalSubjectAccessReview", errs)
 		}
-		r.Status = decide(ctx, may, userOf(&r.Spec), r.Spec.ResourceAttributes, nil)
+		r.Status = decide(ctx, authorizer, userOf(&r.Spec), r.Spec.ResourceAttributes, nil)
 		return r, nil
 	}
 }
 
-func selfSubjectAccess(may api.Authorizer) Handler {
+func selfSubjectAccess(authorizer api.Authorizer) Handler {
 	return func(ctx context.Context, u api.User, obj runtime.Object) (runtime.Object, error) {
 		r := obj.(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 		if errs := validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes); len(errs) > 0 {
 			return nil, invalid("SelfSubjectAccessReview", errs)
 		}
-		r.Status = decide(ctx, may, u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+		r.Status = decide(ctx, authorizer, u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 		return r, nil
 	}
 }
@@ -103,7 +103,7 @@ func userOf(spec *authorizationv1.SubjectAccessReviewSpec) api.User {
 
 func decide(
 	ctx context.Context,
-	may api.Authorizer,
+	authorizer api.Authorizer,
 	u api.User,
 	r *authorizationv1.ResourceAttributes,
 	n *authorizationv1.NonResourceAttributes,
@@ -118,7 +118,7 @@ func decide(
 	} else if n != nil {
 		request.Verb, request.Path = n.Verb, n.Path
 	}
-	d, reason, err := may.Authorize(ctx, u, request)
+	d, reason, err := authorizer.Authorize(ctx, u, request)
 	status := authorizationv1.SubjectAccessReviewStatus{Allowed: d == api.Allow, Denied: d == api.Deny, Reason: reason}
 	if err = errors.Join(err, ignoredSelectors(r)); err != nil {
 		status.EvaluationError = err.Error()

@@ -28,12 +28,12 @@ type Ruler interface {
 }
 
 // All returns the handler of each virtual kind. If tokens is nil, no token is valid.
-func All(may api.Authorizer, rules Ruler, tokens Verifier) map[schema.GroupResource]Handler {
+func All(authorizer api.Authorizer, rules Ruler, tokens Verifier) map[schema.GroupResource]Handler {
 	access, authn := authorizationv1.GroupName, authenticationv1.GroupName
 	return map[schema.GroupResource]Handler{
-		{Group: access, Resource: "subjectaccessreviews"}:      subjectAccess(may),
-		{Group: access, Resource: "localsubjectaccessreviews"}: localSubjectAccess(may),
-		{Group: access, Resource: "selfsubjectaccessreviews"}:  selfSubjectAccess(may),
+		{Group: access, Resource: "subjectaccessreviews"}:      subjectAccess(authorizer),
+		{Group: access, Resource: "localsubjectaccessreviews"}: localSubjectAccess(authorizer),
+		{Group: access, Resource: "selfsubjectaccessreviews"}:  selfSubjectAccess(authorizer),
 		{Group: access, Resource: "selfsubjectrulesreviews"}:   selfSubjectRules(rules),
 		{Group: authn, Resource: "tokenreviews"}:               tokenReview(tokens),
 		{Group: authn, Resource: "selfsubjectreviews"}:         selfSubject,

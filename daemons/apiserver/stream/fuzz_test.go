@@ -180,12 +180,12 @@ func newUpgrade(t *testing.T, spoken string, client, kubelet []byte) (q *request
 			defer close(refused)
 			_, _ = io.Copy(io.Discard, in)
 		}()
-		said := make(chan struct{})
+		written := make(chan struct{})
 		go func() {
-			defer close(said)
+			defer close(written)
 			_, _ = far.Write(client) // the server may have closed the connection
 		}()
-		for _, enough := range []chan struct{}{said, heard} {
+		for _, enough := range []chan struct{}{written, heard} {
 			select {
 			case <-enough:
 			case <-refused:
@@ -194,7 +194,7 @@ func newUpgrade(t *testing.T, spoken string, client, kubelet []byte) (q *request
 		}
 		_ = far.Close()
 		<-refused
-		<-said
+		<-written
 	}()
 	r := httptest.NewRequest(http.MethodGet, "/?stdin=1&stdout=1&stderr=1&tty=0&command=c", nil).WithContext(ctx)
 	for name, value := range map[string]string{
@@ -218,7 +218,7 @@ func newUpgrade(t *testing.T, spoken string, client, kubelet []byte) (q *request
 
 // serveUpgrade is a kubelet that accepts an upgrade and sends bytes. It sends what looks like the replies to four
 // streams one by one, as the streams are requested, and then the rest.
-func serveUpgrade(conn net.Conn, says []byte, heard chan<- struct{}) {
+func serveUpgrade(conn net.Conn, data []byte, heard chan<- struct{}) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(streamEndTimeout))
 	in := bufio.NewReader(conn)
@@ -226,31 +226,31 @@ func serveUpgrade(conn net.Conn, says []byte, heard chan<- struct{}) {
 		close(heard)
 		return
 	}
-	asked := make(chan struct{}, 4)
+	requested := make(chan struct{}, 4)
 	go func() {
 		defer close(heard)
 		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
 			"SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\n\r\n", protocol.StreamProtocolV5Name)
 		for range 4 {
-			n := len(says)
+			n := len(data)
 			if n > 8 { // the frame header has the length of the rest
-				n = min(n, 8+int(says[5])<<16+int(says[6])<<8+int(says[7]))
+				n = min(n, 8+int(data[5])<<16+int(data[6])<<8+int(data[7]))
 			}
-			if _, ok := <-asked; !ok {
+			if _, ok := <-requested; !ok {
 				return
 			}
-			_, _ = conn.Write(says[:n]) // the server may have closed the connection
-			says = says[n:]
+			_, _ = conn.Write(data[:n]) // the server may have closed the connection
+			data = data[n:]
 		}
-		_, _ = conn.Write(says) // see above
+		_, _ = conn.Write(data) // see above
 	}()
-	defer close(asked)
+	defer close(requested)
 	for buf := make([]byte, 4<<10); ; {
 		if _, err := in.Read(buf); err != nil {
 			return
 		}
 		select {
-		case asked <- struct{}{}:
+		case requested <- struct{}{}:
 		default:
 		}
 	}

@@ -151,8 +151,8 @@ func containerOf(pod *corev1.Pod, name string) (string, error) {
 		return "", apierrors.NewBadRequest(fmt.Sprintf(
 			"a container name must be specified for pod %s, choose one of: %v", pod.Name, names))
 	}
-	for _, have := range all {
-		if have == name {
+	for _, current := range all {
+		if current == name {
 			return name, nil
 		}
 	}
@@ -166,8 +166,8 @@ func (s *Streams) kubeletEndpoint(node string) (*url.URL, http.RoundTripper, err
 		return nil, nil, apierrors.NewServiceUnavailable("this server has no credentials towards kubelets")
 	}
 	obj, ok := s.config.Objects.Get(schema.GroupResource{Resource: "nodes"}, "", node)
-	n, is := obj.(*corev1.Node)
-	if !ok || !is {
+	n, isType := obj.(*corev1.Node)
+	if !ok || !isType {
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, node)
 	}
 	port := int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)

@@ -140,8 +140,8 @@ func (s *Streams) podTarget(q *request.Request, scheme, name, port string) (*url
 	if err := q.Cache.ReadError(q.Namespace + "/" + name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	pod, is := obj.(*corev1.Pod)
-	if !ok || !is {
+	pod, isType := obj.(*corev1.Pod)
+	if !ok || !isType {
 		return nil, apierrors.NewNotFound(q.GroupResource(), name)
 	}
 	if port == "" {
@@ -194,8 +194,8 @@ func (s *Streams) serviceTarget(q *request.Request, scheme, name, port string) (
 	if err := q.Cache.ReadError(q.Namespace + "/" + name); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	svc, is := obj.(*corev1.Service)
-	if !ok || !is {
+	svc, isType := obj.(*corev1.Service)
+	if !ok || !isType {
 		return nil, apierrors.NewNotFound(q.GroupResource(), name)
 	}
 	portName := port

@@ -43,7 +43,7 @@ func acceptsRewritable(h http.Header) {
 // rewritePage replaces the links of an HTML page by what lead returns for them. Other or partial content stays
 // unchanged.
 func rewritePage(r *http.Response, lead func(link string) string) {
-	if is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || is != "text/html" ||
+	if current, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || current != "text/html" ||
 		r.StatusCode == http.StatusPartialContent ||
 		r.Body == nil ||
 		r.Body == http.NoBody ||

@@ -26,8 +26,8 @@ func (t *kubeletTransports) transportOf(config *tls.Config, roots func() *x509.C
 	node string) http.RoundTripper {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if have := t.byNode[node]; have != nil {
-		return have
+	if current := t.byNode[node]; current != nil {
+		return current
 	}
 	if len(t.byNode) >= maxTransports {
 		for name, old := range t.byNode {

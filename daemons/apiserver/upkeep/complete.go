@@ -19,69 +19,69 @@ const autoUpdateAnnotation = rbacv1.AutoUpdateAnnotationKey
 func Complete(live, want runtime.Object) runtime.Object {
 	switch want := want.(type) {
 	case *rbacv1.ClusterRole:
-		have, ok := live.(*rbacv1.ClusterRole)
-		if !ok || have.Annotations[autoUpdateAnnotation] == "false" {
+		current, ok := live.(*rbacv1.ClusterRole)
+		if !ok || current.Annotations[autoUpdateAnnotation] == "false" {
 			return live.DeepCopyObject()
 		}
-		have = have.DeepCopy()
+		current = current.DeepCopy()
 		if want.AggregationRule != nil {
-			have.AggregationRule = want.AggregationRule
+			current.AggregationRule = want.AggregationRule
 		}
-		have.Rules = appendMissing(have.Rules, want.Rules)
-		have.Labels, have.Annotations = mergeMaps(have.Labels, want.Labels),
-			mergeMaps(have.Annotations, want.Annotations)
-		return have
+		current.Rules = appendMissing(current.Rules, want.Rules)
+		current.Labels, current.Annotations = mergeMaps(current.Labels, want.Labels),
+			mergeMaps(current.Annotations, want.Annotations)
+		return current
 	case *corev1.ConfigMap:
-		have, ok := live.(*corev1.ConfigMap)
-		if !ok || hasValidDay(have, want) {
+		current, ok := live.(*corev1.ConfigMap)
+		if !ok || hasValidDay(current, want) {
 			return live.DeepCopyObject()
 		}
-		have = have.DeepCopy()
-		have.Data = want.Data
-		return have
+		current = current.DeepCopy()
+		current.Data = want.Data
+		return current
 	case *flowcontrolv1.FlowSchema:
-		have, ok := live.(*flowcontrolv1.FlowSchema)
-		if !ok || !isAutoUpdated(have) && !isMandatory(want) {
+		current, ok := live.(*flowcontrolv1.FlowSchema)
+		if !ok || !isAutoUpdated(current) && !isMandatory(want) {
 			return live.DeepCopyObject()
 		}
-		have = have.DeepCopy()
-		have.Spec = *want.Spec.DeepCopy()
-		return have
+		current = current.DeepCopy()
+		current.Spec = *want.Spec.DeepCopy()
+		return current
 	case *flowcontrolv1.PriorityLevelConfiguration:
-		have, ok := live.(*flowcontrolv1.PriorityLevelConfiguration)
-		if !ok || !isAutoUpdated(have) && !isMandatory(want) {
+		current, ok := live.(*flowcontrolv1.PriorityLevelConfiguration)
+		if !ok || !isAutoUpdated(current) && !isMandatory(want) {
 			return live.DeepCopyObject()
 		}
-		have = have.DeepCopy()
-		exempt := have.Spec.Exempt // users may set the capacity of the exempt level
-		if have.Spec = *want.Spec.DeepCopy(); have.Spec.Exempt != nil && exempt != nil {
-			have.Spec.Exempt = exempt
+		current = current.DeepCopy()
+		exempt := current.Spec.Exempt // users may set the capacity of the exempt level
+		if current.Spec = *want.Spec.DeepCopy(); current.Spec.Exempt != nil && exempt != nil {
+			current.Spec.Exempt = exempt
 		}
-		return have
+		return current
 	case *rbacv1.Role:
-		have, ok := live.(*rbacv1.Role)
-		if !ok || have.Annotations[autoUpdateAnnotation] == "false" {
+		current, ok := live.(*rbacv1.Role)
+		if !ok || current.Annotations[autoUpdateAnnotation] == "false" {
 			return live.DeepCopyObject()
 		}
-		have = have.DeepCopy()
-		have.Rules = appendMissing(have.Rules, want.Rules)
-		return have
+		current = current.DeepCopy()
+		current.Rules = appendMissing(current.Rules, want.Rules)
+		return current
 	case *rbacv1.ClusterRoleBinding:
-		have, ok := live.(*rbacv1.ClusterRoleBinding)
-		if !ok || have.Annotations[autoUpdateAnnotation] == "false" || have.RoleRef != want.RoleRef {
+		current, ok := live.(*rbacv1.ClusterRoleBinding)
+		if !ok || current.Annotations[autoUpdateAnnotation] == "false" || current.RoleRef != want.RoleRef {
 			return live.DeepCopyObject()
 		}
-		have = have.DeepCopy()
-		have.Subjects = appendMissing(have.Subjects, want.Subjects)
-		return have
+		current = current.DeepCopy()
+		current.Subjects = appendMissing(current.Subjects, want.Subjects)
+		return current
 	case *rbacv1.RoleBinding:
-		have, ok := live.(*rbacv1.RoleBinding)
-		if !ok || have.Annotations[autoUpdateAnnotation] == "false" || have.RoleRef != want.RoleRef {
+		current, ok := live.(*rbacv1.RoleBinding)
+		if !ok || current.Annotations[autoUpdateAnnotation] == "false" || current.RoleRef != want.RoleRef {
 			return live.DeepCopyObject()
 		}
-		have = have.DeepCopy()
-		have.Subjects = appendMissing(have.Subjects, want.Subjects)
-		return have
+		current = current.DeepCopy()
+		current.Subjects = appendMissing(current.Subjects, want.Subjects)
+		return current
 	}
 	return live.DeepCopyObject()
 }
@@ -97,23 +97,23 @@ func isMandatory(o metav1.Object) bool {
 }
 
 // appendMissing returns have, with the elements of want appended that it lacks.
-func appendMissing[T any](have, want []T) []T {
+func appendMissing[T any](existing, want []T) []T {
 	for _, w := range want {
-		if !slices.ContainsFunc(have, func(h T) bool { return equality.Semantic.DeepEqual(h, w) }) {
-			have = append(have, w)
+		if !slices.ContainsFunc(existing, func(h T) bool { return equality.Semantic.DeepEqual(h, w) }) {
+			existing = append(existing, w)
 		}
 	}
-	return have
+	return existing
 }
 
-func mergeMaps(have, want map[string]string) map[string]string {
+func mergeMaps(existing, want map[string]string) map[string]string {
 	for k, v := range want {
-		if _, ok := have[k]; !ok {
-			if have == nil {
-				have = map[string]string{}
+		if _, ok := existing[k]; !ok {
+			if existing == nil {
+				existing = map[string]string{}
 			}
-			have[k] = v
+			existing[k] = v
 		}
 	}
-	return have
+	return existing
 }

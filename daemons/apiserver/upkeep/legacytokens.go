@@ -23,13 +23,13 @@ func TokenTrackingConfigMaps(now time.Time) []runtime.Object {
 	}}
 }
 
-// hasValidDay reports whether have is that ConfigMap, with a day that is not in the future. Such a day must not be
+// hasValidDay reports whether current is that ConfigMap, with a day that is not in the future. Such a day must not be
 // overwritten.
-func hasValidDay(have, want *corev1.ConfigMap) bool {
+func hasValidDay(current, want *corev1.ConfigMap) bool {
 	if want.Namespace != metav1.NamespaceSystem || want.Name != tokenTracking {
 		return false
 	}
-	day, err := time.Parse(time.DateOnly, have.Data[trackedSince])
+	day, err := time.Parse(time.DateOnly, current.Data[trackedSince])
 	today, err2 := time.Parse(time.DateOnly, want.Data[trackedSince])
 	return err == nil && err2 == nil && !day.After(today)
 }

@@ -64,7 +64,7 @@ func TrustConfigMaps(cfg config.APIServer) ([]runtime.Object, error) {
 
 // SyncTrustConfigMaps writes that ConfigMap again when the files have changed, until ctx ends. If a file is unreadable
 // or has no certificate, the ConfigMap does not change, because the file may be half replaced.
-func (s *Upkeep) SyncTrustConfigMaps(ctx context.Context, cfg config.APIServer, was []runtime.Object) error {
+func (s *Upkeep) SyncTrustConfigMaps(ctx context.Context, cfg config.APIServer, before []runtime.Object) error {
 	tick := time.NewTicker(trustInterval)
 	defer tick.Stop()
 	for {
@@ -78,13 +78,13 @@ func (s *Upkeep) SyncTrustConfigMaps(ctx context.Context, cfg config.APIServer, 
 		case err != nil:
 			s.config.Log.Error("read what aggregated servers shall trust; it stays as it was", "err", err)
 			continue
-		case equality.Semantic.DeepEqual(now, was) || !s.IsBootstrapped():
+		case equality.Semantic.DeepEqual(now, before) || !s.IsBootstrapped():
 			continue
 		}
 		if _, err := s.config.Writes.EnsureEach(ctx, now); err != nil {
 			s.config.Log.Warn("write what aggregated servers shall trust", "err", err)
 			continue // retried at the next tick
 		}
-		was = now
+		before = now
 	}
 }

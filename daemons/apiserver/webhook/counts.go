@@ -63,7 +63,7 @@ func codeLabel(code int) string {
 
 // recordCall records a call. failed is why the call returned no valid response, and refusal is the error that it causes
 // for the write.
-func (c *Counts) recordCall(w *matchedHook, a *api.Admission, mutating bool, began time.Time, failed, refusal error) {
+func (c *Counts) recordCall(w *matchedHook, a *api.Admission, mutating bool, start time.Time, failed, refusal error) {
 	if c == nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (c *Counts) recordCall(w *matchedHook, a *api.Admission, mutating bool, beg
 	if failed != nil {
 		code = 0
 	}
-	c.duration.WithLabelValues(w.name, kind, a.Operation, rejected).Observe(time.Since(began).Seconds())
+	c.duration.WithLabelValues(w.name, kind, a.Operation, rejected).Observe(time.Since(start).Seconds())
 	c.requests.WithLabelValues(w.name, kind, a.Operation, codeLabel(code), rejected).Inc()
 	switch {
 	case refusal == nil && failed != nil:

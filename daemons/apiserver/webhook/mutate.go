@@ -48,7 +48,7 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 			memory.repeats[id] = true
 		}
 	}
-	round, asked := 0, false
+	round, requested := 0, false
 	if a.Reinvocation.IsSecond {
 		round = 1
 	}
@@ -63,7 +63,7 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 		if w == nil {
 			continue
 		}
-		asked = true
+		requested = true
 		changed, err := p.callWebhook(ctx, w, a, round, i)
 		if err != nil {
 			return err
@@ -79,15 +79,15 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 		}
 		delete(memory.repeats, h.id)
 	}
-	if asked && a.Object != nil {
+	if requested && a.Object != nil {
 		memory.result = a.Object.DeepCopyObject()
 	}
 	return nil
 }
 
 func (p *Mutating) roundStateOf(a *api.Admission) *roundState {
-	if have, ok := a.Reinvocation.Memory[p.resource.Resource].(*roundState); ok {
-		return have
+	if current, ok := a.Reinvocation.Memory[p.resource.Resource].(*roundState); ok {
+		return current
 	}
 	fresh := &roundState{candidates: map[string]bool{}, repeats: map[string]bool{}}
 	if a.Reinvocation.Memory == nil {
@@ -101,10 +101,10 @@ func (p *Mutating) roundStateOf(a *api.Admission) *roundState {
 func (p *Mutating) callWebhook(ctx context.Context, w *matchedHook, a *api.Admission, round, index int) (changed bool,
 	err error) {
 	n := auditNotes{a, w.hook, fmt.Sprintf("round_%d_index_%d", round, index)}
-	began, failure := time.Now(), error(nil)
+	start, failure := time.Now(), error(nil)
 	defer func() {
 		n.recordMutated(changed)
-		p.o.Counts.recordCall(w, a, true, began, failure, err)
+		p.o.Counts.recordCall(w, a, true, start, failure, err)
 	}()
 	r, failure := p.review(ctx, w, a, true)
 	if err = failure; err != nil {

@@ -48,9 +48,9 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	var wait sync.WaitGroup
 	for i, w := range concerned {
 		wait.Go(func() {
-			began := time.Now()
+			start := time.Now()
 			r, err := p.review(ctx, w, &safe, false)
-			defer func() { p.o.Counts.recordCall(w, a, false, began, err, refusals[i]) }()
+			defer func() { p.o.Counts.recordCall(w, a, false, start, err, refusals[i]) }()
 			switch {
 			case err != nil:
 				refusals[i] = p.failureError(ctx, w.hook, &safe, "validating", 0, i, err)

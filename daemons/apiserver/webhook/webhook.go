@@ -70,13 +70,13 @@ func (s *set) hooks() []*hook {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.current.Load()
-	if was == nil {
-		was = &compiledSet{}
+	before := s.current.Load()
+	if before == nil {
+		before = &compiledSet{}
 	}
 	next := &compiledSet{revision: revision, byObject: map[runtime.Object][]*hook{}}
 	for _, obj := range s.o.Objects.List(s.resource, "") {
-		hooks, ok := was.byObject[obj]
+		hooks, ok := before.byObject[obj]
 		if !ok {
 			hooks = newHooks(obj)
 		}

@@ -87,8 +87,8 @@ func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
 // wantsPretty reports whether JSON is indented, because the client asks for that or is usually read by people.
 func wantsPretty(r *http.Request) bool {
 	if strings.Contains(r.URL.RawQuery, "pretty") {
-		if asked := r.URL.Query().Get("pretty"); asked != "" {
-			pretty, _ := strconv.ParseBool(asked) // other values count as false
+		if requested := r.URL.Query().Get("pretty"); requested != "" {
+			pretty, _ := strconv.ParseBool(requested) // other values count as false
 			return pretty
 		}
 	}
@@ -142,9 +142,9 @@ func (m Media) CheckStreamable() error {
 
 // mediaType parses one media type of a header. Common ones need no parsing.
 func mediaType(text string) (kind string, params map[string]string, ok bool) {
-	for _, known := range contentTypes {
-		if text == known {
-			return known, nil, true
+	for _, supported := range contentTypes {
+		if text == supported {
+			return supported, nil, true
 		}
 	}
 	kind, params, err := mime.ParseMediaType(text)

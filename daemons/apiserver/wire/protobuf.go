@@ -40,11 +40,11 @@ func appendEnvelope(to []byte, gvk schema.GroupVersionKind, raw []byte) []byte {
 
 // OpenEnvelope parses an envelope without its first four bytes. It returns the type of the message and the message,
 // which shares the envelope's memory.
-func OpenEnvelope(envelope []byte) (is runtime.TypeMeta, message []byte, err error) {
+func OpenEnvelope(envelope []byte) (typeMeta runtime.TypeMeta, message []byte, err error) {
 	for len(envelope) > 0 {
 		field, kind, size := protowire.ConsumeTag(envelope)
 		if size < 0 {
-			return is, nil, protowire.ParseError(size)
+			return typeMeta, nil, protowire.ParseError(size)
 		}
 		envelope = envelope[size:]
 		var data []byte
@@ -54,22 +54,22 @@ func OpenEnvelope(envelope []byte) (is runtime.TypeMeta, message []byte, err err
 			size = protowire.ConsumeFieldValue(field, kind, envelope)
 		}
 		if size < 0 {
-			return is, nil, protowire.ParseError(size)
+			return typeMeta, nil, protowire.ParseError(size)
 		}
 		envelope = envelope[size:]
 		switch {
 		case field > 2:
 		case kind != protowire.BytesType:
-			return is, nil, fmt.Errorf("field %d of the envelope has the wire type %d", field, kind)
+			return typeMeta, nil, fmt.Errorf("field %d of the envelope has the wire type %d", field, kind)
 		case field == 2:
 			message = data
 		default:
-			if err := is.Unmarshal(data); err != nil {
-				return is, nil, err
+			if err := typeMeta.Unmarshal(data); err != nil {
+				return typeMeta, nil, err
 			}
 		}
 	}
-	return is, message, nil
+	return typeMeta, message, nil
 }
 
 // fieldSize returns the size, in bytes, of a field with n bytes, including tag and length.

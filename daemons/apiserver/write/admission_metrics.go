@@ -65,12 +65,12 @@ type stepTimer struct {
 	metrics            *admissionMetrics
 	step, operation    int
 	webhookTime        *atomic.Int64 // the request's total, in nanoseconds
-	began, pluginBegan time.Time
+	start, pluginBegan time.Time
 }
 
 func (m *admissionMetrics) startStep(a *api.Admission, step string) stepTimer {
-	t := stepTimer{metrics: m, began: time.Now()}
-	t.pluginBegan = t.began
+	t := stepTimer{metrics: m, start: time.Now()}
+	t.pluginBegan = t.start
 	if step == admissionSteps[1] {
 		t.step = 1
 	}
@@ -111,5 +111,5 @@ func (t *stepTimer) recordPlugin(plugin any, err error) error {
 
 // end records the time of all plugins together.
 func (t *stepTimer) end(err error) {
-	t.metrics.total.observe(t.step, t.operation, err != nil, t.pluginBegan.Sub(t.began))
+	t.metrics.total.observe(t.step, t.operation, err != nil, t.pluginBegan.Sub(t.start))
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
+	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/request"
 )
@@ -25,6 +26,17 @@ func decodeDeclared(data []byte) (*unstructured.Unstructured, error) {
 		u.Object = map[string]any{}
 	}
 	return u, nil
+}
+
+// checkDeclared returns an error if what a manager declares has a quantity that is not parsed.
+func checkDeclared(q *request.Request, data []byte) error {
+	if q.Served.Untyped != nil {
+		return nil
+	}
+	if err := body.CheckQuantities(data, q.Served.NewObject()); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	return nil
 }
 
 // mergeDeclared returns the object that results when a manager declares fields of it; live is nil if there is no object
@@ -73,15 +85,15 @@ func (s *Writes) mergeDeclared(
 				"the name of the object (%s based on URL) was undeterminable: name must be provided", q.Name))
 		}
 	} else {
-		was, err := meta.Accessor(before)
+		old, err := meta.Accessor(before)
 		if err != nil {
 			return nil, err
 		}
-		if err := checkVersion(q, declared, was); err != nil {
+		if err := checkVersion(q, declared, old); err != nil {
 			return nil, err
 		}
 		if m.GetResourceVersion() == "" {
-			m.SetResourceVersion(was.GetResourceVersion())
+			m.SetResourceVersion(old.GetResourceVersion())
 		}
 	}
 	return obj, setNameAndNamespace(q, m)

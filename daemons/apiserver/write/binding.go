@@ -96,16 +96,17 @@ func applyBinding(q *request.Request, live runtime.Object, b *corev1.Binding) (r
 }
 
 // withOverrides returns have with the entries of more added; entries of more win. It changes have.
-func withOverrides(have, more map[string]string) map[string]string {
-	if have == nil && len(more) > 0 {
-		have = map[string]string{}
+func withOverrides(existing, more map[string]string) map[string]string {
+	if existing == nil && len(more) > 0 {
+		existing = map[string]string{}
 	}
-	maps.Copy(have, more)
-	return have
+	maps.Copy(existing, more)
+	return existing
 }
 
 func setPodCondition(pod *corev1.Pod, c corev1.PodCondition) {
-	i := slices.IndexFunc(pod.Status.Conditions, func(have corev1.PodCondition) bool { return have.Type == c.Type })
+	i := slices.IndexFunc(pod.Status.Conditions,
+		func(current corev1.PodCondition) bool { return current.Type == c.Type })
 	if i >= 0 && pod.Status.Conditions[i].Status == c.Status {
 		c.LastTransitionTime = pod.Status.Conditions[i].LastTransitionTime
 	} else {

@@ -130,15 +130,15 @@ func changesOnlyTimes(k *kinds.Kind, live liveState, next nextState) bool {
 	if len(next.data) != live.entry.Size() || next.obj == nil || live.obj == nil {
 		return false
 	}
-	const name, most = `"time":"`, len(`"time":"2006-01-02T15:04:05Z`)
+	const name, maximum = `"time":"`, len(`"time":"2006-01-02T15:04:05Z`)
 	stored := live.entry.JSON()
 	for i := range next.data {
-		if next.data[i] != stored[i] && !bytes.Contains(next.data[max(0, i-most):i], []byte(name)) {
+		if next.data[i] != stored[i] && !bytes.Contains(next.data[max(0, i-maximum):i], []byte(name)) {
 			return false
 		}
 	}
-	is, was := next.obj.DeepCopyObject(), live.obj.DeepCopyObject()
-	for _, o := range []runtime.Object{is, was} {
+	after, before := next.obj.DeepCopyObject(), live.obj.DeepCopyObject()
+	for _, o := range []runtime.Object{after, before} {
 		m, err := meta.Accessor(o)
 		if err != nil {
 			return false
@@ -147,5 +147,5 @@ func changesOnlyTimes(k *kinds.Kind, live liveState, next nextState) bool {
 		m.SetResourceVersion("")
 		o.GetObjectKind().SetGroupVersionKind(k.GVK)
 	}
-	return value.Same(is, was)
+	return value.Same(after, before)
 }

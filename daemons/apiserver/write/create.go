@@ -53,9 +53,9 @@ func decodeSent(q *request.Request) (runtime.Object, error) {
 
 // authorizeCreate returns an error if the user may not create the object that a write would create.
 func (s *Writes) authorizeCreate(q *request.Request) error {
-	asked := q.Request
-	asked.Verb = "create"
-	return s.server.Authorize(q.HTTP.Context(), q.User, asked)
+	attributes := q.Request
+	attributes.Verb = "create"
+	return s.server.Authorize(q.HTTP.Context(), q.User, attributes)
 }
 
 // Update replaces an object, or its status.

@@ -71,11 +71,11 @@ func (s *Writes) Delete(q *request.Request) error {
 	if ignoresReadErrors(o) && len(o.DryRun) == 0 {
 		return s.deleteUnreadable(q)
 	}
-	e, gone, err := s.deleteObject(q.HTTP.Context(), q, q.Key(), o)
+	e, isGone, err := s.deleteObject(q.HTTP.Context(), q, q.Key(), o)
 	if err != nil {
 		return err
 	}
-	if !gone || deletionReturnsObject[q.Served.Resource] {
+	if !isGone || q.Served.Untyped == nil && deletionReturnsObject[q.Served.Resource] {
 		return q.WriteEntry(http.StatusOK, e)
 	}
 	obj, err := e.Object()
@@ -97,7 +97,7 @@ func (s *Writes) Delete(q *request.Request) error {
 	})
 }
 
-// deletionReturnsObject names the resources whose deletion returns the object itself, as upstream does.
+// deletionReturnsObject names the built-in resources whose deletion returns the object itself, as upstream does.
 var deletionReturnsObject = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
 	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true,
@@ -123,9 +123,9 @@ func (s *Writes) deleteObject(
 			}
 			fresh = true
 		}
-		e, gone, lost, err := s.deleteEntry(ctx, q, live, key, o)
-		if err == nil && !lost && (fresh || e.Revision != live.Revision || gone) {
-			return e, gone, nil
+		e, isGone, lost, err := s.deleteEntry(ctx, q, live, key, o)
+		if err == nil && !lost && (fresh || e.Revision != live.Revision || isGone) {
+			return e, isGone, nil
 		}
 		if err != nil && (fresh && !lost || errors.As(err, new(*uncertainError))) {
 			return nil, false, err
@@ -135,7 +135,7 @@ func (s *Writes) deleteObject(
 			return nil, false, readErr
 		}
 		if !lost && revisionOf(again) == revisionOf(live) {
-			return e, gone, err
+			return e, isGone, err
 		}
 		live, fresh = again, true
 	}
@@ -148,7 +148,7 @@ func (s *Writes) deleteEntry(
 	live *cache.Entry,
 	key string,
 	o *metav1.DeleteOptions,
-) (e *cache.Entry, gone, lost bool, err error) {
+) (e *cache.Entry, isGone, lost bool, err error) {
 	if live == nil {
 		_, name, found := strings.Cut(key, "/")
 		if !found {
@@ -174,9 +174,9 @@ func (s *Writes) deleteEntry(
 	if err := a.encode(ctx); err != nil {
 		return nil, false, false, err
 	}
-	gone = canRemove(a.next.obj)
+	isGone = canRemove(a.next.obj)
 	e, lost, err = a.put(ctx)
-	return e, gone, lost, err
+	return e, isGone, lost, err
 }
 
 // admitDeletion calls all admission plugins for a deletion, which has no new object.
@@ -230,13 +230,13 @@ func markDeleting(q *request.Request, obj runtime.Object, o *metav1.DeleteOption
 	if period := q.Served.GracePeriod; period != nil {
 		grace = max(0, period(obj, o.GracePeriodSeconds))
 	}
-	if began := m.GetDeletionTimestamp(); began != nil {
+	if start := m.GetDeletionTimestamp(); start != nil {
 		// The grace period of a deletion under way can be shortened, not extended.
-		was := m.GetDeletionGracePeriodSeconds()
-		if was == nil || o.GracePeriodSeconds == nil || grace >= *was {
+		before := m.GetDeletionGracePeriodSeconds()
+		if before == nil || o.GracePeriodSeconds == nil || grace >= *before {
 			return nil
 		}
-		now = began.Add(-api.Seconds(*was))
+		now = start.Add(-api.Seconds(*before))
 	} else if q.Served.HasGeneration || q.Served.GracePeriod != nil {
 		if m.GetGeneration() > 0 {
 			m.SetGeneration(m.GetGeneration() + 1)

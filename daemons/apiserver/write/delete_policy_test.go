@@ -32,10 +32,10 @@ func TestEveryKindsDefaultPropagationPolicy(t *testing.T) {
 			unspecified = append(unspecified, f)
 		}
 		for _, c := range []struct {
-			what string
-			has  []string
-			o    *metav1.DeleteOptions
-			want []string
+			what    string
+			current []string
+			o       *metav1.DeleteOptions
+			want    []string
 		}{
 			{"no policy", []string{other}, &metav1.DeleteOptions{}, unspecified},
 			{"no policy, orphaning already", []string{orphan, other}, &metav1.DeleteOptions{}, []string{orphan, other}},
@@ -53,7 +53,7 @@ func TestEveryKindsDefaultPropagationPolicy(t *testing.T) {
 			if slices.Contains(without, name) {
 				want = []string{other}
 			}
-			if got := deletionFinalizers(c.has, c.o, k.Dependents); !slices.Equal(got, want) {
+			if got := deletionFinalizers(c.current, c.o, k.Dependents); !slices.Equal(got, want) {
 				t.Errorf("%s, %s: %v, want %v", name, c.what, got, want)
 			}
 		}

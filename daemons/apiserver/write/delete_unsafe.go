@@ -33,9 +33,9 @@ func ignoresReadErrors(o *metav1.DeleteOptions) bool {
 func (s *Writes) deleteUnreadable(q *request.Request) error {
 	ctx := q.HTTP.Context()
 	q.Answer.Audit.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
-	asked := q.Request
-	asked.Verb = ignoreReadErrorsVerb
-	if err := s.server.Authorize(ctx, q.User, asked); err != nil {
+	attributes := q.Request
+	attributes.Verb = ignoreReadErrorsVerb
+	if err := s.server.Authorize(ctx, q.User, attributes); err != nil {
 		return apierrors.NewForbidden(q.GroupResource(), q.Name, fmt.Errorf("not permitted to do %q, reason: %w",
 			ignoreReadErrorsVerb, err))
 	}

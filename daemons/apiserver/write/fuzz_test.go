@@ -43,8 +43,8 @@ func mustBeClientError(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) || known.Status().Code < 400 || known.Status().Code >= 500 {
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) || apiStatus.Status().Code < 400 || apiStatus.Status().Code >= 500 {
 		t.Errorf("what a client sent is answered with %v", err)
 	}
 }
@@ -221,8 +221,8 @@ func FuzzPatch(f *testing.F) {
 			return
 		}
 		after, err := applyPatch([]byte(fuzzPod), patch, patchType, &corev1.Pod{})
-		var known apierrors.APIStatus
-		if errors.As(err, &known) && known.Status().Code == http.StatusInternalServerError &&
+		var apiStatus apierrors.APIStatus
+		if errors.As(err, &apiStatus) && apiStatus.Status().Code == http.StatusInternalServerError &&
 			patchType == types.StrategicMergePatchType {
 			return // errors in directives are reported as upstream does
 		}

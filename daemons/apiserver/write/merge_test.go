@@ -34,9 +34,9 @@ func TestMergePatchesFollowRFC7396(t *testing.T) {
 			t.Errorf("%s is taken for a patch, which makes %s (%v)", none, got, err)
 		}
 	}
-	begun := time.Now()
+	start := time.Now()
 	deep := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
-	if _, err := mergePatch([]byte(`{}`), []byte(deep)); err != nil || time.Since(begun) > 5*time.Second {
-		t.Errorf("a deep patch takes %s (%v)", time.Since(begun), err)
+	if _, err := mergePatch([]byte(`{}`), []byte(deep)); err != nil || time.Since(start) > 5*time.Second {
+		t.Errorf("a deep patch takes %s (%v)", time.Since(start), err)
 	}
 }

@@ -164,12 +164,12 @@ func (w *write) isNoOp(
 	if err != nil {
 		return false
 	}
-	is, err := seen.Object()
+	object, err := seen.Object()
 	if err != nil {
 		return false
 	}
-	wanted, err := next(is)
-	return err == nil && value.Same(is, wanted)
+	wanted, err := next(object)
+	return err == nil && value.Same(object, wanted)
 }
 
 func revisionOf(e *cache.Entry) int64 {
@@ -205,15 +205,15 @@ func (w *write) tryModify(
 
 // uidMismatch refuses a write whose UID is not that of the object stored under its name, or that has a UID while no
 // object is stored. The message is that of upstream's store.
-func (s *Writes) uidMismatch(q *request.Request, meant, is types.UID) error {
+func (s *Writes) uidMismatch(q *request.Request, meant, uID types.UID) error {
 	return apierrors.NewConflict(q.GroupResource(), q.Name, fmt.Errorf(
 		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %w",
-		s.config.Cache.Key(q.StoredKind(), q.Key()), uidConflict(meant, is)))
+		s.config.Cache.Key(q.StoredKind(), q.Key()), uidConflict(meant, uID)))
 }
 
 // uidConflict returns the reason of a conflict of UIDs, in upstream's words.
-func uidConflict(meant, is types.UID) error {
+func uidConflict(meant, uID types.UID) error {
 	return errors.New(
-		"Precondition failed: UID in precondition: " + string(meant) + ", UID in object meta: " + string(is),
+		"Precondition failed: UID in precondition: " + string(meant) + ", UID in object meta: " + string(uID),
 	)
 }

@@ -40,13 +40,13 @@ func TestWritesWithoutChangesKeepTheSharedObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was := stored.DeepCopyObject()
+	before := stored.DeepCopyObject()
 	e, lost, err := w.tryModify(context.Background(), entry,
 		func(live runtime.Object) (runtime.Object, error) { return live, nil })
 	if err != nil || lost || e != entry {
 		t.Errorf("it came to %v %v %v", e, lost, err)
 	}
-	if is, err := entry.Object(); err != nil || !equality.Semantic.DeepEqual(is, was) {
-		t.Errorf("stored is %+v, was %+v", is, was)
+	if after, err := entry.Object(); err != nil || !equality.Semantic.DeepEqual(after, before) {
+		t.Errorf("stored is %+v, was %+v", after, before)
 	}
 }

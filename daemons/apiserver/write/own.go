@@ -98,18 +98,18 @@ func (o OwnWriter) Change(
 	return w.modify(ctx, next)
 }
 
-// Remove deletes an object of the server, of a kind that clients may not see. gone reports whether nothing delays
+// Remove deletes an object of the server, of a kind that clients may not see. isGone reports whether nothing delays
 // its removal.
 func (o OwnWriter) Remove(
 	ctx context.Context,
 	served wire.Served,
 	namespace, name string,
 	options *metav1.DeleteOptions,
-) (gone bool, err error) {
+) (isGone bool, err error) {
 	target := request.Target{Served: served, IsServed: true, Cache: o.writes.config.Cache.Resource(served.GR())}
 	q := request.NewOwn(serverUser, target, "", namespace, name)
-	_, gone, err = o.writes.deleteObject(ctx, q, q.Key(), options)
-	return gone, err
+	_, isGone, err = o.writes.deleteObject(ctx, q, q.Key(), options)
+	return isGone, err
 }
 
 // ResourceOf returns the resource that serves an object. It is empty if the object's kind is not served.

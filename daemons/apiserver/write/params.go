@@ -32,15 +32,15 @@ func (p policyParams) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
 }
 
 // Scope implements policy.Params.
-func (p policyParams) Scope(gvk schema.GroupVersionKind) (namespaced, known bool) {
-	served, known := p.served(gvk)
-	return known && served.Namespaced, known
+func (p policyParams) Scope(gvk schema.GroupVersionKind) (namespaced, isKnown bool) {
+	served, isKnown := p.served(gvk)
+	return isKnown && served.Namespaced, isKnown
 }
 
 // Resource implements policy.Params.
-func (p policyParams) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, known bool) {
-	served, known := p.served(gvk)
-	if !known {
+func (p policyParams) Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, isKnown bool) {
+	served, isKnown := p.served(gvk)
+	if !isKnown {
 		return r, false
 	}
 	return served.Name(), true
@@ -93,8 +93,8 @@ func (p policyParams) find(
 	gvk schema.GroupVersionKind,
 	look func(wire.Served, *cache.Resource) ([]*cache.Entry, error),
 ) ([]runtime.Object, error) {
-	served, known := p.served(gvk)
-	if !known {
+	served, ok := p.served(gvk)
+	if !ok {
 		return nil, fmt.Errorf("%s is not served", gvk)
 	}
 	r := p.cache.Resource(served.GR())
@@ -103,7 +103,7 @@ func (p policyParams) find(
 	}
 	entries, err := look(served, r)
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", served.GR(), err)
+		return nil, fmt.Errorf("read %s: %w", served.GR(), err)
 	}
 	entries = slices.DeleteFunc(entries, func(e *cache.Entry) bool { return e == nil })
 	if err := cache.Convert(ctx, entries, served.Kind); err != nil {

@@ -34,12 +34,12 @@ const patchTypes = "application/json-patch+json, application/merge-patch+json, "
 const untypedPatchTypes = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, " +
 	"application/apply-patch+cbor"
 
-func unsupportedPatch(q *request.Request, known string) error {
-	q.Answer.Header().Set("Accept-Patch", known)
+func unsupportedPatch(q *request.Request, supported string) error {
+	q.Answer.Header().Set("Accept-Patch", supported)
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: " + known,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + supported,
 	}}
 }
 
@@ -101,6 +101,9 @@ func (s *Writes) Patch(q *request.Request) error {
 	}
 	if w.isApply = patchType == types.ApplyPatchType; w.isApply {
 		declared, err := decodeDeclared(data)
+		if err == nil {
+			err = checkDeclared(q, data)
+		}
 		if err != nil {
 			return err
 		}
@@ -234,6 +237,10 @@ func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error)
 		kjson.UnmarshalCaseSensitivePreserveInts(after, &object) != nil {
 		return err
 	}
+	var bad *body.Error
+	if errors.As(err, &bad) && errors.Is(bad.Cause, body.ErrQuantity) {
+		return invalidPatch(fmt.Sprintf("%+v", change), err)
+	}
 	if convertErr := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); convertErr != nil {
 		err = &body.Error{Cause: convertErr}
 	}
@@ -268,6 +275,10 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 			json.HTMLEscape(&escaped, before)
 			before = escaped.Bytes()
 		}
+		if err := checkListWork(len(operations), listSizesOf(before).longest+listSizesOf(patch).longest+
+			len(operations), maxListMoves); err != nil {
+			return nil, err
+		}
 		after, err := jsonpatch.Apply(operations, before)
 		if err != nil {
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{},
@@ -277,6 +288,11 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 	case types.MergePatchType:
 		return mergePatch(before, patch)
 	case types.StrategicMergePatchType:
+		sizes := listSizesOf(patch)
+		if err := checkListWork(sizes.items, max(sizes.longest, listSizesOf(before).longest),
+			maxListComparisons); err != nil {
+			return nil, err
+		}
 		after, err := strategicpatch.StrategicMergePatch(before, patch, typed)
 		switch {
 		case slices.Contains(malformedPatchErrors, err):

@@ -49,10 +49,10 @@ func newPlugins(c *Config, s Server) (all, external pluginSet) {
 	if c.External == nil {
 		return pluginSet{mutators: c.Mutators, validators: slices.Concat(c.Validators, quota)}, external
 	}
-	objects, may := c.Cache.Objects(), c.External.Authorizer
-	hooks := webhook.Options{Objects: objects, May: may, Connector: c.Backends, Log: c.Log, Counts: c.Webhooks}
+	objects, authorizer := c.Cache.Objects(), c.External.Authorizer
+	hooks := webhook.Options{Objects: objects, May: authorizer, Connector: c.Backends, Log: c.Log, Counts: c.Webhooks}
 	policies := policy.Options{
-		Objects: objects, May: may, Params: policyParams{s, c.Cache}, Log: c.Log,
+		Objects: objects, May: authorizer, Params: policyParams{s, c.Cache}, Log: c.Log,
 		Interfaces: admission.NewObjectInterfacesFromScheme(c.Scheme),
 		Types:      func(a *api.Admission) (managedfields.TypeConverter, error) { return typeConverterOf(c.Owners, a) },
 	}

@@ -231,9 +231,9 @@ func (a *attempt) validate(context.Context) error {
 	return nil
 }
 
-// ttl returns the time to live of objects of a kind. Only events expire.
+// ttl returns the time to live of objects of a kind. Zero means that they do not expire.
 func (s *Writes) ttl(k *kinds.Kind) time.Duration {
-	if k.Resource == "events" {
+	if k.Expires {
 		return s.config.EventTTL
 	}
 	return 0

@@ -97,19 +97,19 @@ func applyScale(
 	if live == nil {
 		return nil, apierrors.NewNotFound(q.GroupResource(), q.Name)
 	}
-	was, err := scaleOf(q, live)
+	before, err := scaleOf(q, live)
 	if err != nil {
 		return nil, err
 	}
-	scale, err := next(was.DeepCopy())
+	scale, err := next(before.DeepCopy())
 	if err != nil {
 		return nil, err
 	}
-	if err := checkVersion(q, scale, was); err != nil {
+	if err := checkVersion(q, scale, before); err != nil {
 		return nil, err
 	}
-	if scale.UID != "" && scale.UID != was.UID {
-		return nil, apierrors.NewConflict(q.GroupResource(), q.Name, uidConflict(scale.UID, was.UID))
+	if scale.UID != "" && scale.UID != before.UID {
+		return nil, apierrors.NewConflict(q.GroupResource(), q.Name, uidConflict(scale.UID, before.UID))
 	}
 	if scale.Spec.Replicas < 0 {
 		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), q.Name, field.ErrorList{

@@ -32,18 +32,18 @@ func (s *Writes) mergedScale(
 	}
 	account := managedfields.NewScaleHandler(m.GetManagedFields(), q.Served.Version().GroupVersion(),
 		replicasPaths(q.Served))
-	was, err := scaleOf(q, live)
+	before, err := scaleOf(q, live)
 	if err != nil {
 		return nil, err
 	}
-	if was.ManagedFields, err = account.ToSubresource(); err != nil {
+	if before.ManagedFields, err = account.ToSubresource(); err != nil {
 		return nil, fmt.Errorf("read who manages the replicas: %w", err)
 	}
 	fields, err := s.config.Owners.Scale()
 	if err != nil {
 		return nil, err
 	}
-	merged, err := applyDeclared(q, fields, was, declared, doubts)
+	merged, err := applyDeclared(q, fields, before, declared, doubts)
 	if err != nil {
 		return nil, err
 	}

@@ -46,16 +46,15 @@ var readRequirements = func() []readRequirement {
 	namespaced := func(a *api.Admission) bool {
 		return a.Namespace != "" && (a.Operation == "CREATE" || a.Operation == "UPDATE")
 	}
+	isOf := func(a *api.Admission, resources ...string) bool {
+		return slices.Contains(resources, a.Resource.GroupResource().String())
+	}
 	creates := func(resources ...string) func(*api.Admission) bool {
 		return func(a *api.Admission) bool {
-			return a.Operation == "CREATE" && a.Subresource == "" &&
-				slices.Contains(resources, a.Resource.GroupResource().String())
+			return a.Operation == "CREATE" && a.Subresource == "" && isOf(a, resources...)
 		}
 	}
-	finalizes := func(a *api.Admission) bool {
-		return a.Resource.Resource == "namespaces" &&
-			a.Subresource == "finalize"
-	}
+	finalizes := func(a *api.Admission) bool { return isOf(a, "namespaces") && a.Subresource == "finalize" }
 	return append(
 		list,
 		readRequirement{
@@ -65,7 +64,7 @@ var readRequirements = func() []readRequirement {
 		},
 		readRequirement{schema.GroupResource{Resource: "resourcequotas"}, inside, namespaced},
 		readRequirement{schema.GroupResource{Resource: "limitranges"}, inside, func(a *api.Admission) bool {
-			return namespaced(a) && (a.Resource.Resource == "pods" || a.Resource.Resource == "persistentvolumeclaims")
+			return namespaced(a) && isOf(a, "pods", "persistentvolumeclaims")
 		}},
 		readRequirement{
 			schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"},

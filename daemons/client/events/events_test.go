@@ -195,10 +195,10 @@ func TestUnansweredEventsAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &silentAPI{}
 		w := newWriter(s, retryPause)
-		began := time.Now()
+		start := time.Now()
 		w.enqueue(t.Context(), newEvent(time.Now(), "a", "R", "m"))
 		w.awaitWritten()
-		if took := time.Since(began); s.created != maxTries || took > maxTries*(writeTimeout+retryPause) {
+		if took := time.Since(start); s.created != maxTries || took > maxTries*(writeTimeout+retryPause) {
 			t.Errorf("the event was tried %d times in %s", s.created, took)
 		}
 	})

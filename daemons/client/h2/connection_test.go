@@ -17,12 +17,12 @@ import (
 )
 
 func TestAllRequestsFailWhenTheConnectionEnds(t *testing.T) {
-	asked := make(chan struct{}, 2)
+	requested := make(chan struct{}, 2)
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/watch" {
 			w.(http.Flusher).Flush()
 		}
-		asked <- struct{}{}
+		requested <- struct{}{}
 		<-r.Context().Done()
 	})
 	watch, err := s.do(t.Context(), "GET", "/watch", nil)
@@ -35,8 +35,8 @@ func TestAllRequestsFailWhenTheConnectionEnds(t *testing.T) {
 		_, err := s.do(t.Context(), "GET", "/silent", nil)
 		silent <- err
 	}()
-	<-asked
-	<-asked
+	<-requested
+	<-requested
 	s.CloseClientConnections()
 	if _, err := io.ReadAll(watch.Body); err != io.ErrUnexpectedEOF { //nolint:errorlint // watchers compare it
 		t.Errorf("the watch ended with %v", err)

@@ -17,9 +17,9 @@ import (
 	"clusterctl/daemons/client/h2"
 )
 
-// sendTo sends a request to a server that sends says after it has received the request, and then closes the
+// sendTo sends a request to a server that sends data after it has received the request, and then closes the
 // connection. The request must end, too.
-func sendTo(t *testing.T, body io.Reader, says []byte) (status int, text string, err error) {
+func sendTo(t *testing.T, body io.Reader, data []byte) (status int, text string, err error) {
 	t.Helper()
 	tr := &h2.Transport{
 		Silence: time.Minute,
@@ -32,15 +32,15 @@ func sendTo(t *testing.T, body io.Reader, says []byte) (status int, text string,
 				if _, err := io.ReadFull(server, make([]byte, len(http2.ClientPreface))); err != nil {
 					return
 				}
-				for asked, in := false, http2.NewFramer(io.Discard, server); !asked; {
+				for requested, in := false, http2.NewFramer(io.Discard, server); !requested; {
 					f, err := in.ReadFrame()
 					if err != nil {
 						return
 					}
-					asked = f.Header().Type == http2.FrameHeaders
+					requested = f.Header().Type == http2.FrameHeaders
 				}
 				go func() { _, _ = io.Copy(io.Discard, server) }()
-				_, _ = server.Write(says)
+				_, _ = server.Write(data)
 			}()
 			return client, nil
 		},
@@ -210,8 +210,8 @@ func FuzzServer(f *testing.F) {
 	_ = seed.WritePing(false, [8]byte{1})
 	_ = seed.WriteGoAway(3, http2.ErrCodeNo, nil)
 	f.Add(seed.text.Bytes())
-	f.Fuzz(func(t *testing.T, says []byte) {
-		_, _, _ = sendTo(t, nil, says)
-		_, _, _ = sendTo(t, strings.NewReader("text"), says)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, _, _ = sendTo(t, nil, data)
+		_, _, _ = sendTo(t, strings.NewReader("text"), data)
 	})
 }

@@ -105,7 +105,7 @@ func TestRequestsAndResponsesMatchTheStandardLibrary(t *testing.T) {
 		"a long path": {"GET", "/" + strings.Repeat("p", 20000), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ask := func(over http.RoundTripper) (string, []byte) {
+			ask := func(transport http.RoundTripper) (string, []byte) {
 				var body io.Reader
 				if c.body != nil {
 					body = c.body()
@@ -119,7 +119,7 @@ func TestRequestsAndResponsesMatchTheStandardLibrary(t *testing.T) {
 				for i := 0; i < len(c.headers); i += 2 {
 					r.Header.Add(c.headers[i], c.headers[i+1])
 				}
-				answer, err := over.RoundTrip(r)
+				answer, err := transport.RoundTrip(r)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -178,18 +178,18 @@ func TestConcurrentRequestsGetTheirOwnResponses(t *testing.T) {
 
 // TestCancellationEndsTheRequestAtTheServer covers cancellation before and after the answer's start.
 func TestCancellationEndsTheRequestAtTheServer(t *testing.T) {
-	ended, begun := make(chan struct{}), make(chan struct{}, 1)
+	ended, started := make(chan struct{}), make(chan struct{}, 1)
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/watch" {
 			_, _ = w.Write([]byte("begun"))
 			w.(http.Flusher).Flush()
 		}
-		begun <- struct{}{}
+		started <- struct{}{}
 		<-r.Context().Done()
 		ended <- struct{}{}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-begun; cancel() }()
+	go func() { <-started; cancel() }()
 	if _, err := s.do(ctx, "POST", "/silent", strings.NewReader("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("before the answer: %v", err)
 	}
@@ -203,7 +203,7 @@ func TestCancellationEndsTheRequestAtTheServer(t *testing.T) {
 	if text, err := io.ReadAll(io.LimitReader(r.Body, 5)); err != nil || string(text) != "begun" {
 		t.Fatal(string(text), err)
 	}
-	<-begun
+	<-started
 	cancel()
 	if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("within the answer: %v", err)
@@ -213,7 +213,7 @@ func TestCancellationEndsTheRequestAtTheServer(t *testing.T) {
 	if r, err = s.do(t.Context(), "GET", "/watch", nil); err != nil {
 		t.Fatal(err)
 	}
-	<-begun
+	<-started
 	reading := make(chan error)
 	go func() {
 		_, err := io.ReadAll(r.Body)
@@ -260,7 +260,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 	standard := s.Client().Transport.(*http.Transport).Clone()
 	standard.ForceAttemptHTTP2 = true
-	for name, over := range map[string]http.RoundTripper{"own": s.Transport, "standard": standard} {
+	for name, transport := range map[string]http.RoundTripper{"own": s.Transport, "standard": standard} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetParallelism(8)
@@ -275,7 +275,7 @@ func BenchmarkRequest(b *testing.B) {
 					}
 					r.Header.Set("Accept", "application/json")
 					r.Header.Set("Authorization", "Bearer of a token")
-					answer, err := over.RoundTrip(r)
+					answer, err := transport.RoundTrip(r)
 					if err != nil {
 						b.Error(err)
 						return

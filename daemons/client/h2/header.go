@@ -120,13 +120,13 @@ func (h *headerEncoder) writeUnindexed(name uint64, value string) {
 
 // writeInteger appends an integer whose prefix is in the last bits of a byte (RFC 7541, 5.1).
 func (h *headerEncoder) writeInteger(first byte, bits int, n uint64) {
-	most := uint64(1)<<bits - 1
-	if n < most {
+	maximum := uint64(1)<<bits - 1
+	if n < maximum {
 		h.block.WriteByte(first | byte(n))
 		return
 	}
-	h.block.WriteByte(first | byte(most))
-	for n -= most; n >= 128; n >>= 7 {
+	h.block.WriteByte(first | byte(maximum))
+	for n -= maximum; n >= 128; n >>= 7 {
 		h.block.WriteByte(byte(n) | 128)
 	}
 	h.block.WriteByte(byte(n))

@@ -133,8 +133,8 @@ func (c *conn) response(s *stream) (*http.Response, error) {
 	length := int64(-1)
 	for i, f := range fields {
 		name := c.headerNames.convert(f.Name, http.CanonicalHeaderKey)
-		if had := header[name]; had != nil {
-			header[name] = append(had, f.Value)
+		if before := header[name]; before != nil {
+			header[name] = append(before, f.Value)
 			continue
 		}
 		values[i] = f.Value

@@ -25,11 +25,11 @@ func smallBody(r *http.Request, body io.ReadCloser) ([]byte, error) {
 	return text, nil
 }
 
-// send sends a request's body as the windows allow. If had is not nil, it is the rest of the body.
-func (s *stream) send(body io.ReadCloser, had []byte) {
+// send sends a request's body as the windows allow. If buffered is not nil, it is the rest of the body.
+func (s *stream) send(body io.ReadCloser, buffered []byte) {
 	defer body.Close()
-	if had != nil {
-		_ = s.sendPart(had, true)
+	if buffered != nil {
+		_ = s.sendPart(buffered, true)
 		return
 	}
 	part := make([]byte, 16<<10)

@@ -179,25 +179,25 @@ func (p *Publisher) publish(ctx context.Context) (err error) {
 
 func (p *Publisher) writeSlice(ctx context.Context, want *discoveryv1.EndpointSlice) error {
 	client := p.Client.DiscoveryV1().EndpointSlices(p.Namespace)
-	have, err := client.Get(ctx, want.Name, metav1.GetOptions{})
+	current, err := client.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = client.Create(ctx, want, metav1.CreateOptions{})
-	case err == nil && have.AddressType != want.AddressType:
+	case err == nil && current.AddressType != want.AddressType:
 		// An address type is immutable: delete the slice, and create it in the next round.
 		err = client.Delete(ctx, want.Name, metav1.DeleteOptions{})
-	case err == nil && !(equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
-		equality.Semantic.DeepEqual(have.Ports, want.Ports) &&
-		have.Labels[discoveryv1.LabelServiceName] == p.Service):
-		have = have.DeepCopy()
-		have.Endpoints, have.Ports = want.Endpoints, want.Ports
-		if have.Labels == nil {
-			have.Labels = map[string]string{}
+	case err == nil && !(equality.Semantic.DeepEqual(current.Endpoints, want.Endpoints) &&
+		equality.Semantic.DeepEqual(current.Ports, want.Ports) &&
+		current.Labels[discoveryv1.LabelServiceName] == p.Service):
+		current = current.DeepCopy()
+		current.Endpoints, current.Ports = want.Endpoints, want.Ports
+		if current.Labels == nil {
+			current.Labels = map[string]string{}
 		}
 		for k, v := range want.Labels {
-			have.Labels[k] = v
+			current.Labels[k] = v
 		}
-		_, err = client.Update(ctx, have, metav1.UpdateOptions{})
+		_, err = client.Update(ctx, current, metav1.UpdateOptions{})
 	}
 	return err
 }

@@ -82,9 +82,9 @@ func publishedAddresses(t *testing.T, client kubernetes.Interface) (list []strin
 func TestServersHaveAnEndpointOfEachFamily(t *testing.T) {
 	ctx, client := t.Context(), fake.NewClientset()
 	for _, c := range []struct {
-		what string
-		has  []string
-		want string
+		what    string
+		current []string
+		want    string
 	}{
 		{"of both families", []string{"10.0.0.1", "fd00::1"}, "IPv4 10.0.0.1, IPv6 fd00::1"},
 		{"that has lost an address since it ran last", []string{"10.0.0.1"}, "IPv4 10.0.0.1"},
@@ -92,7 +92,7 @@ func TestServersHaveAnEndpointOfEachFamily(t *testing.T) {
 		{"whose first family has changed", []string{"fd00::2", "10.0.0.1"}, "IPv4 10.0.0.1, IPv6 fd00::2"},
 		{"of the second family alone", []string{"fd00::2"}, "IPv6 fd00::2"},
 	} {
-		p := newPublisher(client, "a", c.has...)
+		p := newPublisher(client, "a", c.current...)
 		for range 2 { // the family of a slice is immutable, so the slice is deleted and created again
 			if err := p.publish(ctx); err != nil {
 				t.Fatal(err)
@@ -163,13 +163,13 @@ func TestPublishersRenewTheirLease(t *testing.T) {
 }
 
 func TestUnreadyServersPublishUnreadyEndpoints(t *testing.T) {
-	client, why := fake.NewClientset(), error(nil)
+	client, reason := fake.NewClientset(), error(nil)
 	p := newPublisher(client, "a", "10.0.0.1")
-	p.Ready = func() error { return why }
+	p.Ready = func() error { return reason }
 	for _, want := range []bool{true, false, true} {
-		why = nil
+		reason = nil
 		if !want {
-			why = errors.New("nothing is known")
+			reason = errors.New("nothing is known")
 		}
 		if err := p.publish(t.Context()); err != nil {
 			t.Fatal(err)

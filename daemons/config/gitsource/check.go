@@ -265,7 +265,7 @@ func (s *Spec) notificationProblems() (list []Problem) {
 		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 			add("entry %d: it is not a URL such as https://hooks.example/gitops", i)
 		case u.User != nil:
-			add("entry %d: the URL contains credentials, which everybody can read who can read the source", i)
+			add("entry %d: the URL contains credentials, which every reader of the source can read", i)
 		}
 	}
 	return list
@@ -292,7 +292,7 @@ func (s *Spec) nameProblems() (list []Problem) {
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" {
 			add("proxy", "it is not a URL such as http://proxy.example:3128")
 		} else if u.User != nil {
-			add("proxy", "it contains credentials, which everybody can read who can read the source")
+			add("proxy", "it contains credentials, which every reader of the source can read")
 		}
 	}
 	for i, d := range s.DependsOn {
@@ -354,7 +354,7 @@ func urlProblem(text string) string {
 			"a tag"
 	}
 	if _, hasPassword := u.User.Password(); hasPassword || u.User != nil && u.Scheme != "ssh" {
-		return "it contains credentials, which everybody can read who can read the source; write them into a Secret"
+		return "it contains credentials, which every reader of the source can read; write them into a Secret"
 	}
 	return ""
 }

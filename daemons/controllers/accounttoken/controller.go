@@ -119,12 +119,12 @@ func (t *controller) sync(ctx context.Context, key string) error {
 // account is gone.
 func (t *controller) accountOf(ctx context.Context, s *corev1.Secret) (*corev1.ServiceAccount, error) {
 	name, uid := s.Annotations[corev1.ServiceAccountNameKey], s.Annotations[corev1.ServiceAccountUIDKey]
-	is := func(a *corev1.ServiceAccount) bool { return uid == "" || uid == string(a.UID) }
-	if a, err := t.accounts.ServiceAccounts(s.Namespace).Get(name); err == nil && is(a) {
+	matches := func(a *corev1.ServiceAccount) bool { return uid == "" || uid == string(a.UID) }
+	if a, err := t.accounts.ServiceAccounts(s.Namespace).Get(name); err == nil && matches(a) {
 		return a, nil
 	}
 	a, err := t.Client.CoreV1().ServiceAccounts(s.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && !is(a) {
+	if apierrors.IsNotFound(err) || err == nil && !matches(a) {
 		return nil, nil
 	}
 	return a, err

@@ -56,19 +56,19 @@ func stabilize(
 	if behavior != nil {
 		up, down = stabilizationWindow(behavior.ScaleUp, 0), stabilizationWindow(behavior.ScaleDown, downWindow)
 	}
-	least, most := desired, desired
+	minimum, maximum := desired, desired
 	for _, m := range h.Recommended {
 		if m.At.After(now.Add(-up)) {
-			least = min(least, m.N)
+			minimum = min(minimum, m.N)
 		}
 		if m.At.After(now.Add(-down)) {
-			most = max(most, m.N)
+			maximum = max(maximum, m.N)
 		}
 	}
 	h.Recommended = append(h.Recommended, TimedValue{now, desired})
-	out := min(max(current, least), most)
+	out := min(max(current, minimum), maximum)
 	if behavior == nil {
-		out = most
+		out = maximum
 	}
 	switch {
 	case out < desired:
@@ -96,7 +96,7 @@ func stabilizationWindow(rules *autoscalingv2.HPAScalingRules, byDefault time.Du
 func limitReplicas(
 	h *History,
 	behavior *autoscalingv2.HorizontalPodAutoscalerBehavior,
-	current, desired, least, most int32,
+	current, desired, minimum, maximum int32,
 	now time.Time,
 	c *conditions,
 ) int32 {
@@ -114,16 +114,16 @@ func limitReplicas(
 		return to
 	}
 	switch {
-	case desired > min(most, fastest) && fastest < most:
+	case desired > min(maximum, fastest) && fastest < maximum:
 		return limited(fastest, "ScaleUpLimit",
 			"the desired replica count is increasing faster than the maximum scale rate")
-	case desired > most:
-		return limited(most, "TooManyReplicas", "the desired replica count is more than the maximum replica count")
-	case desired < max(least, slowest) && slowest > least:
+	case desired > maximum:
+		return limited(maximum, "TooManyReplicas", "the desired replica count is more than the maximum replica count")
+	case desired < max(minimum, slowest) && slowest > minimum:
 		return limited(slowest, "ScaleDownLimit",
 			"the desired replica count is decreasing faster than the maximum scale rate")
-	case desired < least:
-		return limited(least, "TooFewReplicas", "the desired replica count is less than the minimum replica count")
+	case desired < minimum:
+		return limited(minimum, "TooFewReplicas", "the desired replica count is less than the minimum replica count")
 	}
 	c.set(autoscalingv2.ScalingLimited, corev1.ConditionFalse, "DesiredWithinRange",
 		"the desired count is within the acceptable range")

@@ -96,9 +96,9 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	}
 	a.AddAfter(key, a.Config.HorizontalPodAutoscalerSyncPeriod)
 	hpa := cached.DeepCopy()
-	began, was := a.Now(), hpa.Status.LastScaleTime
+	start, before := a.Now(), hpa.Status.LastScaleTime
 	err = a.reconcile(ctx, key, hpa)
-	a.counts.observeSync(hpa, was, err, a.Now().Sub(began))
+	a.counts.observeSync(hpa, before, err, a.Now().Sub(start))
 	if err != nil {
 		a.Context.Log.Debug("autoscaler", "key", key, "reason",
 			err) // the status and an event report the error; the next sync follows soon
@@ -148,9 +148,9 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 		objectPath:     a.pathOf(hpa.Namespace),
 	}
 	t.observe = func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {
-		began := a.Now()
-		return func(asked int32, f *failure) {
-			a.counts.observeMetric(kind, scale.Spec.Replicas, asked, f, a.Now().Sub(began))
+		start := a.Now()
+		return func(requests int32, f *failure) {
+			a.counts.observeMetric(kind, scale.Spec.Replicas, requests, f, a.Now().Sub(start))
 		}
 	}
 	memory := a.stateOf(key)

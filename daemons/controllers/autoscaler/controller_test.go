@@ -72,19 +72,20 @@ func TestFailuresAreReportedInConditionsAndEvents(t *testing.T) {
 		replicas int64
 		selector string
 		err      error // of writing the scale
-		says     string
+		message  string
 		events   []string
 	}{
 		"nothing is measured": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3, selector: "a=b",
-			says: "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get " +
+			message: "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get " +
 				"metrics for resource cpu: no metrics returned from resource metrics API",
 			events: []string{"Warning FailedGetResourceMetric failed to get cpu utilization: unable to get metrics " +
 				"for resource cpu: no metrics returned from resource metrics API",
 				"Warning FailedComputeMetricsReplicas invalid metrics (1 invalid out of 1), first error is: failed " +
 					"to get cpu resource metric value: failed to get cpu utilization: " +
 					"unable to get metrics for resource cpu: no metrics returned from resource metrics API"}},
-		"the target has no selector": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3, says: "the HPA target's scale is " +
-			"missing a selector",
+		"the target has no selector": {hpa: autoscaler(1, 5, cpu(50)), replicas: 3,
+			message: "the HPA target's scale is " +
+				"missing a selector",
 			events: []string{"Warning SelectorRequired selector is required", "Warning FailedComputeMetricsReplicas " +
 				"selector is required"}},
 		"the target cannot be scaled": {hpa: autoscaler(1, 2, cpu(50)), replicas: 3, selector: "a=b",
@@ -112,8 +113,8 @@ func TestFailuresAreReportedInConditionsAndEvents(t *testing.T) {
 			}
 			for _, got := range c.hpa.Status.Conditions {
 				if got.Type == autoscalingv2.ScalingActive &&
-					(got.Status != corev1.ConditionFalse || got.Message != c.says) {
-					t.Errorf("%s %q, want %q", got.Status, got.Message, c.says)
+					(got.Status != corev1.ConditionFalse || got.Message != c.message) {
+					t.Errorf("%s %q, want %q", got.Status, got.Message, c.message)
 				}
 			}
 		})

@@ -52,16 +52,17 @@ func errorLabel(err error) string {
 	return "internal"
 }
 
-// observeMetric counts the result of one metric: asked is the number of replicas that it asks for, now the current
+// observeMetric counts the result of one metric: requests is the number of replicas that it asks for, now the current
 // number.
-func (c *counts) observeMetric(kind autoscalingv2.MetricSourceType, now, asked int32, f *failure, took time.Duration) {
+func (c *counts) observeMetric(kind autoscalingv2.MetricSourceType, now, requests int32, f *failure,
+	took time.Duration) {
 	action, err := "none", error(nil)
 	switch {
 	case f != nil:
 		err = f.err
-	case asked > now:
+	case requests > now:
 		action = "scale_up"
-	case asked < now:
+	case requests < now:
 		action = "scale_down"
 	}
 	c.computed.WithLabelValues(action, errorLabel(err), string(kind)).Inc()

@@ -37,8 +37,8 @@ func (c *conditions) set(
 
 // isTrue reports whether a condition exists and is true.
 func (c *conditions) isTrue(kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
-	return slices.ContainsFunc(c.list, func(is autoscalingv2.HorizontalPodAutoscalerCondition) bool {
-		return is.Type == kind && is.Status == corev1.ConditionTrue
+	return slices.ContainsFunc(c.list, func(condition autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return condition.Type == kind && condition.Status == corev1.ConditionTrue
 	})
 }
 
@@ -96,8 +96,8 @@ func Decide(
 	h *History,
 	c *conditions,
 ) Outcome {
-	least, most := minReplicas(hpa), hpa.Spec.MaxReplicas
-	asleep := c.isTrue(autoscalingv2.ScaledToZero) && (least != 0 || hasMetricWithoutPods(hpa))
+	minimum, maximum := minReplicas(hpa), hpa.Spec.MaxReplicas
+	asleep := c.isTrue(autoscalingv2.ScaledToZero) && (minimum != 0 || hasMetricWithoutPods(hpa))
 	h.prune(t.now)
 	if len(h.Recommended) == 0 {
 		h.Recommended = append(h.Recommended, TimedValue{t.now, t.specReplicas})
@@ -109,10 +109,10 @@ func Decide(
 		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled",
 			"scaling is disabled since the replica count of the target is zero")
 		return o
-	case t.specReplicas > most:
-		o.Replicas, o.Reason = most, "Current number of replicas above Spec.MaxReplicas"
-	case t.specReplicas < least && t.specReplicas > 0:
-		o.Replicas, o.Reason = least, "Current number of replicas below Spec.MinReplicas"
+	case t.specReplicas > maximum:
+		o.Replicas, o.Reason = maximum, "Current number of replicas above Spec.MaxReplicas"
+	case t.specReplicas < minimum && t.specReplicas > 0:
+		o.Replicas, o.Reason = minimum, "Current number of replicas below Spec.MinReplicas"
 	default:
 		if t.findPods != nil {
 			if o.Err = t.findPods(&t); o.Err != nil {
@@ -120,22 +120,22 @@ func Decide(
 				return o
 			}
 		}
-		asked, by := t.highestRecommendation(ctx, hpa, m, &o, c)
+		requests, by := t.highestRecommendation(ctx, hpa, m, &o, c)
 		if o.Err != nil {
 			return o
 		}
 		switch {
-		case t.specReplicas == 0 && asked < least: // minReplicas was zero when the target was scaled to zero
+		case t.specReplicas == 0 && requests < minimum: // minReplicas was zero when the target was scaled to zero
 			o.Reason = "Current number of replicas below Spec.MinReplicas"
-		case asked > t.specReplicas:
+		case requests > t.specReplicas:
 			o.Reason = by + " above target"
-		case asked < t.specReplicas:
+		case requests < t.specReplicas:
 			o.Reason = "All metrics below target"
 		}
-		stabilized := stabilize(h, t.downWindow, hpa.Spec.Behavior, t.specReplicas, asked, t.now, c)
-		o.Replicas = limitReplicas(h, hpa.Spec.Behavior, t.specReplicas, stabilized, least, most, t.now, c)
+		stabilized := stabilize(h, t.downWindow, hpa.Spec.Behavior, t.specReplicas, requests, t.now, c)
+		o.Replicas = limitReplicas(h, hpa.Spec.Behavior, t.specReplicas, stabilized, minimum, maximum, t.now, c)
 		if t.specReplicas == 0 {
-			o.Replicas = max(o.Replicas, least)
+			o.Replicas = max(o.Replicas, minimum)
 		}
 	}
 	o.Rescale = o.Replicas != t.specReplicas
@@ -150,7 +150,7 @@ func (t target) highestRecommendation(
 	m Metrics,
 	o *Outcome,
 	c *conditions,
-) (most int32, by string) {
+) (maximum int32, by string) {
 	var first *failure
 	var cause error // the full error of the first failure
 	failed := 0
@@ -171,11 +171,11 @@ func (t target) highestRecommendation(
 			continue
 		}
 		o.Metrics = append(o.Metrics, a.status)
-		if by == "" || a.replicas > most {
-			most, by = a.replicas, a.name
+		if by == "" || a.replicas > maximum {
+			maximum, by = a.replicas, a.name
 		}
 	}
-	if failed > 0 && (by == "" || most < t.specReplicas) {
+	if failed > 0 && (by == "" || maximum < t.specReplicas) {
 		c.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason,
 			"the HPA was unable to compute the replica count: %v", first.err)
 		o.Err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failed, len(hpa.Spec.Metrics),
@@ -185,7 +185,7 @@ func (t target) highestRecommendation(
 	}
 	c.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound",
 		"the HPA was able to successfully calculate a replica count from %s", by)
-	return most, by
+	return maximum, by
 }
 
 // effectiveTolerance returns the default tolerance with the autoscaler's own values in its place.

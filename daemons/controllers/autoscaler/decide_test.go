@@ -189,9 +189,9 @@ func TestReplicasForAnAverage(t *testing.T) {
 	}
 }
 
-func autoscaler(least, most int32, metrics ...autoscalingv2.MetricSpec) *autoscalingv2.HorizontalPodAutoscaler {
+func autoscaler(minimum, maximum int32, metrics ...autoscalingv2.MetricSpec) *autoscalingv2.HorizontalPodAutoscaler {
 	return &autoscalingv2.HorizontalPodAutoscaler{
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &least, MaxReplicas: most, Metrics: metrics},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &minimum, MaxReplicas: maximum, Metrics: metrics},
 	}
 }
 
@@ -275,98 +275,98 @@ func TestAutoscalerDecisions(t *testing.T) {
 		history History
 		want    int32
 		reason  string
-		says    string // reasons of AbleToScale, ScalingActive, ScalingLimited
+		message string // reasons of AbleToScale, ScalingActive, ScalingLimited
 		events  string
 	}{
-		"on target": {hpa: autoscaler(1, 10, cpu(50)), pods: "500 500", want: 2, says: "ReadyForNewScale " +
+		"on target": {hpa: autoscaler(1, 10, cpu(50)), pods: "500 500", want: 2, message: "ReadyForNewScale " +
 			"ValidMetricFound DesiredWithinRange"},
 		"more load": {hpa: autoscaler(1, 10, cpu(50)), pods: "1000 1000", want: 4, reason: "cpu resource " +
-			"utilization (percentage of request) above target", says: "ReadyForNewScale ValidMetricFound " +
+			"utilization (percentage of request) above target", message: "ReadyForNewScale ValidMetricFound " +
 			"DesiredWithinRange"},
 		"one container": {hpa: autoscaler(1, 10, inContainer(50)), pods: "1000 1000", want: 4,
 			reason: "cpu container resource utilization (percentage of request) above " +
-				"target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+				"target", message: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"per pod": {hpa: autoscaler(1, 10, perPod("500m")), pods: "1000 1000", want: 4,
-			reason: "pods metric hits above target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+			reason: "pods metric hits above target", message: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"an object": {hpa: autoscaler(1, 10, object(total("10"))), pods: "1 1", total: ptr.To[int64](15000),
-			want: 3, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound " +
+			want: 3, reason: "Ingress metric hits above target", message: "ReadyForNewScale ValidMetricFound " +
 				"DesiredWithinRange"},
 		"an object's share": {hpa: autoscaler(1, 10, object(average("10"))), pods: "1 1", total: ptr.To[int64](31000),
-			want: 4, reason: "Ingress metric hits above target", says: "ReadyForNewScale ValidMetricFound " +
+			want: 4, reason: "Ingress metric hits above target", message: "ReadyForNewScale ValidMetricFound " +
 				"DesiredWithinRange"},
 		"a queue": {hpa: autoscaler(1, 10, external(total("10"))), pods: "1 1", total: ptr.To[int64](20000),
-			want: 4, reason: "external metric queue(nil) above target", says: "ReadyForNewScale ValidMetricFound " +
+			want: 4, reason: "external metric queue(nil) above target", message: "ReadyForNewScale ValidMetricFound " +
 				"DesiredWithinRange"},
 		"none, and a queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, pods: "",
 			total: ptr.To[int64](20000), want: 2, reason: "external metric queue(nil) above " +
-				"target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+				"target", message: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"none, and more in the queue than four pods at once are for": {hpa: autoscaler(0, 10, external(total("10"))),
 			asleep: true, total: ptr.To[int64](90000), want: 4, reason: "external metric queue(nil) above " +
-				"target", says: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
+				"target", message: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
 		"none, and an empty queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true,
-			total: ptr.To[int64](0), want: 0, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+			total: ptr.To[int64](0), want: 0, message: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"none, and nobody knows the queue": {hpa: autoscaler(0, 10, external(total("10"))), asleep: true, want: 0,
-			says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
+			message: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
 		"none, by somebody's hand": {hpa: autoscaler(0, 10, external(total("10"))),
-			total: ptr.To[int64](20000), want: 0, says: "- ScalingDisabled -"},
+			total: ptr.To[int64](20000), want: 0, message: "- ScalingDisabled -"},
 		"none, and the minimum is three by now": {hpa: autoscaler(3, 10, external(total("10"))), asleep: true,
 			total: ptr.To[int64](0), want: 3, reason: "Current number of replicas below " +
-				"Spec.MinReplicas", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
+				"Spec.MinReplicas", message: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
 		"none, and no such metric by now": {hpa: autoscaler(0, 10, cpu(50)), asleep: true, want: 0,
-			says: "- ScalingDisabled -"},
+			message: "- ScalingDisabled -"},
 		"an empty queue": {hpa: autoscaler(0, 10, external(total("10"))),
 			change: func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.Behavior = fast }, pods: "1 1",
 			total:   ptr.To[int64](0),
 			history: History{Recommended: []TimedValue{{epoch.Add(-time.Hour), 2}}}, want: 0,
 			reason: "All metrics below " +
-				"target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+				"target", message: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"the most of all": {hpa: autoscaler(1, 10, cpu(50), external(average("1"))),
-			pods: "1000 1000", total: ptr.To[int64](4500), want: 4, says: "ReadyForNewScale ValidMetricFound " +
+			pods: "1000 1000", total: ptr.To[int64](4500), want: 4, message: "ReadyForNewScale ValidMetricFound " +
 				"ScaleUpLimit", reason: "external metric queue(nil) above target"},
 		"less load, a moment ago": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
-			want: 3, reason: "All metrics below target", says: "ScaleDownStabilized ValidMetricFound " +
+			want: 3, reason: "All metrics below target", message: "ScaleDownStabilized ValidMetricFound " +
 				"DesiredWithinRange"},
 		"less load for long": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
 			history: History{Recommended: []TimedValue{{epoch.Add(-299 * time.Second), 1}}}, want: 1,
-			reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+			reason: "All metrics below target", message: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 		"less than the minimum": {hpa: autoscaler(2, 10, cpu(50)), pods: "1 1 1",
 			history: History{Recommended: []TimedValue{{epoch.Add(-299 * time.Second), 0}}}, want: 2,
-			reason: "All metrics below target", says: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
+			reason: "All metrics below target", message: "ReadyForNewScale ValidMetricFound TooFewReplicas"},
 		"more than the maximum": {hpa: autoscaler(1, 3, cpu(50)), pods: "1000 1000",
 			want: 3, reason: "cpu resource utilization (percentage of request) above " +
-				"target", says: "ReadyForNewScale ValidMetricFound TooManyReplicas"},
+				"target", message: "ReadyForNewScale ValidMetricFound TooManyReplicas"},
 		"much more load": {hpa: autoscaler(1, 100, cpu(10)), pods: "1000 1000 1000",
 			want: 6, reason: "cpu resource utilization (percentage of request) above " +
-				"target", says: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
+				"target", message: "ReadyForNewScale ValidMetricFound ScaleUpLimit"},
 		"a queue, and pods that are yet to come": {hpa: autoscaler(1, 10, external(total("10"))), wanted: 5,
-			total: ptr.To[int64](50000), want: 5, says: "- FailedGetExternalMetric " +
+			total: ptr.To[int64](50000), want: 5, message: "- FailedGetExternalMetric " +
 				"-", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
 		"an object, and pods that are yet to come": {hpa: autoscaler(1, 10, object(total("10"))), wanted: 5,
-			total: ptr.To[int64](50000), want: 5, says: "- FailedGetObjectMetric " +
+			total: ptr.To[int64](50000), want: 5, message: "- FailedGetObjectMetric " +
 				"-", events: "FailedGetObjectMetric FailedComputeMetricsReplicas"},
 		"less load, and more than the maximum a moment ago": {hpa: autoscaler(1, 3, cpu(50)), pods: "100 100 100",
 			history: History{Recommended: []TimedValue{{epoch.Add(-time.Minute), 8}}}, want: 3, reason: "All metrics " +
-				"below target", says: "ScaleDownStabilized ValidMetricFound TooManyReplicas"},
+				"below target", message: "ScaleDownStabilized ValidMetricFound TooManyReplicas"},
 		"fewer by hand than were asked for a moment ago": {hpa: autoscaler(1, 10, cpu(50)), pods: "100 100 100",
 			history: History{Recommended: []TimedValue{{epoch.Add(-time.Minute), 5}}}, want: 5, reason: "All metrics " +
-				"below target", says: "ScaleDownStabilized ValidMetricFound DesiredWithinRange"},
+				"below target", message: "ScaleDownStabilized ValidMetricFound DesiredWithinRange"},
 		"above the bounds": {hpa: autoscaler(1, 3, cpu(50)), wanted: 5, want: 3, reason: "Current number of " +
-			"replicas above Spec.MaxReplicas", says: "- - -"},
+			"replicas above Spec.MaxReplicas", message: "- - -"},
 		"below the bounds": {hpa: autoscaler(3, 5, cpu(50)), wanted: 1, want: 3, reason: "Current number of " +
-			"replicas below Spec.MinReplicas", says: "- - -"},
-		"switched off": {hpa: autoscaler(1, 5, cpu(50)), want: 0, says: "- ScalingDisabled -"},
+			"replicas below Spec.MinReplicas", message: "- - -"},
+		"switched off": {hpa: autoscaler(1, 5, cpu(50)), want: 0, message: "- ScalingDisabled -"},
 		"nothing measured": {hpa: autoscaler(1, 5, cpu(50)), wanted: 3, silent: true, want: 3,
-			says: "- FailedGetResourceMetric -", events: "FailedGetResourceMetric FailedComputeMetricsReplicas"},
+			message: "- FailedGetResourceMetric -", events: "FailedGetResourceMetric FailedComputeMetricsReplicas"},
 		"one of two says fewer": {hpa: autoscaler(1, 5, cpu(50), external(average("1"))), pods: "100 100", want: 2,
-			says: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
+			message: "- FailedGetExternalMetric -", events: "FailedGetExternalMetric FailedComputeMetricsReplicas"},
 		"one of two says more": {hpa: autoscaler(1, 5, cpu(50), external(average("1"))), pods: "1000 1000", want: 4,
-			says: "ReadyForNewScale ValidMetricFound DesiredWithinRange", events: "FailedGetExternalMetric",
+			message: "ReadyForNewScale ValidMetricFound DesiredWithinRange", events: "FailedGetExternalMetric",
 			reason: "cpu resource utilization (percentage of request) above target"},
 		"within its own tolerance": {hpa: autoscaler(1, 10, cpu(50)),
 			change: func(h *autoscalingv2.HorizontalPodAutoscaler) {
 				h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
 					ScaleUp: &autoscalingv2.HPAScalingRules{Tolerance: ptr.To(resource.MustParse("0.5"))}}
-			}, pods: "700 700", want: 2, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
+			}, pods: "700 700", want: 2, message: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods, samples := podsUsing(c.pods)
@@ -398,8 +398,8 @@ func TestAutoscalerDecisions(t *testing.T) {
 				t.Errorf("%d replicas for %q, rescale %t; want %d for %q", o.Replicas, o.Reason, o.Rescale, c.want,
 					c.reason)
 			}
-			if got := conditionText(seen); got != c.says {
-				t.Errorf("says %q, want %q", got, c.says)
+			if got := conditionText(seen); got != c.message {
+				t.Errorf("says %q, want %q", got, c.message)
 			}
 			var events []string
 			for _, e := range o.Events {

@@ -27,7 +27,7 @@ type target struct {
 	objectPath func(autoscalingv2.CrossVersionObjectReference) (string, error)
 	// observe is called before a metric is measured, and returns a function to call with the result. nil means that
 	// measurements are not counted.
-	observe func(autoscalingv2.MetricSourceType) func(asked int32, f *failure)
+	observe func(autoscalingv2.MetricSourceType) func(requests int32, f *failure)
 }
 
 // metricResult is the number of replicas that a metric asks for, with its name and status.

@@ -22,13 +22,13 @@ func newMetricsClient(t *testing.T, by map[string]string) metricsClient {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
 		query.Del("timeout")
-		asked := r.URL.EscapedPath()
+		requested := r.URL.EscapedPath()
 		if len(query) > 0 {
-			asked += "?" + query.Encode()
+			requested += "?" + query.Encode()
 		}
-		text, ok := by[asked]
+		text, ok := by[requested]
 		if !ok {
-			t.Errorf("asked for %s", asked)
+			t.Errorf("asked for %s", requested)
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}

@@ -14,13 +14,14 @@ import (
 // replaced by another of the same name.
 func (b *controller) liveClaim(
 	ctx context.Context,
-	was *corev1.PersistentVolumeClaim,
+	before *corev1.PersistentVolumeClaim,
 ) (*corev1.PersistentVolumeClaim, []*corev1.PersistentVolume, error) {
-	claim, err := b.Client.CoreV1().PersistentVolumeClaims(was.Namespace).Get(ctx, was.Name, metav1.GetOptions{})
-	if loop.IsAbsent(err, "persistentvolumeclaims", was.Name) || err == nil && claim.UID != was.UID {
+	claim, err := b.Client.CoreV1().PersistentVolumeClaims(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
+	if loop.IsAbsent(err, "persistentvolumeclaims", before.Name) || err == nil && claim.UID != before.UID {
 		return nil, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at claim %s/%s before it counts as lost: %w", was.Namespace, was.Name, err)
+		return nil, nil, fmt.Errorf("read claim %s/%s before it counts as lost: %w", before.Namespace, before.Name,
+			err)
 	}
 	if claim.Spec.VolumeName == "" {
 		return claim, nil, nil
@@ -29,7 +30,7 @@ func (b *controller) liveClaim(
 	if loop.IsAbsent(err, "persistentvolumes", claim.Spec.VolumeName) {
 		return claim, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at volume %s before its claim counts as lost: %w", claim.Spec.VolumeName, err)
+		return nil, nil, fmt.Errorf("read volume %s before its claim counts as lost: %w", claim.Spec.VolumeName, err)
 	}
 	return claim, []*corev1.PersistentVolume{v}, nil
 }
@@ -38,13 +39,13 @@ func (b *controller) liveClaim(
 // was replaced by another of the same name.
 func (b *controller) liveVolume(
 	ctx context.Context,
-	was *corev1.PersistentVolume,
+	before *corev1.PersistentVolume,
 ) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim, error) {
-	v, err := b.Client.CoreV1().PersistentVolumes().Get(ctx, was.Name, metav1.GetOptions{})
-	if loop.IsAbsent(err, "persistentvolumes", was.Name) || err == nil && v.UID != was.UID {
+	v, err := b.Client.CoreV1().PersistentVolumes().Get(ctx, before.Name, metav1.GetOptions{})
+	if loop.IsAbsent(err, "persistentvolumes", before.Name) || err == nil && v.UID != before.UID {
 		return nil, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at volume %s before it is given up: %w", was.Name, err)
+		return nil, nil, fmt.Errorf("read volume %s before it is given up: %w", before.Name, err)
 	}
 	if v.Spec.ClaimRef == nil {
 		return v, nil, nil
@@ -55,7 +56,7 @@ func (b *controller) liveVolume(
 	if loop.IsAbsent(err, "persistentvolumeclaims", v.Spec.ClaimRef.Name) {
 		return v, nil, nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("look at the claim of volume %s before it is given up: %w", was.Name, err)
+		return nil, nil, fmt.Errorf("read the claim of volume %s before it is given up: %w", before.Name, err)
 	}
 	return v, claim, nil
 }

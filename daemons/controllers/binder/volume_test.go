@@ -8,7 +8,8 @@ import (
 
 func TestVolumeDecisions(t *testing.T) {
 	type pv = corev1.PersistentVolume
-	is := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy, by string) func(*pv) {
+	setPhase := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy,
+		by string) func(*pv) {
 		return func(v *pv) {
 			v.Status.Phase, v.Spec.PersistentVolumeReclaimPolicy = phase, policy
 			if by != "" {
@@ -27,42 +28,45 @@ func TestVolumeDecisions(t *testing.T) {
 		want   VolumeDecision
 		reason string
 	}{
-		"new": {newVolume("a", "1Gi", is("Pending", "Retain", "")), nil,
+		"new": {newVolume("a", "1Gi", setPhase("Pending", "Retain", "")), nil,
 			VolumeDecision{Phase: "Available"}, ""},
-		"an admin took it back": {newVolume("a", "1Gi", is("Released", "Retain", "")), nil,
+		"an admin took it back": {newVolume("a", "1Gi", setPhase("Released", "Retain", "")), nil,
 			VolumeDecision{Phase: "Available"}, ""},
-		"reserved, no claim yet": {newVolume("a", "1Gi", is("Pending", "Retain", ""), reservedFor("c", "")), nil,
+		"reserved, no claim yet": {newVolume("a", "1Gi", setPhase("Pending", "Retain", ""), reservedFor("c", "")), nil,
 			VolumeDecision{Phase: "Available"}, ""},
-		"reserved, and its claim": {newVolume("a", "1Gi", is("Available", "Retain", ""), reservedFor("c", "")),
+		"reserved, and its claim": {newVolume("a", "1Gi", setPhase("Available", "Retain", ""), reservedFor("c", "")),
 			newClaim(), VolumeDecision{Phase: "Available", EnqueueClaim: true}, ""},
-		"half bound": {newVolume("a", "1Gi", is("Available", "Retain", ""), bound), newClaim(),
+		"half bound": {newVolume("a", "1Gi", setPhase("Available", "Retain", ""), bound), newClaim(),
 			VolumeDecision{Phase: "Available", EnqueueClaim: true}, ""},
-		"bound": {newVolume("a", "1Gi", is("Available", "Retain", ""), bound), elsewhere("a"),
+		"bound": {newVolume("a", "1Gi", setPhase("Available", "Retain", ""), bound), elsewhere("a"),
 			VolumeDecision{Phase: "Bound"}, ""},
-		"its claim is gone": {newVolume("a", "1Gi", is("Bound", "Retain", ""), bound), nil,
+		"its claim is gone": {newVolume("a", "1Gi", setPhase("Bound", "Retain", ""), bound), nil,
 			VolumeDecision{Phase: "Released"}, ""},
-		"another claim has the name": {newVolume("a", "1Gi", is("Bound", "Retain", ""), bound), another,
+		"another claim has the name": {newVolume("a", "1Gi", setPhase("Bound", "Retain", ""), bound), another,
 			VolumeDecision{Phase: "Released"}, ""},
-		"released stays so": {newVolume("a", "1Gi", is("Released", "Retain", ""), bound), another,
+		"released stays so": {newVolume("a", "1Gi", setPhase("Released", "Retain", ""), bound), another,
 			VolumeDecision{Phase: "Released"}, ""},
-		"its provisioner removes it": {newVolume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), nil,
+		"its provisioner removes it": {newVolume("a", "1Gi", setPhase("Bound", "Delete", "p.io/x"), bound), nil,
 			VolumeDecision{Phase: "Released"}, ""},
-		"nobody would remove it": {newVolume("a", "1Gi", is("Bound", "Delete", ""), bound), nil, VolumeDecision{Phase: "Failed", Message: `error getting deleter volume plugin for volume "a": no deletable volume plugin matched`}, "VolumeFailedDelete"},
-		"by a plugin of the past": {newVolume("a", "1Gi", is("Bound", "Delete", "kubernetes.io/host-path"), bound),
+		"nobody would remove it": {newVolume("a", "1Gi", setPhase("Bound", "Delete", ""), bound), nil, VolumeDecision{Phase: "Failed", Message: `error getting deleter volume plugin for volume "a": no deletable volume plugin matched`}, "VolumeFailedDelete"},
+		"by a plugin of the past": {newVolume("a", "1Gi", setPhase("Bound", "Delete", "kubernetes.io/host-path"),
+			bound),
 			nil, VolumeDecision{Phase: "Failed", Message: "no volume plugin matched name: " +
 				"kubernetes.io/host-path"}, "VolumeFailedDelete"},
-		"recycling": {newVolume("a", "1Gi", is("Bound", "Recycle", ""), bound), nil,
+		"recycling": {newVolume("a", "1Gi", setPhase("Bound", "Recycle", ""), bound), nil,
 			VolumeDecision{Phase: "Failed", Message: "No recycler plugin found for the " +
 				"volume!"}, "VolumeFailedRecycle"},
-		"failed, which was said": {newVolume("a", "1Gi", is("Failed", "Recycle", ""), bound), nil,
+		"failed, which was said": {newVolume("a", "1Gi", setPhase("Failed", "Recycle", ""), bound), nil,
 			VolumeDecision{Phase: "Failed"}, ""},
-		"its claim has another": {newVolume("a", "1Gi", is("Bound", "Delete", ""), bound), elsewhere("b"),
+		"its claim has another": {newVolume("a", "1Gi", setPhase("Bound", "Delete", ""), bound), elsewhere("b"),
 			VolumeDecision{Phase: "Available", Unbind: true}, ""},
-		"made for one that has another": {newVolume("a", "1Gi", is("Bound", "Delete", "p.io/x"), bound), elsewhere("b"),
+		"made for one that has another": {newVolume("a", "1Gi", setPhase("Bound", "Delete", "p.io/x"), bound),
+			elsewhere("b"),
 			VolumeDecision{Phase: "Released"}, ""},
-		"kept for one that has another": {newVolume("a", "1Gi", is("Bound", "Retain", "p.io/x"), bound), elsewhere("b"),
+		"kept for one that has another": {newVolume("a", "1Gi", setPhase("Bound", "Retain", "p.io/x"), bound),
+			elsewhere("b"),
 			VolumeDecision{Phase: "Available", Unbind: true}, ""},
-		"a device for who wanted a file": {newVolume("a", "1Gi", is("Available", "Retain", ""), bound,
+		"a device for who wanted a file": {newVolume("a", "1Gi", setPhase("Available", "Retain", ""), bound,
 			func(v *pv) { v.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) }), newClaim(),
 			VolumeDecision{Phase: "Available"}, "VolumeMismatch"},
 	} {

@@ -56,7 +56,7 @@ func (b *controller) nameClaim(
 	if ref := v.Spec.ClaimRef; ref == nil || !refersTo(v, claim) || ref.UID != claim.UID {
 		live, err := b.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("look at claim %s/%s before it is bound: %w", claim.Namespace, claim.Name, err)
+			return nil, fmt.Errorf("read claim %s/%s before it is bound: %w", claim.Namespace, claim.Name, err)
 		}
 		if live.UID != claim.UID || live.ResourceVersion != claim.ResourceVersion {
 			return nil, fmt.Errorf("claim %s/%s has changed since it was decided about", claim.Namespace, claim.Name)

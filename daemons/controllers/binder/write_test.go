@@ -65,7 +65,7 @@ func TestBindingWritesClaimAndVolume(t *testing.T) {
 		}
 	}
 	kind := func(v *pv) { v.Spec.ClaimRef.APIVersion, v.Spec.ClaimRef.Kind = "v1", "PersistentVolumeClaim" }
-	is := func(phase corev1.PersistentVolumePhase) func(*pv) { return func(v *pv) { v.Status.Phase = phase } }
+	setPhase := func(phase corev1.PersistentVolumePhase) func(*pv) { return func(v *pv) { v.Status.Phase = phase } }
 	class := func(name, provisioner string, marked bool) *storagev1.StorageClass {
 		immediate := storagev1.VolumeBindingImmediate
 		c := &storagev1.StorageClass{
@@ -93,7 +93,7 @@ func TestBindingWritesClaimAndVolume(t *testing.T) {
 			`Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes bound-by-controller=yes`, "Bound " + ref},
 		"each names the other": {newClaim(names("a")), newVolume("a", "6Gi", reservedFor("c", "")), nil, `Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes`, "Bound " + ref},
 		"a provisioned one":    {newClaim(), newVolume("a", "6Gi", reservedFor("c", "u"), kind), nil, `Bound "a" class "" 6Gi [ReadWriteOnce] bind-completed=yes bound-by-controller=yes`, "Bound " + ref},
-		"none that is free":    {newClaim(), newVolume("a", "6Gi", is("Released")), nil, `Pending "" class "" 0 []`, "Available nobody"},
+		"none that is free":    {newClaim(), newVolume("a", "6Gi", setPhase("Released")), nil, `Pending "" class "" 0 []`, "Available nobody"},
 		"it is too small":      {newClaim(names("a")), newVolume("a", "1Gi"), nil, `Pending "a" class "" 0 []`, "Available nobody"},
 		"a default class":      {newClaim(func(c *pvc) { c.Spec.StorageClassName = nil }), nil, class("k", "p.io/x", true), `Pending "" class "k" 0 []`, ""},
 		"a provisioner": {newClaim(func(c *pvc) { c.Spec.StorageClassName = ptr("k") }), nil,
@@ -101,16 +101,16 @@ func TestBindingWritesClaimAndVolume(t *testing.T) {
 			`Pending "" class "k" 0 [] storage-provisioner=p.io/x storage-provisioner=p.io/x`, ""},
 		"its volume is gone": {newClaim(names("a"), bound), nil, nil, `Lost "a" class "" 0 [] bind-completed=yes`, ""},
 		"another has its volume": {newClaim(names("a"), bound),
-			newVolume("a", "6Gi", reservedFor("x", "x"), is("Bound")), nil,
+			newVolume("a", "6Gi", reservedFor("x", "x"), setPhase("Bound")), nil,
 			`Lost "a" class "" 0 [] bind-completed=yes`, `Released   d/x "x"`},
-		"its claim is gone": {nil, newVolume("a", "6Gi", reservedFor("c", "u"), kind, is("Bound")), nil, "",
+		"its claim is gone": {nil, newVolume("a", "6Gi", reservedFor("c", "u"), kind, setPhase("Bound")), nil, "",
 			"Released " +
 				ref},
 		"its claim has another": {newClaim(names("b"), bound),
-			newVolume("a", "6Gi", reservedFor("c", "u"), kind, is("Bound"), byController), nil,
+			newVolume("a", "6Gi", reservedFor("c", "u"), kind, setPhase("Bound"), byController), nil,
 			`Lost "b" class "" 0 [] bind-completed=yes`, "Available nobody"},
 		"its claim has another, and it was reserved": {newClaim(names("b"), bound),
-			newVolume("a", "6Gi", reservedFor("c", "u"), kind, is("Bound")), nil,
+			newVolume("a", "6Gi", reservedFor("c", "u"), kind, setPhase("Bound")), nil,
 			`Lost "b" class "" 0 [] bind-completed=yes`, `Available v1 PersistentVolumeClaim d/c ""`},
 	} {
 		gotClaim, gotVolume := syncObjects(t, name, c.claim, c.volume, c.class)

@@ -50,14 +50,14 @@ func (t *cleaner) sync(ctx context.Context, key string) error {
 	} else if err != nil {
 		return err
 	}
-	remaining, over := remainingTime(s, t.Now())
+	remaining, isOver := remainingTime(s, t.Now())
 	switch {
 	case !isToken(s) || s.DeletionTimestamp != nil:
 		return nil
 	case remaining > 0:
 		t.AddAfter(key, remaining)
 		return nil
-	case !over:
+	case !isOver:
 		return nil
 	}
 	// The deletion fails if the token was changed in between, for example to extend it.

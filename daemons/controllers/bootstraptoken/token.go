@@ -31,9 +31,9 @@ func isToken(s *corev1.Secret) bool {
 	return s.Namespace == metav1.NamespaceSystem && s.Type == corev1.SecretTypeBootstrapToken
 }
 
-// remainingTime returns how long a token is still valid. Zero and not over means for ever. A token with an invalid time
+// remainingTime returns how long a token is still valid. Zero without isOver means forever. A token with an invalid time
 // counts as expired.
-func remainingTime(s *corev1.Secret, now time.Time) (remaining time.Duration, over bool) {
+func remainingTime(s *corev1.Secret, now time.Time) (remaining time.Duration, isOver bool) {
 	text := string(s.Data["expiration"])
 	if text == "" {
 		return 0, false
@@ -48,8 +48,8 @@ func remainingTime(s *corev1.Secret, now time.Time) (remaining time.Duration, ov
 // signingToken returns the id and the secret of a token that may sign. It reports false for other Secrets.
 func signingToken(s *corev1.Secret, now time.Time) (id, secret string, ok bool) {
 	id, secret = string(s.Data["token-id"]), string(s.Data["token-secret"])
-	_, over := remainingTime(s, now)
-	ok = isToken(s) && s.DeletionTimestamp == nil && !over && string(s.Data["usage-bootstrap-signing"]) == "true" &&
+	_, isOver := remainingTime(s, now)
+	ok = isToken(s) && s.DeletionTimestamp == nil && !isOver && string(s.Data["usage-bootstrap-signing"]) == "true" &&
 		s.Name == secretPrefix+id && validID.MatchString(id) && validSecret.MatchString(secret)
 	return id, secret, ok
 }

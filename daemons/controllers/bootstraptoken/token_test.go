@@ -31,8 +31,8 @@ func newTokenSecret(id, expiration, signs string) *corev1.Secret {
 // Proves S12.
 func TestTokenExpiration(t *testing.T) {
 	for text, want := range map[string]struct {
-		left time.Duration
-		over bool
+		left   time.Duration
+		isOver bool
 	}{
 		"":                          {0, false},
 		"2026-05-01T12:00:01Z":      {time.Second, false},
@@ -41,9 +41,9 @@ func TestTokenExpiration(t *testing.T) {
 		"2020-01-01T00:00:00Z":      {0, true},
 		"tomorrow":                  {0, true},
 	} {
-		if remaining, over := remainingTime(newTokenSecret("abcdef", text, "true"), now); remaining != want.left ||
-			over != want.over {
-			t.Errorf("%q: %s, %v", text, remaining, over)
+		if remaining, isOver := remainingTime(newTokenSecret("abcdef", text, "true"), now); remaining != want.left ||
+			isOver != want.isOver {
+			t.Errorf("%q: %s, %v", text, remaining, isOver)
 		}
 	}
 }

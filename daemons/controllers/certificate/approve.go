@@ -66,7 +66,8 @@ func (a *approver) enqueuePending(node string) {
 		if !isPending(request) {
 			continue
 		}
-		if asked, err := parseRequest(request); err == nil && asked.Subject.CommonName == api.NodeUserPrefix+node {
+		if requested, err := parseRequest(request); err == nil &&
+			requested.Subject.CommonName == api.NodeUserPrefix+node {
 			a.Add(request)
 		}
 	}
@@ -88,14 +89,14 @@ func (a *approver) sync(ctx context.Context, name string) error {
 	if !isPending(request) {
 		return nil
 	}
-	asked, err := parseRequest(request)
+	requested, err := parseRequest(request)
 	if err != nil {
 		return err
 	}
-	if checkRequest(request, asked) != nil {
+	if checkRequest(request, requested) != nil {
 		return nil
 	}
-	for _, rule := range approvalRules(request.Spec.Username, asked.Subject.CommonName) {
+	for _, rule := range approvalRules(request.Spec.Username, requested.Subject.CommonName) {
 		allowed, err := a.isAllowed(ctx, request, rule.subresource)
 		if err != nil {
 			return err
@@ -104,7 +105,7 @@ func (a *approver) sync(ctx context.Context, name string) error {
 			continue
 		}
 		if rule.newNode {
-			taken, err := a.nameTaken(ctx, strings.TrimPrefix(asked.Subject.CommonName, api.NodeUserPrefix))
+			taken, err := a.nameTaken(ctx, strings.TrimPrefix(requested.Subject.CommonName, api.NodeUserPrefix))
 			if err != nil {
 				return err
 			}

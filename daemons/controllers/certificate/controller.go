@@ -107,18 +107,18 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	if ca.Key, err = os.ReadFile(s.Config.ClusterSigningKeyFile); err != nil {
 		return nil, nil, fmt.Errorf("read the signing CA's key: %w", err)
 	}
-	asked, err := parseRequest(request)
+	requested, err := parseRequest(request)
 	if err != nil {
 		return nil, nil, err
 	}
-	if refused := checkRequest(request, asked); refused != nil {
+	if refused := checkRequest(request, requested); refused != nil {
 		return nil, refused, nil
 	}
-	if err := asked.CheckSignature(); err != nil {
+	if err := requested.CheckSignature(); err != nil {
 		return nil, nil, fmt.Errorf("check the signature of request %s: %w", request.Name, err)
 	}
-	der, err := certs.SignLeaf(ca, newCertificate(request, asked, s.Config.ClusterSigningDuration, s.Now()),
-		asked.PublicKey, s.Now())
+	der, err := certs.SignLeaf(ca, newCertificate(request, requested, s.Config.ClusterSigningDuration, s.Now()),
+		requested.PublicKey, s.Now())
 	if err != nil {
 		return nil, nil, err
 	}

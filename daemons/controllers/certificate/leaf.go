@@ -37,21 +37,21 @@ func parseRequest(request *certificatesv1.CertificateSigningRequest) (*x509.Cert
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, fmt.Errorf("parse request %s: it is not a PEM block of type CERTIFICATE REQUEST", request.Name)
 	}
-	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	requested, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("parse request %s: %w", request.Name, err)
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // checkRequest returns why a request's signer does not grant it, or nil if it does. The text becomes the message of the
 // condition Failed.
-func checkRequest(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest) error {
+func checkRequest(request *certificatesv1.CertificateSigningRequest, requested *x509.CertificateRequest) error {
 	refuse := signers[request.Spec.SignerName]
 	if refuse == nil {
 		return fmt.Errorf("unrecognized signerName: %q", request.Spec.SignerName)
 	}
-	return refuse(asked, request.Spec.Usages)
+	return refuse(requested, request.Spec.Usages)
 }
 
 // refuseClient checks requests for clients of the API server. It allows any subject and any alternative names, since
@@ -70,39 +70,39 @@ func refuseClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) 
 	return nil
 }
 
-func refuseKubeletClient(asked *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+func refuseKubeletClient(requested *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 	switch {
-	case !slices.Equal(asked.Subject.Organization, []string{"system:nodes"}):
+	case !slices.Equal(requested.Subject.Organization, []string{"system:nodes"}):
 		return errNotNodes
-	case len(asked.DNSNames) > 0:
+	case len(requested.DNSNames) > 0:
 		return errors.New("DNS subjectAltNames are not allowed")
-	case len(asked.EmailAddresses) > 0:
+	case len(requested.EmailAddresses) > 0:
 		return errMail
-	case len(asked.IPAddresses) > 0:
+	case len(requested.IPAddresses) > 0:
 		return errors.New("IP subjectAltNames are not allowed")
-	case len(asked.URIs) > 0:
+	case len(requested.URIs) > 0:
 		return errURI
-	case !strings.HasPrefix(asked.Subject.CommonName, "system:node:"):
+	case !strings.HasPrefix(requested.Subject.CommonName, "system:node:"):
 		return errNotNode
 	}
 	return refuseUsages(usages, certificatesv1.UsageClientAuth)
 }
 
-func refuseKubeletServing(asked *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
+func refuseKubeletServing(requested *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 	switch {
-	case !slices.Equal(asked.Subject.Organization, []string{"system:nodes"}):
+	case !slices.Equal(requested.Subject.Organization, []string{"system:nodes"}):
 		return errNotNodes
-	case len(asked.DNSNames)+len(asked.IPAddresses) == 0:
+	case len(requested.DNSNames)+len(requested.IPAddresses) == 0:
 		return errors.New("DNS or IP subjectAltName is required")
-	case len(asked.EmailAddresses) > 0:
+	case len(requested.EmailAddresses) > 0:
 		return errMail
-	case len(asked.URIs) > 0:
+	case len(requested.URIs) > 0:
 		return errURI
 	}
 	if err := refuseUsages(usages, certificatesv1.UsageServerAuth); err != nil {
 		return err
 	}
-	if !strings.HasPrefix(asked.Subject.CommonName, "system:node:") {
+	if !strings.HasPrefix(requested.Subject.CommonName, "system:node:") {
 		return errNotNode
 	}
 	return nil
@@ -140,7 +140,7 @@ func refuseUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUs
 // the usages, and nothing else of the request.
 func newCertificate(
 	request *certificatesv1.CertificateSigningRequest,
-	asked *x509.CertificateRequest,
+	requested *x509.CertificateRequest,
 	longest time.Duration,
 	now time.Time,
 ) *x509.Certificate {
@@ -149,8 +149,8 @@ func newCertificate(
 		lifetime = min(max(time.Duration(*s)*time.Second, minLifetime), lifetime)
 	}
 	template := &x509.Certificate{
-		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,
-		EmailAddresses: asked.EmailAddresses, URIs: asked.URIs,
+		Subject: requested.Subject, DNSNames: requested.DNSNames, IPAddresses: requested.IPAddresses,
+		EmailAddresses: requested.EmailAddresses, URIs: requested.URIs,
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
 	}
 	if lifetime >= shortLifetime {

@@ -140,10 +140,10 @@ func TestSignersRejectRequestsForOtherPurposes(t *testing.T) {
 	const serverUsages = "usages did not match [digital signature key encipherment server auth]"
 	type usages = []certificatesv1.KeyUsage
 	for name, c := range map[string]struct {
-		signer  string
-		asked   x509.CertificateRequest
-		usages  usages
-		refused string
+		signer    string
+		requested x509.CertificateRequest
+		usages    usages
+		refused   string
 	}{
 		"a person":                            {clients, person, usages{client}, ""},
 		"a person with all alternative names": {clients, with(person, all), usages{client, signature, encipher}, ""},
@@ -191,28 +191,28 @@ func TestSignersRejectRequestsForOtherPurposes(t *testing.T) {
 			with(serving, func(r *x509.CertificateRequest) { r.Subject.CommonName = "n1" }), usages{server, signature},
 			"subject common name does not begin with system:node:"},
 	} {
-		got := signCertificate(t, newRequest(t, c.signer, c.asked, c.usages...), time.Hour)
+		got := signCertificate(t, newRequest(t, c.signer, c.requested, c.usages...), time.Hour)
 		if c.refused != "" {
 			checkRefused(t, name, got, c.refused)
 			continue
 		}
-		checkIssued(t, name, got, c.asked, c.usages)
+		checkIssued(t, name, got, c.requested, c.usages)
 	}
 }
 
 // checkIssued checks that a certificate has the names and the key usages of its request.
 func checkIssued(t *testing.T, name string, got *certificatesv1.CertificateSigningRequest,
-	asked x509.CertificateRequest,
+	requested x509.CertificateRequest,
 	usages []certificatesv1.KeyUsage) {
 	cert, err := certs.ParseCert(got.Status.Certificate)
 	if err != nil {
 		t.Errorf("%s: %v: %+v", name, err, got.Status.Conditions)
 		return
 	}
-	if cert.Subject.String() != asked.Subject.String() || !slices.Equal(cert.DNSNames, asked.DNSNames) ||
-		fmt.Sprint(cert.IPAddresses) != fmt.Sprint(asked.IPAddresses) ||
-		!slices.Equal(cert.EmailAddresses, asked.EmailAddresses) ||
-		fmt.Sprint(cert.URIs) != fmt.Sprint(asked.URIs) ||
+	if cert.Subject.String() != requested.Subject.String() || !slices.Equal(cert.DNSNames, requested.DNSNames) ||
+		fmt.Sprint(cert.IPAddresses) != fmt.Sprint(requested.IPAddresses) ||
+		!slices.Equal(cert.EmailAddresses, requested.EmailAddresses) ||
+		fmt.Sprint(cert.URIs) != fmt.Sprint(requested.URIs) ||
 		cert.IsCA {
 		t.Errorf("%s: the certificate is of %s for %v %v %v %v", name, cert.Subject, cert.DNSNames,
 			cert.IPAddresses, cert.EmailAddresses, cert.URIs)
@@ -237,12 +237,12 @@ func checkRefused(t *testing.T, name string, got *certificatesv1.CertificateSign
 			Message: reason,
 		},
 	}
-	had := got.Status.Conditions[1:]
-	for i := range had {
-		had[i].LastUpdateTime, had[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
+	before := got.Status.Conditions[1:]
+	for i := range before {
+		before[i].LastUpdateTime, before[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
 	}
-	if !reflect.DeepEqual(had, want) || len(got.Status.Certificate) > 0 {
-		t.Errorf("%s: %+v, want %+v", name, had, want)
+	if !reflect.DeepEqual(before, want) || len(got.Status.Certificate) > 0 {
+		t.Errorf("%s: %+v, want %+v", name, before, want)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestOldRequestsAreDeleted(t *testing.T) {
 
 func TestCertificateLifetimes(t *testing.T) {
 	person := x509.CertificateRequest{Subject: pkix.Name{CommonName: "alice", Organization: []string{"dev"}}}
-	for _, c := range []struct{ asked, longest, want time.Duration }{
+	for _, c := range []struct{ requests, longest, want time.Duration }{
 		{0, 0, certs.LeafLifetime - 5*time.Minute},
 		{0, time.Hour, time.Hour},
 		{0, 8 * time.Hour, 8*time.Hour - 5*time.Minute},
@@ -310,8 +310,8 @@ func TestCertificateLifetimes(t *testing.T) {
 		{12 * time.Hour, 24 * time.Hour, 12*time.Hour - 5*time.Minute},
 	} {
 		r := newRequest(t, certificatesv1.KubeAPIServerClientSignerName, person, certificatesv1.UsageClientAuth)
-		if c.asked > 0 {
-			seconds := int32(c.asked / time.Second)
+		if c.requests > 0 {
+			seconds := int32(c.requests / time.Second)
 			r.Spec.ExpirationSeconds = &seconds
 		}
 		cert, err := certs.ParseCert(signCertificate(t, r, c.longest).Status.Certificate)
@@ -319,7 +319,8 @@ func TestCertificateLifetimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := cert.NotAfter.Sub(began); got != c.want || !cert.NotBefore.Equal(began.Add(-5*time.Minute)) {
-			t.Errorf("asked for %s, at most %s: from %s for %s, want %s", c.asked, c.longest, cert.NotBefore.Sub(began),
+			t.Errorf("asked for %s, at most %s: from %s for %s, want %s", c.requests, c.longest,
+				cert.NotBefore.Sub(began),
 				got, c.want)
 		}
 	}
@@ -327,7 +328,7 @@ func TestCertificateLifetimes(t *testing.T) {
 
 func TestRequestLifetimes(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
-	said := func(kinds ...certificatesv1.RequestConditionType) (
+	conditionsOf := func(kinds ...certificatesv1.RequestConditionType) (
 		list []certificatesv1.CertificateSigningRequestCondition) {
 		for i, kind := range kinds {
 			list = append(
@@ -355,14 +356,14 @@ func TestRequestLifetimes(t *testing.T) {
 		want       time.Time
 	}{
 		"pending": {nil, nil, made.Add(24 * time.Hour)},
-		"approved": {said(certificatesv1.CertificateApproved), nil,
+		"approved": {conditionsOf(certificatesv1.CertificateApproved), nil,
 			made.Add(time.Hour + time.Minute)},
-		"denied": {said(certificatesv1.CertificateDenied), nil,
+		"denied": {conditionsOf(certificatesv1.CertificateDenied), nil,
 			made.Add(time.Hour + time.Minute)},
-		"failed": {said(certificatesv1.CertificateApproved,
+		"failed": {conditionsOf(certificatesv1.CertificateApproved,
 			certificatesv1.CertificateFailed), nil, made.Add(time.Hour + 2*time.Minute)},
-		"its certificate ends before": {said(certificatesv1.CertificateApproved), ca.Cert, short.NotAfter},
-		"its certificate is none that is known": {said(certificatesv1.CertificateApproved), []byte("text"),
+		"its certificate ends before": {conditionsOf(certificatesv1.CertificateApproved), ca.Cert, short.NotAfter},
+		"its certificate is none that is known": {conditionsOf(certificatesv1.CertificateApproved), []byte("text"),
 			made.Add(time.Hour + time.Minute)},
 	} {
 		r := &certificatesv1.CertificateSigningRequest{

@@ -133,7 +133,7 @@ func (n *controller) needsSync(node *corev1.Node) bool {
 // and nothing is done because of it.
 func (n *controller) readInventory() error {
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
-	list, reason, is := inventory.Inventory(nil), "", reasonMissing
+	list, reason, state := inventory.Inventory(nil), "", reasonMissing
 	var version uint64
 	switch {
 	case apierrors.IsNotFound(err):
@@ -141,23 +141,23 @@ func (n *controller) readInventory() error {
 	case err != nil:
 		return fmt.Errorf("read the inventory of machines: %w", err)
 	default:
-		version, is = versionOf(m), reasonInvalid
+		version, state = versionOf(m), reasonInvalid
 		if list, err = inventory.Decode(m.Data); err != nil {
 			reason = err.Error()
 		}
 	}
 	n.mu.Lock()
 	if m != nil && list != nil && version < n.maxSeenVersion {
-		list, reason, is = nil, "it is older than one that was there before", reasonOlder
+		list, reason, state = nil, "it is older than one that was there before", reasonOlder
 	}
 	if list != nil {
-		is = reasonUsable
+		state = reasonUsable
 	}
 	news := n.unusableReason != reason
 	n.maxSeenVersion = max(n.maxSeenVersion, version)
 	n.inventory, n.unusableReason = list, reason
 	n.mu.Unlock()
-	n.reportInventory(is, reason, news)
+	n.reportInventory(state, reason, news)
 	if list == nil {
 		n.Log.Info("the inventory of machines cannot be used; nodes stay as they are", "configMap", inventory.Name,
 			"reason", reason)

@@ -170,12 +170,12 @@ func TestMissingInventoriesDeleteNothing(t *testing.T) {
 				func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.fails })
 		}
 		err := w.syncAll(t)
-		said := strings.Join(w.recordedEvents(), "\n")
+		message := strings.Join(w.recordedEvents(), "\n")
 		if err != nil {
-			said += err.Error()
+			message += err.Error()
 		}
-		if got := w.writeVerbs(); len(got) > 0 || !strings.Contains(said, c.want) || c.want == "" && said != "" {
-			t.Errorf("%s: asked to %v, said %q, want %q", c.name, got, said, c.want)
+		if got := w.writeVerbs(); len(got) > 0 || !strings.Contains(message, c.want) || c.want == "" && message != "" {
+			t.Errorf("%s: asked to %v, said %q, want %q", c.name, got, message, c.want)
 		}
 	}
 }
@@ -246,10 +246,11 @@ func TestUnusableInventoriesAreReported(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		said := w.recordedEvents()
-		if len(said) != c.events ||
-			c.events > 0 && !strings.HasPrefix(said[0], "Warning InvalidInventory Nothing is decided about machines") {
-			t.Errorf("%s: said %q", c.name, said)
+		recorded := w.recordedEvents()
+		if len(recorded) != c.events ||
+			c.events > 0 && !strings.HasPrefix(recorded[0],
+				"Warning InvalidInventory Nothing is decided about machines") {
+			t.Errorf("%s: said %q", c.name, recorded)
 		}
 		found, err := registry.Gather()
 		if err != nil || len(found) != 1 || found[0].GetName() != "cloud_node_inventory_error" ||

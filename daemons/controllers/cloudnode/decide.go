@@ -91,12 +91,12 @@ func initialize(node *corev1.Node, m inventory.Machine) (d decision) {
 // mergeAddresses combines the kubelet's addresses with the inventory. The kubelet reports the internal addresses and
 // the host name, and does not change external addresses. These come from the inventory. It returns nil until the
 // kubelet has reported addresses.
-func mergeAddresses(have []corev1.NodeAddress, m inventory.Machine) (list []corev1.NodeAddress) {
-	if len(have) == 0 {
+func mergeAddresses(existing []corev1.NodeAddress, m inventory.Machine) (list []corev1.NodeAddress) {
+	if len(existing) == 0 {
 		return nil
 	}
 	keep := func(which ...corev1.NodeAddressType) {
-		for _, a := range have {
+		for _, a := range existing {
 			if slices.Contains(which, a.Type) {
 				list = append(list, a)
 			}

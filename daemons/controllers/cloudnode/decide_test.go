@@ -56,11 +56,11 @@ func TestOnlyUnreadyNodesWithoutAMachineAreDeleted(t *testing.T) {
 	unknown["n1"] = inventory.Machine{Addresses: []string{"10.0.0.1"}}
 	going := func(n *corev1.Node) { now := metav1.Now(); n.DeletionTimestamp = &now }
 	for _, c := range []struct {
-		name string
-		node *corev1.Node
-		list inventory.Inventory
-		gone bool
-		warn string
+		name   string
+		node   *corev1.Node
+		list   inventory.Inventory
+		isGone bool
+		warn   string
 	}{
 		{"its machine is there", node(ownProviderID, corev1.ConditionTrue), machines(), false, ""},
 		{"its machine is there, and off", node(ownProviderID, corev1.ConditionUnknown), machines(), false, ""},
@@ -81,7 +81,7 @@ func TestOnlyUnreadyNodesWithoutAMachineAreDeleted(t *testing.T) {
 			""},
 	} {
 		d := decide(c.node, c.list)
-		if d.isMachineGone != c.gone || d.reason != c.warn || (d.warning == "") != (c.warn == "") {
+		if d.isMachineGone != c.isGone || d.reason != c.warn || (d.warning == "") != (c.warn == "") {
 			t.Errorf("%s: gone %v, %s %q", c.name, d.isMachineGone, d.reason, d.warning)
 		}
 		if d.isMachineGone && d.needsWrite || c.list["n1"].ProviderID != ownProviderID && d.providerID != "" {

@@ -49,16 +49,16 @@ func (n *controller) reportInventory(reason, cause string, news bool) {
 	if reason == reasonUsable || !news {
 		return
 	}
-	is := &corev1.ObjectReference{
+	objectReference := &corev1.ObjectReference{
 		APIVersion: "v1",
 		Kind:       "ConfigMap",
 		Namespace:  metav1.NamespaceSystem,
 		Name:       inventory.Name,
 	}
-	if m, err := n.maps.ConfigMaps(is.Namespace).Get(is.Name); err == nil {
-		is.UID, is.ResourceVersion = m.UID, m.ResourceVersion
+	if m, err := n.maps.ConfigMaps(objectReference.Namespace).Get(objectReference.Name); err == nil {
+		objectReference.UID, objectReference.ResourceVersion = m.UID, m.ResourceVersion
 	}
-	n.Events.Eventf(is, corev1.EventTypeWarning, "InvalidInventory",
+	n.Events.Eventf(objectReference, corev1.EventTypeWarning, "InvalidInventory",
 		"Nothing is decided about machines, because their inventory cannot be used: %s", cause)
 }
 

@@ -18,8 +18,8 @@ import (
 
 // The job of 03:00 has run. If the schedule changes to 04:00 at 10:00, the next job runs tomorrow.
 func TestANewScheduleIgnoresEarlierTimes(t *testing.T) {
-	was := cronJob(parseTime(t, "2026-03-01T00:00:00Z"), "0 3 * * *")
-	was.Status.LastScheduleTime = &metav1.Time{Time: parseTime(t, "2026-03-05T03:00:00Z")}
+	before := cronJob(parseTime(t, "2026-03-01T00:00:00Z"), "0 3 * * *")
+	before.Status.LastScheduleTime = &metav1.Time{Time: parseTime(t, "2026-03-05T03:00:00Z")}
 	for name, row := range map[string]struct {
 		change func(*batchv1.CronJob)
 		waits  time.Duration // zero means that it is queued at once
@@ -38,9 +38,9 @@ func TestANewScheduleIgnoresEarlierTimes(t *testing.T) {
 		if !ok {
 			t.Fatal("it is no controller of CronJobs")
 		}
-		is := was.DeepCopy()
-		row.change(is)
-		j.enqueueChanged(was, is)
+		after := before.DeepCopy()
+		row.change(after)
+		j.enqueueChanged(before, after)
 		if row.waits == 0 {
 			if j.Queue().Len() != 1 {
 				t.Errorf("%s: it is not looked at", name)
@@ -51,7 +51,7 @@ func TestANewScheduleIgnoresEarlierTimes(t *testing.T) {
 		if j.Queue().Len() != 0 {
 			t.Errorf("%s: it is looked at at once", name)
 		}
-		if wait, ok := untilNext(is, clock.Now()); !ok || wait != row.waits {
+		if wait, ok := untilNext(after, clock.Now()); !ok || wait != row.waits {
 			t.Errorf("%s: it waits for %s, want %s", name, wait, row.waits)
 		}
 		for j.Queue().Len() == 0 { // the queue's goroutine sets its timer concurrently

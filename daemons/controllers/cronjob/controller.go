@@ -68,19 +68,20 @@ func New(c loop.Context) loop.Controller {
 // enqueueChanged queues a CronJob. If its schedule or time zone changed, it waits for the next time. It must not start
 // a job for a past time of the new schedule.
 func (j *controller) enqueueChanged(old, obj any) {
-	was, _ := old.(*batchv1.CronJob)
-	is, _ := obj.(*batchv1.CronJob)
+	before, _ := old.(*batchv1.CronJob)
+	after, _ := obj.(*batchv1.CronJob)
 	switch {
-	case is == nil:
-		j.Add(was)
+	case after == nil:
+		j.Add(before)
 		return
-	case was != nil && (was.Spec.Schedule != is.Spec.Schedule || !ptr.Equal(was.Spec.TimeZone, is.Spec.TimeZone)):
-		if wait, ok := untilNext(is, j.Now()); ok {
-			j.AddAfter(is.Namespace+"/"+is.Name, wait)
+	case before != nil && (before.Spec.Schedule != after.Spec.Schedule ||
+		!ptr.Equal(before.Spec.TimeZone, after.Spec.TimeZone)):
+		if wait, ok := untilNext(after, j.Now()); ok {
+			j.AddAfter(after.Namespace+"/"+after.Name, wait)
 			return
 		}
 	}
-	j.Add(is)
+	j.Add(after)
 }
 
 func (j *controller) sync(ctx context.Context, key string) error {
@@ -108,7 +109,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("look at CronJob %s before starting a job: %w", key, err)
+			return fmt.Errorf("read CronJob %s before starting a job: %w", key, err)
 		}
 		if live.Spec.ConcurrencyPolicy != batchv1.AllowConcurrent {
 			if jobs, err = j.liveJobsOf(ctx, live); err != nil {
@@ -176,7 +177,7 @@ func (j *controller) decideOnCopy(
 	for _, job := range jobs {
 		here[job.UID] = true
 	}
-	gone := map[types.UID]bool{}
+	removed := map[types.UID]bool{}
 	for _, r := range cj.Status.Active {
 		if here[r.UID] {
 			continue
@@ -184,14 +185,14 @@ func (j *controller) decideOnCopy(
 		live, err := j.Client.BatchV1().Jobs(cj.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err), err == nil && live.UID != r.UID:
-			gone[r.UID] = true
+			removed[r.UID] = true
 		case err != nil:
-			return nil, Decision{}, fmt.Errorf("look at job %s/%s: %w", cj.Namespace, r.Name, err)
+			return nil, Decision{}, fmt.Errorf("read job %s/%s: %w", cj.Namespace, r.Name, err)
 		default:
 			jobs = append(jobs, live)
 		}
 	}
-	return cj, Decide(cj, jobs, gone, j.Now()), nil
+	return cj, Decide(cj, jobs, removed, j.Now()), nil
 }
 
 func (j *controller) act(ctx context.Context, cj *batchv1.CronJob, d Decision) error {
@@ -219,7 +220,7 @@ func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		if job, err = j.Client.BatchV1().Jobs(cj.Namespace).Get(ctx, wanted.Name, metav1.GetOptions{}); err != nil {
-			return fmt.Errorf("look at job %s/%s: %w", cj.Namespace, wanted.Name, err)
+			return fmt.Errorf("read job %s/%s: %w", cj.Namespace, wanted.Name, err)
 		}
 		if !metav1.IsControlledBy(job, cj) {
 			j.Events.Eventf(cj, corev1.EventTypeWarning, "FailedCreate",

@@ -35,11 +35,11 @@ func (d *Decision) addEvent(kind, reason, format string, args ...any) {
 // do.
 const timerSlack = 100 * time.Millisecond
 
-// Decide updates the status of a CronJob from its jobs and returns the actions to take. gone holds the jobs of
+// Decide updates the status of a CronJob from its jobs and returns the actions to take. removed holds the jobs of
 // status.active that certainly no longer exist. A job that the cache does not show yet is not among them.
-func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time) Decision {
+func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, removed map[types.UID]bool, now time.Time) Decision {
 	var d Decision
-	observeJobs(cj, jobs, gone, now, &d)
+	observeJobs(cj, jobs, removed, now, &d)
 	d.Expire = expiredJobs(cj, jobs)
 	if cj.DeletionTimestamp != nil {
 		return d
@@ -136,13 +136,13 @@ func lastTime(cj *batchv1.CronJob) time.Time {
 
 // observeJobs updates the status: the active jobs, the last scheduled time and the last successful time. A job with a
 // scheduled time counts even if its creator ended before the status was written.
-func observeJobs(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time, d *Decision) {
+func observeJobs(cj *batchv1.CronJob, jobs []*batchv1.Job, removed map[types.UID]bool, now time.Time, d *Decision) {
 	s := &cj.Status
 	s.Active = slices.DeleteFunc(s.Active, func(r corev1.ObjectReference) bool {
-		if gone[r.UID] {
+		if removed[r.UID] {
 			d.addEvent(corev1.EventTypeNormal, "MissingJob", "Active job went missing: %v", r.Name)
 		}
-		return gone[r.UID]
+		return removed[r.UID]
 	})
 	for _, job := range jobs {
 		at := slices.IndexFunc(s.Active, func(r corev1.ObjectReference) bool { return r.UID == job.UID })

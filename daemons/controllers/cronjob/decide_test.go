@@ -156,12 +156,12 @@ func TestDecisions(t *testing.T) {
 			if c.change != nil {
 				c.change(cj)
 			}
-			gone := map[types.UID]bool{}
+			removed := map[types.UID]bool{}
 			for _, r := range cj.Status.Active {
-				gone[r.UID] = !slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return job.UID == r.UID })
+				removed[r.UID] = !slices.ContainsFunc(jobs, func(job *batchv1.Job) bool { return job.UID == r.UID })
 			}
 			now := parseTime(t, c.now)
-			d := Decide(cj, jobs, gone, now)
+			d := Decide(cj, jobs, removed, now)
 			switch {
 			case c.starts == "" && !d.Start.IsZero():
 				t.Errorf("starts a job for %s", d.Start)

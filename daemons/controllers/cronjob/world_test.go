@@ -59,17 +59,17 @@ func (w *testCluster) sync(t *rapid.T, now time.Time) {
 		for _, job := range jobs {
 			seen, here[job.UID] = append(seen, job), true
 		}
-		gone := map[types.UID]bool{}
+		removed := map[types.UID]bool{}
 		for _, r := range cj.Status.Active {
 			if live := w.jobs[r.Name]; here[r.UID] {
 				continue
 			} else if live == nil || live.UID != r.UID {
-				gone[r.UID] = true
+				removed[r.UID] = true
 			} else {
 				seen = append(seen, live)
 			}
 		}
-		return cj, Decide(cj, seen, gone, now)
+		return cj, Decide(cj, seen, removed, now)
 	}
 	cj, d := look(cached)
 	if !d.Start.IsZero() {

@@ -79,10 +79,10 @@ func (d *controller) nodeChanged(old, obj any) {
 
 func (d *controller) podChanged(old, obj any) {
 	if old != nil {
-		was := old.(*corev1.Pod)
-		if key := loop.OwnerKey(was, kind.Kind); key != "" {
+		before := old.(*corev1.Pod)
+		if key := loop.OwnerKey(before, kind.Kind); key != "" {
 			if obj == nil {
-				d.expect.Deleted(key, string(was.UID))
+				d.expect.Deleted(key, string(before.UID))
 			}
 			d.Queue().Add(key)
 		}
@@ -90,13 +90,13 @@ func (d *controller) podChanged(old, obj any) {
 	if obj == nil {
 		return
 	}
-	is := obj.(*corev1.Pod)
-	if key := loop.OwnerKey(is, kind.Kind); key != "" {
+	after := obj.(*corev1.Pod)
+	if key := loop.OwnerKey(after, kind.Kind); key != "" {
 		if old == nil {
 			d.expect.Created(key)
 		}
-		if is.DeletionTimestamp != nil {
-			d.expect.Deleted(key, string(is.UID))
+		if after.DeletionTimestamp != nil {
+			d.expect.Deleted(key, string(after.UID))
 		}
 		d.Queue().Add(key)
 	}
@@ -155,8 +155,8 @@ func (d *controller) readLive(set *appsv1.DaemonSet) func(context.Context) (meta
 func (d *controller) manage(ctx context.Context, key string, set *appsv1.DaemonSet, hash string, a Actions) error {
 	a.Create, a.Delete = a.Create[:min(len(a.Create), loop.Burst)], a.Delete[:min(len(a.Delete), loop.Burst)]
 	still := func() bool {
-		is, err := d.sets.DaemonSets(set.Namespace).Get(set.Name)
-		return err == nil && loop.HasSameSpec(is, set)
+		current, err := d.sets.DaemonSets(set.Namespace).Get(set.Name)
+		return err == nil && loop.HasSameSpec(current, set)
 	}
 	d.expect.Expect(key, len(a.Create), uids(a.Delete)...)
 	created, err := loop.InBatches(ctx, len(a.Create), still, func(ctx context.Context, i int) error {

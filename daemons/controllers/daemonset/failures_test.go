@@ -132,24 +132,24 @@ func TestRepeatedFailuresDelayTheReplacement(t *testing.T) {
 		}
 		must(pods.Add(pod))
 		must(d.sync(t.Context(), "shop/d"))
-		gone := deletions()
-		if n := countEvents(); n != gone {
-			t.Errorf("pod %d: %d are deleted, and %d events tell of it", i, gone, n)
+		count := deletions()
+		if n := countEvents(); n != count {
+			t.Errorf("pod %d: %d are deleted, and %d events tell of it", i, count, n)
 		}
-		if gone > 0 {
+		if count > 0 {
 			must(pods.Delete(pod))
 			d.podChanged(pod, nil)
 		}
-		return gone
+		return count
 	}
 	for i, s := range []struct {
-		after time.Duration
-		gone  int
+		after     time.Duration
+		deletions int
 	}{{0, 1}, {0, 0}, {999 * time.Millisecond, 0}, {time.Millisecond, 1}, {time.Second, 0}, {time.Second, 1},
 		{3 * time.Second, 0}, {time.Second, 1}} {
 		clock.Step(s.after)
-		if gone := step(i); gone != s.gone {
-			t.Errorf("step %d: %d pods are deleted, want %d", i, gone, s.gone)
+		if count := step(i); count != s.deletions {
+			t.Errorf("step %d: %d pods are deleted, want %d", i, count, s.deletions)
 		}
 	}
 }

@@ -101,12 +101,12 @@ func Plan(set *appsv1.DaemonSet, at Placements, hash string, now time.Time, wait
 func surgePair(set *appsv1.DaemonSet, living []*corev1.Pod, hash string, now time.Time) []*corev1.Pod {
 	var old, current []*corev1.Pod
 	for _, pod := range living {
-		switch is := isAvailable(set, pod, now); {
-		case isCurrent(pod, hash) && is:
+		switch isReady := isAvailable(set, pod, now); {
+		case isCurrent(pod, hash) && isReady:
 			return nil
 		case isCurrent(pod, hash):
 			current = append(current, pod)
-		case is:
+		case isReady:
 			old = append(old, pod)
 		}
 	}
@@ -143,13 +143,13 @@ func replaceable(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash str
 	var broken, working []*corev1.Pod
 	available := 0
 	for _, pod := range pods {
-		is := loop.IsAvailable(pod, minReady, now)
-		if is {
+		isAvailable := loop.IsAvailable(pod, minReady, now)
+		if isAvailable {
 			available++
 		}
 		switch {
 		case isCurrent(pod, hash):
-		case is:
+		case isAvailable:
 			working = append(working, pod)
 		default:
 			broken = append(broken, pod)

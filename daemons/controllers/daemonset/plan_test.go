@@ -187,9 +187,9 @@ func TestStatusCounts(t *testing.T) {
 
 func TestReplacementLimits(t *testing.T) {
 	for _, c := range []struct {
-		unavailable, surge string
-		wanted             int
-		may, more          int
+		unavailable, surge    string
+		wanted                int
+		unavailablePods, more int
 	}{
 		{"", "", 10, 1, 0}, {"3", "0", 10, 3, 0}, {"25%", "0", 10, 3, 0}, {"1%", "0", 10, 1, 0}, {"100%", "0", 4, 4, 0},
 		{"0", "1", 10, 1, 1}, {"0", "25%", 10, 1, 3}, {"0", "1%", 10, 1, 1},
@@ -200,8 +200,9 @@ func TestReplacementLimits(t *testing.T) {
 			u, s := intstr.Parse(c.unavailable), intstr.Parse(c.surge)
 			set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &u, MaxSurge: &s}
 		}
-		if may, more := maxUnavailable(set, c.wanted), maxSurge(set, c.wanted); may != c.may || more != c.more {
-			t.Errorf("%q and %q of %d: %d and %d", c.unavailable, c.surge, c.wanted, may, more)
+		if unavailablePods, more := maxUnavailable(set, c.wanted),
+			maxSurge(set, c.wanted); unavailablePods != c.unavailablePods || more != c.more {
+			t.Errorf("%q and %q of %d: %d and %d", c.unavailable, c.surge, c.wanted, unavailablePods, more)
 		}
 		set.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 		if more := maxSurge(set, c.wanted); more != 0 {

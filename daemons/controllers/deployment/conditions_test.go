@@ -210,16 +210,16 @@ func TestFailedSetCreationNamesTheSet(t *testing.T) {
 	if err := w.sync(); err == nil {
 		t.Error("it is not tried again")
 	}
-	said := `Failed to create new replica set "web-[a-z0-9]+": no$`
-	if got := w.condition(appsv1.DeploymentProgressing); !regexp.MustCompile("^False ReplicaSetCreateError: " + said).
-		MatchString(got) {
+	message := `Failed to create new replica set "web-[a-z0-9]+": no$`
+	want := regexp.MustCompile("^False ReplicaSetCreateError: " + message)
+	if got := w.condition(appsv1.DeploymentProgressing); !want.MatchString(got) {
 		t.Errorf("Progressing says %q", got)
 	}
 	if got := w.condition(appsv1.DeploymentReplicaFailure); got != "" {
 		t.Errorf("ReplicaFailure, which is about pods, says %q", got)
 	}
 	if recorded := w.recordedEvents(); len(recorded) != 1 ||
-		!regexp.MustCompile("^Warning ReplicaSetCreateError "+said).MatchString(recorded[0]) {
+		!regexp.MustCompile("^Warning ReplicaSetCreateError "+message).MatchString(recorded[0]) {
 		t.Errorf("events: %q", recorded)
 	}
 }
@@ -232,9 +232,9 @@ func TestReplicaFailureIsCopiedFromTheNewSet(t *testing.T) {
 		return set
 	}
 	for name, c := range map[string]struct {
-		had   bool
-		world func(d *appsv1.Deployment) []*appsv1.ReplicaSet
-		want  string
+		existed bool
+		world   func(d *appsv1.Deployment) []*appsv1.ReplicaSet
+		want    string
 	}{
 		"both fail": {false, func(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 			return []*appsv1.ReplicaSet{fails(webSet(d, "a-old", "a:1", "1", 1), "old"),
@@ -250,7 +250,7 @@ func TestReplicaFailureIsCopiedFromTheNewSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 8 { // sets are listed in random order
 				d := web(2, "a:2")
-				if c.had {
+				if c.existed {
 					withCondition(d, appsv1.DeploymentReplicaFailure, "True", "FailedCreate")
 				}
 				w := newTestCluster(t, d, c.world(d)...)

@@ -64,8 +64,8 @@ func New(c loop.Context) loop.Controller {
 			return
 		}
 		// Recreate waits until the last old pod is deleted or has ended.
-		if was := old.(*corev1.Pod); obj == nil || !hasEnded(was) && hasEnded(obj.(*corev1.Pod)) {
-			d.podDeleted(was)
+		if before := old.(*corev1.Pod); obj == nil || !hasEnded(before) && hasEnded(obj.(*corev1.Pod)) {
+			d.podDeleted(before)
 		}
 	})
 	return d

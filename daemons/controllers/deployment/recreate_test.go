@@ -53,11 +53,11 @@ func TestRecreateWaitsForOldPodsOnRollback(t *testing.T) {
 			if err := d.sync(t.Context(), "shop/web"); err != nil {
 				t.Fatal(err)
 			}
-			is, err := client.AppsV1().ReplicaSets("shop").Get(t.Context(), "back", metav1.GetOptions{})
+			got, err := client.AppsV1().ReplicaSets("shop").Get(t.Context(), "back", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if grown := *is.Spec.Replicas > 0; grown != c.grows {
+			if grown := *got.Spec.Replicas > 0; grown != c.grows {
 				t.Errorf("the set that is rolled back to has pods: %v", grown)
 			}
 		})

@@ -71,12 +71,12 @@ func nextReplicas(d *appsv1.Deployment, newSet *appsv1.ReplicaSet,
 		available += int64(set.Status.AvailableReplicas)
 	}
 	total += oldTotal
-	switch have := int64(replicasOrDefault(newSet.Spec.Replicas)); {
-	case have > wanted:
+	switch current := int64(replicasOrDefault(newSet.Spec.Replicas)); {
+	case current > wanted:
 		next[newSet] = int32(wanted)
 		return next
-	case have < wanted && existing < wanted+int64(surge):
-		next[newSet] = int32(have + min(wanted+int64(surge)-existing, wanted-have))
+	case current < wanted && existing < wanted+int64(surge):
+		next[newSet] = int32(current + min(wanted+int64(surge)-existing, wanted-current))
 		return next
 	}
 	if oldTotal == 0 {
@@ -94,9 +94,9 @@ func nextReplicas(d *appsv1.Deployment, newSet *appsv1.ReplicaSet,
 		func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	// Remove unavailable pods of old sets first: they serve no traffic.
 	for _, set := range byAge {
-		have := replicasOrDefault(set.Spec.Replicas)
-		if broken := min(int64(have-set.Status.AvailableReplicas), room); broken > 0 {
-			next[set] = have - int32(broken)
+		current := replicasOrDefault(set.Spec.Replicas)
+		if broken := min(int64(current-set.Status.AvailableReplicas), room); broken > 0 {
+			next[set] = current - int32(broken)
 			room -= broken
 		}
 	}
@@ -105,13 +105,13 @@ func nextReplicas(d *appsv1.Deployment, newSet *appsv1.ReplicaSet,
 		if room <= 0 {
 			break
 		}
-		have := replicasOrDefault(set.Spec.Replicas)
+		current := replicasOrDefault(set.Spec.Replicas)
 		if planned, ok := next[set]; ok {
-			have = planned
+			current = planned
 		}
-		if gone := min(int64(have), room); gone > 0 {
-			next[set] = have - int32(gone)
-			room -= gone
+		if removable := min(int64(current), room); removable > 0 {
+			next[set] = current - int32(removable)
+			room -= removable
 		}
 	}
 	return next
@@ -151,17 +151,17 @@ func proportionalReplicas(
 	})
 	left := change
 	for _, set := range active {
-		have := int64(replicasOrDefault(set.Spec.Replicas))
+		current := int64(replicasOrDefault(set.Spec.Replicas))
 		var share int64
-		if was := before(set); was > 0 {
-			share = int64(math.Round(float64(have)*float64(allowed)/float64(was))) - have
+		if old := before(set); old > 0 {
+			share = int64(math.Round(float64(current)*float64(allowed)/float64(old))) - current
 		}
 		if change > 0 {
 			share = max(min(share, left), 0)
 		} else {
 			share = min(max(share, left), 0)
 		}
-		next[set] = replicaCount(have + share)
+		next[set] = replicaCount(current + share)
 		left -= share
 	}
 	if left != 0 {

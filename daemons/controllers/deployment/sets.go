@@ -87,7 +87,7 @@ func (d *controller) adopt(
 ) (*appsv1.ReplicaSet, error) {
 	fresh, err := d.Client.AppsV1().Deployments(deployment.Namespace).Get(ctx, deployment.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("look at Deployment %s/%s before adopting: %w", deployment.Namespace, deployment.Name,
+		return nil, fmt.Errorf("read Deployment %s/%s before adopting: %w", deployment.Namespace, deployment.Name,
 			err)
 	}
 	if fresh.UID != deployment.UID || fresh.DeletionTimestamp != nil {
@@ -249,9 +249,9 @@ func (d *controller) annotations(
 			out[k] = v
 		}
 	}
-	if had := revisionOf(out); had < revision {
-		if had > 0 {
-			out[historyAnnotation] = appendHistory(out[historyAnnotation], strconv.FormatInt(had, 10))
+	if before := revisionOf(out); before < revision {
+		if before > 0 {
+			out[historyAnnotation] = appendHistory(out[historyAnnotation], strconv.FormatInt(before, 10))
 		}
 		out[revisionAnnotation] = strconv.FormatInt(revision, 10)
 	}
@@ -288,8 +288,8 @@ func sizeAnnotations(deployment *appsv1.Deployment) map[string]string {
 func (d *controller) isResized(deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) bool {
 	wanted := strconv.Itoa(int(replicasOrDefault(deployment.Spec.Replicas)))
 	for _, set := range sets {
-		if had, ok := set.Annotations[desiredAnnotation]; ok && replicasOrDefault(set.Spec.Replicas) > 0 &&
-			had != wanted {
+		if before, ok := set.Annotations[desiredAnnotation]; ok && replicasOrDefault(set.Spec.Replicas) > 0 &&
+			before != wanted {
 			return true
 		}
 	}
@@ -362,25 +362,25 @@ func isSaturated(deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet) bool 
 
 // scale writes a set's replicas, and the annotations with the deployment's wanted and maximum numbers.
 func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet, n int32) error {
-	had := replicasOrDefault(set.Spec.Replicas)
+	before := replicasOrDefault(set.Spec.Replicas)
 	updated := set.DeepCopy()
 	updated.Spec.Replicas = &n
 	for k, v := range sizeAnnotations(deployment) {
 		updated.Annotations = withEntry(updated.Annotations, k, v)
 	}
-	if had == n && maps.Equal(updated.Annotations, set.Annotations) {
+	if before == n && maps.Equal(updated.Annotations, set.Annotations) {
 		return nil
 	}
 	if _, err := d.Client.AppsV1().ReplicaSets(set.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("scale ReplicaSet %s/%s to %d: %w", set.Namespace, set.Name, n, err)
 	}
-	if had != n {
+	if before != n {
 		direction := "up"
-		if n < had {
+		if n < before {
 			direction = "down"
 		}
 		d.Events.Eventf(deployment, corev1.EventTypeNormal, "ScalingReplicaSet",
-			"Scaled %s replica set %s from %d to %d", direction, set.Name, had, n)
+			"Scaled %s replica set %s from %d to %d", direction, set.Name, before, n)
 	}
 	return nil
 }

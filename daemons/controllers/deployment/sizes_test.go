@@ -147,15 +147,15 @@ func TestPausedDeploymentsAreMaintained(t *testing.T) {
 
 func TestRevisionHistoryRecordsRollbacks(t *testing.T) {
 	long := strings.TrimSuffix(strings.Repeat("10,", 667), ",") // 2000 bytes
-	for name, c := range map[string]struct{ had, want string }{
+	for name, c := range map[string]struct{ before, want string }{
 		"the first time":               {"", "1"},
 		"once more":                    {"7", "7,1"},
 		"no more than 2000 characters": {long, strings.TrimPrefix(long, "10,") + ",1"},
 	} {
 		d := web(2, "a:1")
 		first := webSet(d, "first", "a:1", "1", 0)
-		if c.had != "" {
-			first.Annotations[historyAnnotation] = c.had
+		if c.before != "" {
+			first.Annotations[historyAnnotation] = c.before
 		}
 		w := newTestCluster(t, d, first, webSet(d, "second", "a:2", "2", 2))
 		w.requireNoError(w.sync())

@@ -42,9 +42,9 @@ func newStatus(
 		TerminatingReplicas: terminatingPods(sets),
 		Conditions:          append([]appsv1.DeploymentCondition(nil), d.Status.Conditions...),
 	}
-	var asked int64
+	var requests int64
 	for _, set := range sets {
-		asked += int64(replicasOrDefault(set.Spec.Replicas))
+		requests += int64(replicasOrDefault(set.Spec.Replicas))
 		s.Replicas += set.Status.Replicas
 		s.ReadyReplicas += set.Status.ReadyReplicas
 		s.AvailableReplicas += set.Status.AvailableReplicas
@@ -52,7 +52,7 @@ func newStatus(
 	if newSet != nil {
 		s.UpdatedReplicas = newSet.Status.Replicas
 	}
-	s.UnavailableReplicas = replicaCount(asked - int64(s.AvailableReplicas))
+	s.UnavailableReplicas = replicaCount(requests - int64(s.AvailableReplicas))
 
 	_, unavailable := rolloutLimits(d)
 	if s.AvailableReplicas >= replicasOrDefault(d.Spec.Replicas)-unavailable {
@@ -112,8 +112,8 @@ func setProgressing(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *ap
 	if o.failure != nil {
 		return
 	}
-	was := findCondition(*s, appsv1.DeploymentProgressing)
-	if was != nil && was.Reason == reasonRolledOut && s.Replicas == s.UpdatedReplicas {
+	before := findCondition(*s, appsv1.DeploymentProgressing)
+	if before != nil && before.Reason == reasonRolledOut && s.Replicas == s.UpdatedReplicas {
 		return // the latest rollout is complete; later changes of its pods or of the wanted number are not a rollout
 	}
 	subject := fmt.Sprintf("Deployment %q", d.Name)
@@ -124,11 +124,11 @@ func setProgressing(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *ap
 	case isComplete(d, *s):
 		set(corev1.ConditionTrue, reasonRolledOut, subject+" has successfully progressed.")
 	case hasProgressed(d.Status, *s):
-		if was != nil {
-			was.Reason = "" // each progress moves the update time, which set changes only with the reason
+		if before != nil {
+			before.Reason = "" // each progress moves the update time, which set changes only with the reason
 		}
 		set(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
-	case was != nil && isOverdue(d, was, now):
+	case before != nil && isOverdue(d, before, now):
 		set(corev1.ConditionFalse, reasonTimedOut, subject+" has timed out progressing.")
 	}
 }
@@ -174,18 +174,18 @@ const (
 )
 
 // hasProgressed reports whether a rollout moved between two statuses.
-func hasProgressed(was, is appsv1.DeploymentStatus) bool {
-	oldWas, oldIs := was.Replicas-was.UpdatedReplicas, is.Replicas-is.UpdatedReplicas
-	return is.UpdatedReplicas > was.UpdatedReplicas || oldIs < oldWas ||
-		is.ReadyReplicas > was.ReadyReplicas || is.AvailableReplicas > was.AvailableReplicas
+func hasProgressed(before, after appsv1.DeploymentStatus) bool {
+	oldWas, oldIs := before.Replicas-before.UpdatedReplicas, after.Replicas-after.UpdatedReplicas
+	return after.UpdatedReplicas > before.UpdatedReplicas || oldIs < oldWas ||
+		after.ReadyReplicas > before.ReadyReplicas || after.AvailableReplicas > before.AvailableReplicas
 }
 
-func isOverdue(d *appsv1.Deployment, was *appsv1.DeploymentCondition, now time.Time) bool {
-	if was.Reason == reasonRolledOut {
+func isOverdue(d *appsv1.Deployment, before *appsv1.DeploymentCondition, now time.Time) bool {
+	if before.Reason == reasonRolledOut {
 		return false
 	}
-	return was.Reason == reasonTimedOut ||
-		now.Sub(was.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
+	return before.Reason == reasonTimedOut ||
+		now.Sub(before.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
 }
 
 // setReplicaFailure sets the ReplicaFailure condition to the reason why a set cannot create or delete pods. The new set

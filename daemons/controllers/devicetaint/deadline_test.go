@@ -11,11 +11,11 @@ import (
 )
 
 func TestPodsAreEvictedWhenTheirTolerationOfADeviceTaintEnds(t *testing.T) {
-	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	bad := resourcev1.DeviceTaint{
 		Key:       "bad",
 		Effect:    resourcev1.DeviceTaintEffectNoExecute,
-		TimeAdded: &metav1.Time{Time: began},
+		TimeAdded: &metav1.Time{Time: start},
 	}
 	quiet := resourcev1.DeviceTaint{Key: "bad", Effect: resourcev1.DeviceTaintEffectNoSchedule}
 	tolerate := func(seconds *int64) resourcev1.DeviceToleration {
@@ -74,7 +74,7 @@ func TestPodsAreEvictedWhenTheirTolerationOfADeviceTaintEnds(t *testing.T) {
 		}
 		at, evict := Deadline(claim, devices, c.rules)
 		if evict != c.evict || evict && c.after < 0 && !at.IsZero() ||
-			evict && c.after >= 0 && !at.Equal(began.Add(c.after)) {
+			evict && c.after >= 0 && !at.Equal(start.Add(c.after)) {
 			t.Errorf("%s: %v at %v", name, evict, at)
 		}
 	}

@@ -165,14 +165,14 @@ func (t *controller) report(ctx context.Context, name string) error {
 	now := t.Now()
 	i := slices.IndexFunc(rule.Status.Conditions,
 		func(c metav1.Condition) bool { return c.Type == resourcev1.DeviceTaintConditionEvictionInProgress })
-	var was metav1.Condition
+	var before metav1.Condition
 	if i >= 0 {
-		was = rule.Status.Conditions[i]
-		if was.ObservedGeneration == rule.Generation {
+		before = rule.Status.Conditions[i]
+		if before.ObservedGeneration == rule.Generation {
 			if rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNone {
 				return nil
 			}
-			if left := reportInterval - now.Sub(was.LastTransitionTime.Time); left > 0 {
+			if left := reportInterval - now.Sub(before.LastTransitionTime.Time); left > 0 {
 				t.reports.AddAfter(name, left)
 				return nil
 			}
@@ -182,16 +182,16 @@ func (t *controller) report(ctx context.Context, name string) error {
 	if found.pods > 0 && rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
 		t.reports.AddAfter(name, reportInterval) // no event of this rule marks the eviction of the last pod
 	}
-	is := progressCondition(rule, found, t.evicted.count(rule.UID))
-	if is.LastTransitionTime = was.LastTransitionTime; is == was {
+	after := progressCondition(rule, found, t.evicted.count(rule.UID))
+	if after.LastTransitionTime = before.LastTransitionTime; after == before {
 		return nil
 	}
-	is.LastTransitionTime = metav1.NewTime(now)
+	after.LastTransitionTime = metav1.NewTime(now)
 	updated := rule.DeepCopy()
 	if i >= 0 {
-		updated.Status.Conditions[i] = is
+		updated.Status.Conditions[i] = after
 	} else {
-		updated.Status.Conditions = append(updated.Status.Conditions, is)
+		updated.Status.Conditions = append(updated.Status.Conditions, after)
 	}
 	if _, err := t.Client.ResourceV1().DeviceTaintRules().UpdateStatus(ctx, updated,
 		metav1.UpdateOptions{}); err != nil &&

@@ -106,8 +106,8 @@ func TestRuleImpact(t *testing.T) {
 }
 
 func TestRuleStatusIsUpdatedEveryTenSeconds(t *testing.T) {
-	began := time.Unix(1_000_000, 0)
-	clock, client := clocktesting.NewFakeClock(began), fake.NewClientset()
+	start := time.Unix(1_000_000, 0)
+	clock, client := clocktesting.NewFakeClock(start), fake.NewClientset()
 	factory := informers.New(client)
 	c, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
 		Events: record.NewFakeRecorder(100), Clock: clock}).(*controller)
@@ -123,7 +123,7 @@ func TestRuleStatusIsUpdatedEveryTenSeconds(t *testing.T) {
 		}
 	}
 	must(client.Tracker().Add(rule))
-	says := func() string {
+	message := func() string {
 		t.Helper()
 		must(rules.Add(rule))
 		must(c.report(t.Context(), "r"))
@@ -131,7 +131,7 @@ func TestRuleStatusIsUpdatedEveryTenSeconds(t *testing.T) {
 		rule, err = client.ResourceV1().DeviceTaintRules().Get(t.Context(), "r", metav1.GetOptions{})
 		must(err)
 		condition := rule.Status.Conditions[0]
-		return fmt.Sprintf("%s %s", condition.Reason, condition.LastTransitionTime.Sub(began))
+		return fmt.Sprintf("%s %s", condition.Reason, condition.LastTransitionTime.Sub(start))
 	}
 	for _, step := range []struct {
 		name string
@@ -151,7 +151,7 @@ func TestRuleStatusIsUpdatedEveryTenSeconds(t *testing.T) {
 		if step.name == "it is changed" {
 			must(client.Tracker().Update(resourcev1.SchemeGroupVersion.WithResource("devicetaintrules"), rule, ""))
 		}
-		if got := says(); got != step.want {
+		if got := message(); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
 	}

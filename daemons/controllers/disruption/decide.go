@@ -89,11 +89,11 @@ func failedStatus(b *policyv1.PodDisruptionBudget, cause error, now time.Time) p
 func desiredHealthy(b *policyv1.PodDisruptionBudget, expected int) (int, error) {
 	switch {
 	case b.Spec.MaxUnavailable != nil:
-		may, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, expected, true)
+		maximum, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MaxUnavailable, expected, true)
 		if err != nil {
 			return 0, fmt.Errorf("read spec.maxUnavailable: %w", err)
 		}
-		return max(expected-may, 0), nil
+		return max(expected-maximum, 0), nil
 	case b.Spec.MinAvailable != nil:
 		must, err := intstr.GetScaledValueFromIntOrPercent(b.Spec.MinAvailable, expected, true)
 		if err != nil {

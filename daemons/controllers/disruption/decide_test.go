@@ -21,9 +21,9 @@ func pod(name string, ready corev1.ConditionStatus) *corev1.Pod {
 func TestBudgetsAllowTheExcessOfHealthyPods(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	three := []*corev1.Pod{pod("a", "True"), pod("b", "True"), pod("c", "False")}
-	gone := metav1.NewTime(now)
+	deletedAt := metav1.NewTime(now)
 	leaving := pod("d", "True")
-	leaving.DeletionTimestamp = &gone
+	leaving.DeletionTimestamp = &deletedAt
 	for _, c := range []struct {
 		name      string
 		min, max  string

@@ -64,11 +64,11 @@ func TestPodsOfAllPhasesCount(t *testing.T) {
 			if err := d.sync(t.Context(), "n/b"); err != nil {
 				t.Fatal(err)
 			}
-			is, err := client.PolicyV1().PodDisruptionBudgets("n").Get(t.Context(), "b", metav1.GetOptions{})
+			current, err := client.PolicyV1().PodDisruptionBudgets("n").Get(t.Context(), "b", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := is.Status
+			s := current.Status
 			if got := fmt.Sprintf("%d %d/%d %d", s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy,
 				s.DisruptionsAllowed); got != c.want ||
 				s.ObservedGeneration != 2 {

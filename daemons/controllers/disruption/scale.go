@@ -91,9 +91,9 @@ type desiredScale struct {
 // watchedScale returns the object that defines a controller's number of pods. It returns nil if the kind is not watched
 // or the object is not in the cache.
 func (s scales) watchedScale(namespace string, ref *metav1.OwnerReference) *desiredScale {
-	by := func(uid, is types.UID, replicas *int32) *desiredScale {
+	by := func(uid, uID types.UID, replicas *int32) *desiredScale {
 		switch {
-		case uid != is:
+		case uid != uID:
 			return nil
 		case replicas == nil:
 			return &desiredScale{uid, 1}

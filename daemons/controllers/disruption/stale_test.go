@@ -93,11 +93,11 @@ func TestStaleDisruptionConditionsAreCleared(t *testing.T) {
 			if err := d.clearStale(t.Context(), "n/p"); err != nil {
 				t.Fatal(err)
 			}
-			is, err := client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
+			current, err := client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := is.Status.Conditions; len(got) != 1 || got[0].Status != c.want {
+			if got := current.Status.Conditions; len(got) != 1 || got[0].Status != c.want {
 				t.Errorf("it says %+v", got)
 			} else if taken := c.want == corev1.ConditionFalse && got[0].LastTransitionTime.Time.Equal(now); taken &&
 				got[0].Reason+got[0].Message != "" {
@@ -131,11 +131,11 @@ func TestBudgetsReportPodsThatWereNotDeleted(t *testing.T) {
 	if !slices.Equal(recorded, []string{"Warning NotDeleted Pod was expected by PDB n/b to be deleted but it wasn't"}) {
 		t.Errorf("events %q", recorded)
 	}
-	is, err := client.PolicyV1().PodDisruptionBudgets("n").Get(t.Context(), "b", metav1.GetOptions{})
+	got, err := client.PolicyV1().PodDisruptionBudgets("n").Get(t.Context(), "b", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := is.Status; len(s.DisruptedPods) != 1 || s.CurrentHealthy != 1 {
+	if s := got.Status; len(s.DisruptedPods) != 1 || s.CurrentHealthy != 1 {
 		t.Errorf("its status is %+v", s)
 	}
 }

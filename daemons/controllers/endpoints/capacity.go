@@ -6,20 +6,20 @@ import corev1 "k8s.io/api/core/v1"
 // its watches.
 const maxAddresses = 1000
 
-// truncate cuts subsets to at most most addresses in all, and reports whether it removed any. Ready addresses stay
+// truncate cuts subsets to at most maximum addresses in all, and reports whether it removed any. Ready addresses stay
 // before those that are not ready, and every subset keeps its share. A subset without addresses is left out, because
 // the API refuses it.
-func truncate(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bool) {
+func truncate(subsets []corev1.EndpointSubset, maximum int) ([]corev1.EndpointSubset, bool) {
 	ready, waiting := 0, 0
 	for _, s := range subsets {
 		ready += len(s.Addresses)
 		waiting += len(s.NotReadyAddresses)
 	}
-	if ready+waiting <= most {
+	if ready+waiting <= maximum {
 		return subsets, false
 	}
-	room := proportionalShare{total: ready, capacity: min(most, ready), remaining: min(most, ready)}
-	rest := proportionalShare{total: waiting, capacity: most - room.capacity, remaining: most - room.capacity}
+	room := proportionalShare{total: ready, capacity: min(maximum, ready), remaining: min(maximum, ready)}
+	rest := proportionalShare{total: waiting, capacity: maximum - room.capacity, remaining: maximum - room.capacity}
 	var out []corev1.EndpointSubset
 	for _, s := range subsets {
 		s.Addresses = s.Addresses[:room.take(len(s.Addresses))]

@@ -55,8 +55,8 @@ func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect 
 // address type and the owner. A slice of a former owner is deleted together with that owner.
 func (c *Changes) Replace() {
 	c.Create = slices.DeleteFunc(c.Create, func(created *discoveryv1.EndpointSlice) bool {
-		at := slices.IndexFunc(c.Delete, func(gone *discoveryv1.EndpointSlice) bool {
-			return gone.AddressType == created.AddressType && controllerUID(gone) == controllerUID(created)
+		at := slices.IndexFunc(c.Delete, func(slice *discoveryv1.EndpointSlice) bool {
+			return slice.AddressType == created.AddressType && controllerUID(slice) == controllerUID(created)
 		})
 		if at < 0 {
 			return false

@@ -48,19 +48,19 @@ func enqueueOnChange(c loop.Context, services, pods cache.SharedIndexInformer, w
 	c.On(services, wake)
 	all := indexSelectors(services)
 	c.OnChange(pods, func(old, obj any) {
-		was, _ := old.(*corev1.Pod)
-		is, _ := obj.(*corev1.Pod)
-		if was != nil && is != nil && sameForServices(was, is) {
+		before, _ := old.(*corev1.Pod)
+		after, _ := obj.(*corev1.Pod)
+		if before != nil && after != nil && sameForServices(before, after) {
 			return
 		}
 		wakeSelecting := func(pod *corev1.Pod) {
 			forEachSelecting(all, pod.Namespace, pod.Labels, func(s *corev1.Service) { wake(s) })
 		}
-		if is != nil {
-			wakeSelecting(is)
+		if after != nil {
+			wakeSelecting(after)
 		}
-		if was != nil && (is == nil || !maps.Equal(was.Labels, is.Labels)) {
-			wakeSelecting(was)
+		if before != nil && (after == nil || !maps.Equal(before.Labels, after.Labels)) {
+			wakeSelecting(before)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 	}
 	when, seen := c.changes.since(key, service, pods)
 	want := newEndpoints(service, pods)
-	have, err := c.endpoints.Endpoints(namespace).Get(name)
+	current, err := c.endpoints.Endpoints(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		setTriggerTime(&want.ObjectMeta, when)
 		_, err = client.Create(ctx, want, metav1.CreateOptions{})
@@ -125,8 +125,8 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		}
 	} else if err != nil {
 		return err
-	} else if !equalEndpoints(have, want) {
-		updated := have.DeepCopy()
+	} else if !equalEndpoints(current, want) {
+		updated := current.DeepCopy()
 		updated.Labels, updated.Subsets = want.Labels, want.Subsets
 		delete(updated.Annotations, corev1.EndpointsOverCapacity)
 		for k, v := range want.Annotations {
@@ -170,10 +170,10 @@ func labelHeadless(labels map[string]string, service *corev1.Service) {
 }
 
 // equalEndpoints reports whether have already equals want in everything that this controller manages.
-func equalEndpoints(have, want *corev1.Endpoints) bool {
-	return apiequality.Semantic.DeepEqual(have.Subsets, want.Subsets) &&
-		apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
-		have.Annotations[corev1.EndpointsOverCapacity] == want.Annotations[corev1.EndpointsOverCapacity]
+func equalEndpoints(current, want *corev1.Endpoints) bool {
+	return apiequality.Semantic.DeepEqual(current.Subsets, want.Subsets) &&
+		apiequality.Semantic.DeepEqual(current.Labels, want.Labels) &&
+		current.Annotations[corev1.EndpointsOverCapacity] == want.Annotations[corev1.EndpointsOverCapacity]
 }
 
 // The label that marks Endpoints of this controller, in contrast to those that users created. It is upstream's.

@@ -26,8 +26,8 @@ func TestNodeChangesEnqueueAffectedServices(t *testing.T) {
 	}
 	first := node(nil)
 	for name, c := range map[string]struct {
-		was, is *corev1.Node
-		woken   int
+		before, after *corev1.Node
+		woken         int
 	}{
 		"a heartbeat": {first,
 			node(func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }), 0},
@@ -50,14 +50,14 @@ func TestNodeChangesEnqueueAffectedServices(t *testing.T) {
 			}
 		}
 		s := &sliceController{services: corelisters.NewServiceLister(services)}
-		var was, is any // untyped nil if missing, as the informer passes it
-		if c.was != nil {
-			was = c.was
+		var before, after any // untyped nil if missing, as the informer passes it
+		if c.before != nil {
+			before = c.before
 		}
-		if c.is != nil {
-			is = c.is
+		if c.after != nil {
+			after = c.after
 		}
-		s.nodeChanged(was, is)
+		s.nodeChanged(before, after)
 		if got := s.Queue().Len(); got != c.woken {
 			t.Errorf("%s: %d services are woken, want %d", name, got, c.woken)
 		}

@@ -80,7 +80,9 @@ func TestHintsAreRemovedWithTheField(t *testing.T) {
 
 func TestHintsInProportionToTheZonesCPU(t *testing.T) {
 	even := map[string]int64{"a": 4000, "b": 4000}
-	disabled := func(why string) string { return "Warning TopologyAwareHintsDisabled " + why + ", addressType: IPv4" }
+	disabled := func(reason string) string {
+		return "Warning TopologyAwareHintsDisabled " + reason + ", addressType: IPv4"
+	}
 	const enabled = "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4"
 	for name, c := range map[string]struct {
 		pods, annotation string
@@ -167,35 +169,35 @@ func TestBalancedHintsConverge(t *testing.T) {
 			topology := Topology{Zone: zoneOf, ZoneCPU: power}
 			p := Plan(s, pods, now, topology)
 			now = apply(now, p, &names)
-			has, ready := map[string]int{}, 0
+			current, ready := map[string]int{}, 0
 			for _, slice := range now {
 				for _, e := range slice.Endpoints {
 					if *e.Conditions.Ready {
 						ready++
 					}
 					if e.Hints != nil {
-						has[e.Hints.ForZones[0].Name]++
+						current[e.Hints.ForZones[0].Name]++
 					}
 				}
 			}
 			if p.Balanced.Len() > 0 {
-				zones, why := zoneShares(power, ready)
+				zones, reason := zoneShares(power, ready)
 				total := 0
-				for _, zone := range slices.Sorted(maps.Keys(has)) {
-					total += has[zone]
+				for _, zone := range slices.Sorted(maps.Keys(current)) {
+					total += current[zone]
 				}
-				if why != "" || total != ready {
-					t.Fatalf("%d of %d are hinted (%s)", total, ready, why)
+				if reason != "" || total != ready {
+					t.Fatalf("%d of %d are hinted (%s)", total, ready, reason)
 				}
 				for zone, should := range zones {
 					// Up to two small zones may get a whole endpoint instead of a fraction, which the third zone then
 					// lacks.
-					if float64(has[zone]) < should-2 {
-						t.Fatalf("zone %s has %d of %v", zone, has[zone], should)
+					if float64(current[zone]) < should-2 {
+						t.Fatalf("zone %s has %d of %v", zone, current[zone], should)
 					}
 				}
-			} else if len(has) > 0 {
-				t.Fatalf("hints for %v", has)
+			} else if len(current) > 0 {
+				t.Fatalf("hints for %v", current)
 			}
 			if again := Plan(s, pods, now, topology); len(again.Create)+len(again.Update)+len(again.Delete) > 0 {
 				t.Fatalf("a second plan changes: %d, %d, %d", len(again.Create), len(again.Update), len(again.Delete))

@@ -88,10 +88,10 @@ func (p Packing) Differences(kept, existing []*discoveryv1.EndpointSlice) (c Cha
 			c.Create = append(c.Create, slice)
 			continue
 		}
-		have := present[slice.Name]
+		current := present[slice.Name]
 		delete(present, slice.Name)
-		if !p.sameEndpoints(have.Endpoints, slice.Endpoints) ||
-			!apiequality.Semantic.DeepEqual(have.Labels, slice.Labels) {
+		if !p.sameEndpoints(current.Endpoints, slice.Endpoints) ||
+			!apiequality.Semantic.DeepEqual(current.Labels, slice.Labels) {
 			c.Update = append(c.Update, slice)
 		}
 	}

@@ -163,16 +163,16 @@ func TestPlansConverge(t *testing.T) {
 }
 
 func apply(slices []*discoveryv1.EndpointSlice, c Planned, names *int) []*discoveryv1.EndpointSlice {
-	gone := map[string]bool{}
+	removed := map[string]bool{}
 	for _, s := range c.Delete {
-		gone[s.Name] = true
+		removed[s.Name] = true
 	}
 	for _, s := range c.Update {
-		gone[s.Name] = true
+		removed[s.Name] = true
 	}
 	var out []*discoveryv1.EndpointSlice
 	for _, s := range slices {
-		if !gone[s.Name] {
+		if !removed[s.Name] {
 			out = append(out, s)
 		}
 	}

@@ -49,7 +49,7 @@ func forEachSelecting(services cache.Indexer, namespace string, labels map[strin
 
 func isSelected(selector, labels map[string]string) bool {
 	for key, value := range selector {
-		if is, has := labels[key]; !has || is != value {
+		if current, ok := labels[key]; !ok || current != value {
 			return false
 		}
 	}

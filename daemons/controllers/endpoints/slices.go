@@ -89,10 +89,11 @@ func EnqueueOnSlices(
 // nodeChanged wakes the services whose slices depend on the node: all services if it has moved to another zone, and
 // those balanced by the zones' CPU if that has changed.
 func (s *sliceController) nodeChanged(old, obj any) {
-	was, _ := old.(*corev1.Node)
-	is, _ := obj.(*corev1.Node)
-	moved := was != nil && is != nil && was.Labels[corev1.LabelTopologyZone] != is.Labels[corev1.LabelTopologyZone]
-	if !moved && cpuOf(was) == cpuOf(is) {
+	before, _ := old.(*corev1.Node)
+	after, _ := obj.(*corev1.Node)
+	moved := before != nil && after != nil &&
+		before.Labels[corev1.LabelTopologyZone] != after.Labels[corev1.LabelTopologyZone]
+	if !moved && cpuOf(before) == cpuOf(after) {
 		return
 	}
 	all, err := s.services.List(labels.Everything())

@@ -72,10 +72,11 @@ func lastChange(old *sources, service *corev1.Service, pods []*corev1.Pod) (time
 		}
 	}
 	consider(now.service, now.service.After(old.service))
-	for name, is := range now.pods {
+	for name, current := range now.pods {
 		before := old.pods[name]
-		consider(is.changedAt, is.changedAt.After(before.changedAt) || is.changedAt.Equal(before.changedAt) &&
-			is.isReady != before.isReady)
+		consider(current.changedAt, current.changedAt.After(before.changedAt) ||
+			current.changedAt.Equal(before.changedAt) &&
+				current.isReady != before.isReady)
 	}
 	return first, now
 }

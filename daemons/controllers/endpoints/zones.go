@@ -72,7 +72,7 @@ func hintedZones(existing []*discoveryv1.EndpointSlice) map[types.UID]string {
 
 // zoneShares returns how many endpoints each zone should have, not rounded, or the reason why that is not possible.
 func zoneShares(power map[string]int64, endpoints int) (zones map[string]float64, reason string) {
-	total, least := int64(0), 0
+	total, smallest := int64(0), 0
 	for _, cpu := range power {
 		total += cpu
 	}
@@ -86,10 +86,10 @@ func zoneShares(power map[string]int64, endpoints int) (zones map[string]float64
 	for zone, cpu := range power {
 		part := float64(cpu) / float64(total) * float64(endpoints)
 		minimum := math.Ceil(part * (1 / (1 + maxOverload)))
-		least += int(minimum)
+		smallest += int(minimum)
 		zones[zone] = max(part, minimum)
 	}
-	if least > endpoints {
+	if smallest > endpoints {
 		return nil, fmt.Sprintf("Unable to allocate minimum required endpoints to each zone without exceeding "+
 			"overload threshold (%d endpoints, %d zones)", endpoints, len(power))
 	}
@@ -100,17 +100,17 @@ func zoneShares(power map[string]int64, endpoints int) (zones map[string]float64
 // endpoints as long as a move brings both zones closer to their share.
 func zoneTransfers(zones map[string]float64, given map[string]int) (giving, receiving map[string]int) {
 	surplus, want := map[string]float64{}, map[string]float64{}
-	for zone, has := range given {
+	for zone, count := range given {
 		if _, ok := zones[zone]; !ok {
-			surplus[zone] = float64(has) // a zone without CPU does not use them
+			surplus[zone] = float64(count) // a zone without CPU does not use them
 		}
 	}
 	for zone, should := range zones {
-		switch has := float64(given[zone]); {
-		case has > should:
-			surplus[zone] = has - should
-		case has < should:
-			want[zone] = should - has
+		switch current := float64(given[zone]); {
+		case current > should:
+			surplus[zone] = current - should
+		case current < should:
+			want[zone] = should - current
 		}
 	}
 	giving, receiving = map[string]int{}, map[string]int{}

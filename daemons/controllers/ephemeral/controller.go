@@ -114,10 +114,11 @@ func volumeOf(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string {
 // ensureClaim creates a missing claim. An existing claim of that name that the pod does not own is left alone, since it
 // may hold another owner's data.
 func (e *controller) ensureClaim(ctx context.Context, pod *corev1.Pod, want *corev1.PersistentVolumeClaim) error {
-	have, err := e.claims.PersistentVolumeClaims(want.Namespace).Get(want.Name)
+	current, err := e.claims.PersistentVolumeClaims(want.Namespace).Get(want.Name)
 	if err == nil {
-		if !metav1.IsControlledBy(have, pod) {
-			return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", have.Namespace, have.Name,
+		if !metav1.IsControlledBy(current, pod) {
+			return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", current.Namespace,
+				current.Name,
 				pod.Namespace, pod.Name)
 		}
 		return nil

@@ -24,10 +24,10 @@ func TestClaimsForEphemeralVolumes(t *testing.T) {
 	former := Claims(pod())[0]
 	former.OwnerReferences[0].UID = "old"
 	for name, c := range map[string]struct {
-		pod  *corev1.Pod
-		have *corev1.PersistentVolumeClaim
-		made bool
-		said string
+		pod     *corev1.Pod
+		got     *corev1.PersistentVolumeClaim
+		made    bool
+		message string
 	}{
 		"a new pod":   {pod(), nil, true, ""},
 		"made before": {pod(), Claims(pod())[0], true, ""},
@@ -46,16 +46,16 @@ func TestClaimsForEphemeralVolumes(t *testing.T) {
 		if err := informers.Pods(factory).Informer().GetIndexer().Add(c.pod); err != nil {
 			t.Fatal(err)
 		}
-		if c.have != nil {
-			if err := informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Add(c.have); err != nil {
+		if c.got != nil {
+			if err := informers.PersistentVolumeClaims(factory).Informer().GetIndexer().Add(c.got); err != nil {
 				t.Fatal(err)
 			}
-			if err := client.Tracker().Add(c.have); err != nil {
+			if err := client.Tracker().Add(c.got); err != nil {
 				t.Fatal(err)
 			}
 		}
 		err := e.sync(context.Background(), "d/p")
-		if (err != nil) != (c.said != "") {
+		if (err != nil) != (c.message != "") {
 			t.Errorf("%s: %v", name, err)
 		}
 		got, err := client.CoreV1().PersistentVolumeClaims("d").Get(context.Background(), "p-v", metav1.GetOptions{})
@@ -67,13 +67,13 @@ func TestClaimsForEphemeralVolumes(t *testing.T) {
 		} else if mine && (got.Labels["a"] != "b" || got.Annotations["x"] != "y" || len(got.Spec.AccessModes) != 1) {
 			t.Errorf("%s: the template is lost: %+v", name, got)
 		}
-		said := ""
+		message := ""
 		select {
-		case said = <-events.Events:
+		case message = <-events.Events:
 		default:
 		}
-		if (said == "") != (c.said == "") || !strings.Contains(said, c.said) {
-			t.Errorf("%s: said is %q", name, said)
+		if (message == "") != (c.message == "") || !strings.Contains(message, c.message) {
+			t.Errorf("%s: said is %q", name, message)
 		}
 	}
 }

@@ -25,6 +25,6 @@ func newAbsences() absences { return absences{lru.New(maxAbsences)} }
 func (a absences) add(p ownerLocation) { a.locations.Add(p, true) }
 
 func (a absences) has(p ownerLocation) bool {
-	_, known := a.locations.Get(p)
-	return known
+	_, ok := a.locations.Get(p)
+	return ok
 }

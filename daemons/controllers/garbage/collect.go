@@ -16,8 +16,8 @@ import (
 // sync acts on the state of one object and its owners: it deletes the object, or removes finalizers or owner
 // references.
 func (g *controller) sync(ctx context.Context, uid types.UID) error {
-	o, known := g.graph.get(uid)
-	if !known {
+	o, ok := g.graph.get(uid)
+	if !ok {
 		return nil
 	}
 	if o.isDeleting() {
@@ -167,10 +167,10 @@ func (g *controller) deleteObject(ctx context.Context, o object, policy metav1.D
 	})
 }
 
-func (g *controller) removeOwners(ctx context.Context, o object, gone []types.UID) error {
+func (g *controller) removeOwners(ctx context.Context, o object, removed []types.UID) error {
 	return g.patch(ctx, o, func(now object) map[string]any {
 		kept := slices.DeleteFunc(slices.Clone(now.GetOwnerReferences()),
-			func(r metav1.OwnerReference) bool { return slices.Contains(gone, r.UID) })
+			func(r metav1.OwnerReference) bool { return slices.Contains(removed, r.UID) })
 		if len(kept) == len(now.GetOwnerReferences()) {
 			return nil
 		}
@@ -218,7 +218,7 @@ func (g *controller) withConflictRetry(ctx context.Context, o object, act func(n
 	}
 	live, err := g.clientFor(o).Get(ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return ignoreNotFound(fmt.Errorf("look at %s: %w", o, err))
+		return ignoreNotFound(fmt.Errorf("read %s: %w", o, err))
 	}
 	if live.UID != o.GetUID() {
 		return nil

@@ -20,9 +20,9 @@ import (
 func TestFinalizersStayUntilEveryKindIsListed(t *testing.T) {
 	for _, finalizer := range []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents} {
 		t.Run(finalizer, func(t *testing.T) {
-			asked := 0
+			requests := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked++
+				requests++
 				w.WriteHeader(http.StatusNotFound)
 			}))
 			defer server.Close()
@@ -48,12 +48,12 @@ func TestFinalizersStayUntilEveryKindIsListed(t *testing.T) {
 				},
 			}
 			g.graph.put(owner)
-			if err := g.sync(t.Context(), "1"); err == nil || asked > 0 {
-				t.Errorf("before all are listed: %v after %d requests", err, asked)
+			if err := g.sync(t.Context(), "1"); err == nil || requests > 0 {
+				t.Errorf("before all are listed: %v after %d requests", err, requests)
 			}
 			delete(g.watched, resource)
-			if err := g.sync(t.Context(), "1"); err == nil || asked > 0 {
-				t.Errorf("before any is listed: %v after %d requests", err, asked)
+			if err := g.sync(t.Context(), "1"); err == nil || requests > 0 {
+				t.Errorf("before any is listed: %v after %d requests", err, requests)
 			}
 		})
 	}

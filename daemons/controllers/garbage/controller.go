@@ -279,36 +279,36 @@ func (g *controller) objectChanged(of *served, old, updated meta) {
 
 // removeObject removes an object from the graph and queues its dependents.
 func (g *controller) removeObject(uid types.UID) {
-	was, known := g.graph.remove(uid)
+	before, ok := g.graph.remove(uid)
 	for _, d := range g.graph.dependentsOf(uid) {
 		g.Queue().Add(string(d.GetUID()))
 	}
-	if known {
-		g.enqueueOwners(was) // a foreground deletion may have waited for it
+	if ok {
+		g.enqueueOwners(before) // a foreground deletion may have waited for it
 	}
 }
 
 // recordObject records the present state of an object and queues it if there is something to do.
 func (g *controller) recordObject(o object) {
-	was, known := g.graph.put(o)
+	before, ok := g.graph.put(o)
 	switch {
 	case o.isDeleting():
 		g.Queue().Add(string(o.GetUID()))
 		g.enqueueOwners(o)
-	case !known && len(o.GetOwnerReferences()) > 0,
-		known && !slices.EqualFunc(was.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner):
+	case !ok && len(o.GetOwnerReferences()) > 0,
+		ok && !slices.EqualFunc(before.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner):
 		if g.isComplete.Load() && !g.graph.isOwned(o) {
 			g.Queue().Add(string(o.GetUID()))
 		}
-		if known {
-			g.enqueueOwners(was)
+		if ok {
+			g.enqueueOwners(before)
 		}
 	}
 }
 
 func (g *controller) enqueueOwners(o object) {
 	for _, ref := range o.GetOwnerReferences() {
-		if owner, known := g.graph.get(ref.UID); known && owner.isDeleting() {
+		if owner, ok := g.graph.get(ref.UID); ok && owner.isDeleting() {
 			g.Queue().Add(string(ref.UID))
 		}
 	}

@@ -45,11 +45,11 @@ func newGraph() *graph {
 }
 
 // put records an object's present state and returns the previous one, if any.
-func (g *graph) put(o object) (was object, known bool) {
+func (g *graph) put(o object) (before object, isKnown bool) {
 	uid := o.GetUID()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was, known = g.unlink(uid)
+	before, isKnown = g.unlink(uid)
 	g.objects[uid] = o
 	for _, ref := range o.GetOwnerReferences() {
 		if g.dependents[ref.UID] == nil {
@@ -57,38 +57,38 @@ func (g *graph) put(o object) (was object, known bool) {
 		}
 		g.dependents[ref.UID][uid] = struct{}{}
 	}
-	return was, known
+	return before, isKnown
 }
 
 // remove removes and returns an object. Its dependents still refer to it.
-func (g *graph) remove(uid types.UID) (was object, known bool) {
+func (g *graph) remove(uid types.UID) (before object, isKnown bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was, known = g.unlink(uid)
+	before, isKnown = g.unlink(uid)
 	delete(g.objects, uid)
-	return was, known
+	return before, isKnown
 }
 
-func (g *graph) unlink(uid types.UID) (was object, known bool) {
-	was, known = g.objects[uid]
-	if !known {
-		return was, false
+func (g *graph) unlink(uid types.UID) (before object, isKnown bool) {
+	before, isKnown = g.objects[uid]
+	if !isKnown {
+		return before, false
 	}
-	for _, ref := range was.GetOwnerReferences() {
+	for _, ref := range before.GetOwnerReferences() {
 		delete(g.dependents[ref.UID], uid)
 		if len(g.dependents[ref.UID]) == 0 {
 			delete(g.dependents, ref.UID)
 		}
 	}
-	return was, true
+	return before, true
 }
 
 // get returns an object. It returns false if the graph does not have it.
 func (g *graph) get(uid types.UID) (object, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	o, known := g.objects[uid]
-	return o, known
+	o, ok := g.objects[uid]
+	return o, ok
 }
 
 // isOwned reports whether all owners of an object are in the graph, in a valid namespace, and not being deleted in the
@@ -101,7 +101,7 @@ func (g *graph) isOwned(o object) bool {
 
 func (g *graph) areOwnersLive(o object) bool {
 	for _, ref := range o.GetOwnerReferences() {
-		if owner, known := g.objects[ref.UID]; !known || !owner.canOwn(o) || stateOf(owner) != ownerLiving {
+		if owner, ok := g.objects[ref.UID]; !ok || !owner.canOwn(o) || stateOf(owner) != ownerLiving {
 			return false
 		}
 	}
@@ -126,7 +126,7 @@ func (g *graph) dependentsOf(uid types.UID) []object {
 	defer g.mu.RUnlock()
 	var out []object
 	for d := range g.dependents[uid] {
-		if o, known := g.objects[d]; known {
+		if o, ok := g.objects[d]; ok {
 			out = append(out, o)
 		}
 	}
@@ -158,7 +158,7 @@ func (g *graph) isBlockedBy(uid, by types.UID) bool {
 		}
 		seen[at] = true
 		for d := range g.dependents[at] {
-			if o, known := g.objects[d]; known && o.isBlocking(at) {
+			if o, ok := g.objects[d]; ok && o.isBlocking(at) {
 				next = append(next, d)
 			}
 		}

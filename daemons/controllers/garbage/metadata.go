@@ -58,8 +58,8 @@ func (w *metadataInterner) intern(m *metav1.PartialObjectMetadata) *minimalMetad
 	defer w.mu.Unlock()
 	b := minimalMetadata{namespace: m.Namespace, name: m.Name, uid: m.UID, version: m.ResourceVersion,
 		owners: m.OwnerReferences, finalizers: m.Finalizers, deletionTimestamp: m.DeletionTimestamp}
-	if known, ok := w.namespaces.Get(b.namespace); ok {
-		b.namespace = known.(string)
+	if cached, ok := w.namespaces.Get(b.namespace); ok {
+		b.namespace = cached.(string)
 	} else {
 		w.texts.Copy(&b.namespace)
 		w.namespaces.Add(b.namespace, b.namespace)
@@ -68,9 +68,9 @@ func (w *metadataInterner) intern(m *metav1.PartialObjectMetadata) *minimalMetad
 	if len(b.owners) == 0 {
 		return w.arena.CopyOne(b)
 	}
-	if known, ok := w.owners.Get(b.owners[0].UID); ok &&
-		slices.EqualFunc(known.([]metav1.OwnerReference), b.owners, sameReference) {
-		b.owners = known.([]metav1.OwnerReference)
+	if cached, ok := w.owners.Get(b.owners[0].UID); ok &&
+		slices.EqualFunc(cached.([]metav1.OwnerReference), b.owners, sameReference) {
+		b.owners = cached.([]metav1.OwnerReference)
 	} else {
 		w.owners.Add(b.owners[0].UID, b.owners)
 	}

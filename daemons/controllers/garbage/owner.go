@@ -24,7 +24,7 @@ const (
 // lookUpOwner looks up an owner in the graph, and in the API if the graph does not have it: a deletion based on a stale
 // cache cannot be undone. It records owners that the API server reports as missing.
 func (g *controller) lookUpOwner(ctx context.Context, o object, ref metav1.OwnerReference) (ownerState, error) {
-	if existing, known := g.graph.get(ref.UID); known {
+	if existing, ok := g.graph.get(ref.UID); ok {
 		switch {
 		case existing.canOwn(o):
 			return stateOf(existing), nil
@@ -40,16 +40,16 @@ func (g *controller) lookUpOwner(ctx context.Context, o object, ref metav1.Owner
 	}
 	kind := gv.WithKind(ref.Kind).GroupKind()
 	g.mu.Lock()
-	resource, known := g.byKind[kind]
+	resource, ok := g.byKind[kind]
 	namespaced := g.isNamespaced[kind]
-	if !known {
+	if !ok {
 		if g.unknownOwners[kind] == nil {
 			g.unknownOwners[kind] = map[types.UID]bool{}
 		}
 		g.unknownOwners[kind][o.GetUID()] = true
 	}
 	g.mu.Unlock()
-	if !known {
+	if !ok {
 		// A kind that is not served now may be served again. Its dependents are retained until then.
 		return ownerLiving, nil
 	}

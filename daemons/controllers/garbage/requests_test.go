@@ -43,16 +43,16 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(int(err.ErrStatus.Code))
 		_ = json.NewEncoder(w).Encode(err.ErrStatus)
 	}
-	is := s.objects[name]
-	if is == nil {
+	got := s.objects[name]
+	if got == nil {
 		answer(apierrors.NewNotFound(configMaps.GroupResource(), name))
 		return
 	}
 	if r.Method == http.MethodDelete {
 		var o metav1.DeleteOptions
 		_ = json.NewDecoder(r.Body).Decode(&o)
-		if p := o.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID != is.UID ||
-			*p.ResourceVersion != is.ResourceVersion {
+		if p := o.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *p.UID != got.UID ||
+			*p.ResourceVersion != got.ResourceVersion {
 			answer(apierrors.NewConflict(configMaps.GroupResource(), name,
 				fmt.Errorf("the precondition does not match")))
 			return
@@ -60,7 +60,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(s.objects, name)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(is)
+	_ = json.NewEncoder(w).Encode(got)
 }
 
 // newOwnerWithDependents returns a collector with n dependents of an owner that is not in its graph, and the server

@@ -66,19 +66,19 @@ func UserName(account string) string {
 
 // Clients returns the clients of one identity, which share one transport.
 func Clients(cfg *rest.Config) (kubernetes.Interface, dynamic.Interface, metadata.Interface, error) {
-	over, err := rest.HTTPClientFor(cfg)
+	transport, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	typed, err := kubernetes.NewForConfigAndClient(cfg, over)
+	typed, err := kubernetes.NewForConfigAndClient(cfg, transport)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	untyped, err := dynamic.NewForConfigAndClient(cfg, over)
+	untyped, err := dynamic.NewForConfigAndClient(cfg, transport)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	meta, err := client.Metadata(cfg, over)
+	meta, err := client.Metadata(cfg, transport)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -113,8 +113,8 @@ func (s *server) expectRequests(want ...string) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if is, want := strings.Join(s.requests, "; "), strings.Join(want, "; "); is != want {
-		s.t.Errorf("came %s, not %s", is, want)
+	if got, want := strings.Join(s.requests, "; "), strings.Join(want, "; "); got != want {
+		s.t.Errorf("came %s, not %s", got, want)
 	}
 	s.requests = nil
 }

@@ -24,7 +24,7 @@ import (
 
 // Clients choose these amounts. None of them may lead to a list of that length.
 func TestDecisionsAreBoundedForAnySpec(t *testing.T) {
-	const most = math.MaxInt32
+	const maximum = math.MaxInt32
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
 		change  func(*batchv1.Job)
@@ -37,8 +37,8 @@ func TestDecisionsAreBoundedForAnySpec(t *testing.T) {
 		}, loop.Burst},
 		"indexed, all but three are complete": {func(j *batchv1.Job) {
 			j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
-			j.Status.CompletedIndexes = fmt.Sprintf("0-5,7-%d", most-3)
-			j.Status.Succeeded = most - 3
+			j.Status.CompletedIndexes = fmt.Sprintf("0-5,7-%d", maximum-3)
+			j.Status.Succeeded = maximum - 3
 		}, 3},
 		"success policy over all indexes": {func(j *batchv1.Job) {
 			j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
@@ -53,7 +53,8 @@ func TestDecisionsAreBoundedForAnySpec(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Spec: batchv1.JobSpec{
-				Completions: ptr.To[int32](most), Parallelism: ptr.To[int32](most), BackoffLimit: ptr.To[int32](6)}}
+				Completions: ptr.To[int32](maximum), Parallelism: ptr.To[int32](maximum),
+				BackoffLimit: ptr.To[int32](6)}}
 			c.change(job)
 			var d Decision
 			allocations := testing.AllocsPerRun(1, func() { d = Decide(job.DeepCopy(), nil, now) })

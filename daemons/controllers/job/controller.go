@@ -84,10 +84,10 @@ func (j *controller) Run(ctx context.Context) error {
 func (j *controller) podChanged(old, obj any) {
 	j.counts.observePod(old, obj)
 	if old != nil {
-		was := old.(*corev1.Pod)
-		if key := loop.OwnerKey(was, kind.Kind); key != "" {
+		before := old.(*corev1.Pod)
+		if key := loop.OwnerKey(before, kind.Kind); key != "" {
 			if obj == nil {
-				j.expect.Deleted(key, string(was.UID))
+				j.expect.Deleted(key, string(before.UID))
 			}
 			j.Queue().Add(key)
 		}
@@ -95,17 +95,17 @@ func (j *controller) podChanged(old, obj any) {
 	if obj == nil {
 		return
 	}
-	is := obj.(*corev1.Pod)
-	if key := loop.OwnerKey(is, kind.Kind); key != "" {
+	after := obj.(*corev1.Pod)
+	if key := loop.OwnerKey(after, kind.Kind); key != "" {
 		if old == nil {
 			j.expect.Created(key)
 		}
-		if is.DeletionTimestamp != nil {
-			j.expect.Deleted(key, string(is.UID))
+		if after.DeletionTimestamp != nil {
+			j.expect.Deleted(key, string(after.UID))
 		}
 		j.Queue().Add(key)
-	} else if metav1.GetControllerOfNoCopy(is) == nil && isTracked(is) {
-		j.orphans.Add(is)
+	} else if metav1.GetControllerOfNoCopy(after) == nil && isTracked(after) {
+		j.orphans.Add(after)
 	}
 }
 
@@ -120,7 +120,7 @@ func (j *controller) releaseOrphan(ctx context.Context, key string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("look at pod %s: %w", key, err)
+		return fmt.Errorf("read pod %s: %w", key, err)
 	}
 	return j.removeFinalizers(ctx, []*corev1.Pod{pod},
 		func(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) == nil })
@@ -236,8 +236,8 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 		uids[i] = string(pod.UID)
 	}
 	still := func() bool {
-		is, err := j.jobs.Jobs(job.Namespace).Get(job.Name)
-		return err == nil && loop.HasSameSpec(is, job)
+		current, err := j.jobs.Jobs(job.Namespace).Get(job.Name)
+		return err == nil && loop.HasSameSpec(current, job)
 	}
 	j.expect.Expect(key, len(d.Create), uids...)
 	deleted, deleteErr := loop.InBatches(ctx, len(d.Delete), still, func(ctx context.Context, i int) error {

@@ -80,15 +80,15 @@ func (c *counts) observeStatus(job *batchv1.Job, before *batchv1.JobStatus) {
 		c.indexes.WithLabelValues("succeeded", limit).Add(float64(max(job.Status.Succeeded-before.Succeeded, 0)))
 		c.indexes.WithLabelValues("failed", limit).Add(float64(max(lost(&job.Status)-lost(before), 0)))
 	}
-	for _, is := range job.Status.Conditions {
-		if is.Status != corev1.ConditionTrue || hasCondition(before.Conditions, is.Type) {
+	for _, condition := range job.Status.Conditions {
+		if condition.Status != corev1.ConditionTrue || hasCondition(before.Conditions, condition.Type) {
 			continue
 		}
-		switch is.Type {
+		switch condition.Type {
 		case batchv1.JobComplete:
-			c.finished.WithLabelValues(mode, "succeeded", is.Reason).Inc()
+			c.finished.WithLabelValues(mode, "succeeded", condition.Reason).Inc()
 		case batchv1.JobFailed:
-			c.finished.WithLabelValues(mode, "failed", is.Reason).Inc()
+			c.finished.WithLabelValues(mode, "failed", condition.Reason).Inc()
 		}
 	}
 }
@@ -129,10 +129,10 @@ func (c *counts) observePod(old, obj any) {
 		pod, ok := o.(*corev1.Pod)
 		return ok && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) && isTracked(pod)
 	}
-	switch was, is := waits(old), waits(obj); {
-	case is && !was:
+	switch before, after := waits(old), waits(obj); {
+	case after && !before:
 		c.finalizers.WithLabelValues("add").Inc()
-	case was && !is:
+	case before && !after:
 		c.finalizers.WithLabelValues("delete").Inc()
 	}
 }

@@ -90,7 +90,7 @@ func (v *podSummary) stopAll() []*corev1.Pod {
 	v.terminating += int32(len(out))
 	v.active, v.ready = v.active[len(out):], 0
 	for _, pod := range v.active {
-		if is, _ := loop.IsReady(pod); is {
+		if isReady, _ := loop.IsReady(pod); isReady {
 			v.ready++
 		}
 	}
@@ -111,7 +111,7 @@ func summarize(pods []*corev1.Pod) podSummary {
 		switch {
 		case loop.IsActive(pod):
 			v.active = append(v.active, pod)
-			if is, _ := loop.IsReady(pod); is {
+			if isReady, _ := loop.IsReady(pod); isReady {
 				v.ready++
 			}
 			for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -136,7 +136,8 @@ func summarize(pods []*corev1.Pod) podSummary {
 }
 
 // endCondition returns the condition that decides how the job ends, if its end is decided.
-func endCondition(job *batchv1.Job, seen *podSummary, t countResult, late bool) (c batchv1.JobCondition, decided bool) {
+func endCondition(job *batchv1.Job, seen *podSummary, t countResult, isLate bool) (c batchv1.JobCondition,
+	decided bool) {
 	s, spec := &job.Status, &job.Spec
 	limit := int32(6)
 	if spec.BackoffLimit != nil {
@@ -164,7 +165,7 @@ func endCondition(job *batchv1.Job, seen *podSummary, t countResult, late bool) 
 		return fail(batchv1.JobReasonPodFailurePolicy, t.failureReason)
 	case failed > limit, onFailure && seen.restarts > 0 && seen.restarts >= limit:
 		return fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
-	case late:
+	case isLate:
 		return fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	case spec.MaxFailedIndexes != nil && lost > int(*spec.MaxFailedIndexes):
 		return fail(batchv1.JobReasonMaxFailedIndexesExceeded,
@@ -195,13 +196,13 @@ func succeededCount(job *batchv1.Job, t countResult) int32 {
 func manage(job *batchv1.Job, seen *podSummary, t countResult, now time.Time, d *Decision) {
 	wanted := targetActive(job, succeededCount(job, t), len(seen.active))
 	excess, rest := splitMisplaced(job, seen.active)
-	if over := len(rest) - wanted; over > 0 {
+	if surplus := len(rest) - wanted; surplus > 0 {
 		together := map[string]int{}
 		for _, pod := range rest {
 			together[pod.Spec.NodeName]++
 		}
 		loop.DeletionOrder(rest, together, now)
-		excess = append(excess, rest[:over]...)
+		excess = append(excess, rest[:surplus]...)
 	}
 	d.Delete = excess[:min(len(excess), loop.Burst)]
 	occupied := rest

@@ -87,11 +87,11 @@ func TestAnEvictedPodIsReplacedAfterTheBackOff(t *testing.T) {
 	w.pods[0].CreationTimestamp = metav1.NewTime(w.now.Add(-time.Hour)) // it ran for a long time
 	w.pods[0].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Conditions: []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.now)}}}
-	begun := w.now
-	for len(w.pods) == 1 && w.now.Sub(begun) < time.Minute {
+	start := w.now
+	for len(w.pods) == 1 && w.now.Sub(start) < time.Minute {
 		w.sync()
 	}
-	if took := w.lastAt.Sub(begun); took != 10*time.Second {
+	if took := w.lastAt.Sub(start); took != 10*time.Second {
 		t.Errorf("it is replaced after %v", took)
 	}
 }

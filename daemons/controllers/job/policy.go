@@ -58,15 +58,15 @@ func successReason(job *batchv1.Job, done intervals) (string, bool) {
 		return "", false
 	}
 	for i, rule := range job.Spec.SuccessPolicy.Rules {
-		have, want := done.count(), int(*job.Spec.Completions)
+		current, want := done.count(), int(*job.Spec.Completions)
 		if rule.SucceededIndexes != nil {
 			wanted := parseIndexes(*rule.SucceededIndexes, want)
-			have, want = done.overlap(wanted), wanted.count()
+			current, want = done.overlap(wanted), wanted.count()
 		}
 		if rule.SucceededCount != nil {
 			want = int(*rule.SucceededCount)
 		}
-		if have >= want {
+		if current >= want {
 			return fmt.Sprintf("Matched rules at index %d", i), true
 		}
 	}

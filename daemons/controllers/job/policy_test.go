@@ -109,7 +109,7 @@ func TestJobEndConditions(t *testing.T) {
 		indexed   bool
 		change    func(*batchv1.JobSpec)
 		do        func(*testCluster)
-		says      string
+		text      string
 		message   string
 		failed    int32
 		succeeded int32
@@ -117,13 +117,13 @@ func TestJobEndConditions(t *testing.T) {
 		running   int
 	}{
 		"all succeed": {do: func(w *testCluster) { w.endPods(-1, 0) },
-			says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
+			text: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
 		"a code that fails the job": {change: rules(onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)),
-			do: func(w *testCluster) { w.endPods(-1, 42) }, says: "FailureTarget/PodFailurePolicy " +
+			do: func(w *testCluster) { w.endPods(-1, 42) }, text: "FailureTarget/PodFailurePolicy " +
 				"Failed/PodFailurePolicy", failed: 3, message: "Container c for pod n/ failed with exit code 42 " +
 				"matching FailJob rule at index 0"},
 		"a code outside of a list": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, notIn, 42)),
-			do: func(w *testCluster) { w.endPods(-1, 42) }, says: "FailureTarget/BackoffLimitExceeded " +
+			do: func(w *testCluster) { w.endPods(-1, 42) }, text: "FailureTarget/BackoffLimitExceeded " +
 				"Failed/BackoffLimitExceeded", failed: 3},
 		"a code that is ignored": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42)),
 			do: func(w *testCluster) { w.endPods(-1, 42) }, running: 3},
@@ -148,12 +148,12 @@ func TestJobEndConditions(t *testing.T) {
 			lost: "1"},
 		"the others succeed": {indexed: true, change: perIndex(0, nil),
 			do:   func(w *testCluster) { w.endPods(1, 1); w.syncUntilStable(); w.endPods(-1, 0) },
-			says: "FailureTarget/FailedIndexes Failed/FailedIndexes", message: "Job has failed " +
+			text: "FailureTarget/FailedIndexes Failed/FailedIndexes", message: "Job has failed " +
 				"indexes", failed: 1, succeeded: 2, lost: "1"},
 		"more indexes fail than may": {indexed: true,
 			change: perIndex(0, func(s *batchv1.JobSpec) { s.MaxFailedIndexes = ptr.To[int32](0) }),
 			do:     func(w *testCluster) { w.endPods(1, 1) },
-			says:   "FailureTarget/MaxFailedIndexesExceeded Failed/MaxFailedIndexesExceeded", failed: 1, lost: "1"},
+			text:   "FailureTarget/MaxFailedIndexesExceeded Failed/MaxFailedIndexesExceeded", failed: 1, lost: "1"},
 		"an index that is given up by a rule": {indexed: true,
 			change: perIndex(5, rules(onExit(batchv1.PodFailurePolicyActionFailIndex, in, 9))),
 			do:     func(w *testCluster) { w.endPods(2, 9) }, running: 2, failed: 1, lost: "2"},
@@ -166,12 +166,12 @@ func TestJobEndConditions(t *testing.T) {
 		}, do: func(w *testCluster) { w.endPods(2, 9) }, running: 3},
 		"enough indexes": {indexed: true, change: success(batchv1.SuccessPolicyRule{SucceededCount: ptr.To[int32](1)}),
 			do:   func(w *testCluster) { w.endPods(1, 0) },
-			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
+			text: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
 				"0", succeeded: 1},
 		"the leader": {indexed: true,
 			change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("2")},
 				batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0")}), do: func(w *testCluster) { w.endPods(0, 0) },
-			says: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
+			text: "SuccessCriteriaMet/SuccessPolicy Complete/SuccessPolicy", message: "Matched rules at index " +
 				"1", succeeded: 1},
 		"too few of those that matter": {indexed: true,
 			change: success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0-1"),
@@ -188,7 +188,7 @@ func TestJobEndConditions(t *testing.T) {
 			w.syncUntilStable()
 			w.job.Spec.Completions, w.job.Spec.Parallelism = ptr.To[int32](5), ptr.To[int32](5)
 		}, running: 4, succeeded: 1},
-		"suspended": {do: func(w *testCluster) { w.job.Spec.Suspend = ptr.To(true) }, says: "Suspended/JobSuspended"},
+		"suspended": {do: func(w *testCluster) { w.job.Spec.Suspend = ptr.To(true) }, text: "Suspended/JobSuspended"},
 		"resumed": {do: func(w *testCluster) {
 			w.job.Spec.Suspend = ptr.To(true)
 			w.syncUntilStable()
@@ -196,13 +196,13 @@ func TestJobEndConditions(t *testing.T) {
 		}, running: 3},
 		"workers that end well when suspended": {change: func(s *batchv1.JobSpec) { s.Completions = nil },
 			do:   func(w *testCluster) { w.job.Spec.Suspend = ptr.To(true); w.endPods(-1, 0) },
-			says: "Suspended/JobSuspended", succeeded: 3},
+			text: "Suspended/JobSuspended", succeeded: 3},
 		"suspended when all had succeeded": {do: func(w *testCluster) {
 			w.endPods(-1,
 				0)
 			w.job.Spec.Suspend = ptr.To(true)
 		},
-			says: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
+			text: "SuccessCriteriaMet/CompletionsReached Complete/CompletionsReached", succeeded: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestCluster(c.indexed, c.change)
@@ -214,10 +214,10 @@ func TestJobEndConditions(t *testing.T) {
 			if s.FailedIndexes != nil {
 				lost = *s.FailedIndexes
 			}
-			if w.conditionText() != c.says || s.Failed != c.failed || s.Succeeded != c.succeeded || lost != c.lost ||
+			if w.conditionText() != c.text || s.Failed != c.failed || s.Succeeded != c.succeeded || lost != c.lost ||
 				w.running() != c.running {
 				t.Errorf("says %q, failed %d, succeeded %d, lost %q, %d run; want %q, %d, %d, %q, %d",
-					w.conditionText(), s.Failed, s.Succeeded, lost, w.running(), c.says, c.failed, c.succeeded, c.lost,
+					w.conditionText(), s.Failed, s.Succeeded, lost, w.running(), c.text, c.failed, c.succeeded, c.lost,
 					c.running)
 			}
 			if c.message != "" &&

@@ -68,13 +68,13 @@ func (b *laggingServer) deliverEvent(i int) {
 		b.seenJob = e.job
 		return
 	}
-	was := b.seenPods[e.name]
+	before := b.seenPods[e.name]
 	switch {
-	case e.pod == nil && was != nil:
-		b.expect.Deleted(jobKey, string(was.UID))
+	case e.pod == nil && before != nil:
+		b.expect.Deleted(jobKey, string(before.UID))
 		delete(b.seenPods, e.name)
 	case e.pod != nil:
-		if was == nil {
+		if before == nil {
 			b.expect.Created(jobKey)
 		}
 		if e.pod.DeletionTimestamp != nil {

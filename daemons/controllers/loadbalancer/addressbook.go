@@ -57,12 +57,12 @@ func holderOf(s *corev1.Service) *holder {
 
 // observe records the present state of a Service. updated is nil for a deleted Service. It returns the keys of the
 // Services that share an address with it, before or now. freed reports whether an address has become free.
-func (b *addressBook) observe(was, updated *corev1.Service) (others []string, freed bool) {
+func (b *addressBook) observe(before, updated *corev1.Service) (others []string, freed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := updated
 	if s == nil {
-		s = was
+		s = before
 	}
 	key := s.Namespace + "/" + s.Name
 	old := b.holders[key]
@@ -191,11 +191,11 @@ func (b *addressBook) shareableAddresses(s *corev1.Service, across func(netip.Ad
 		if _, own := holders[h.key]; own {
 			continue
 		}
-		may := true
+		allowed := true
 		for _, other := range holders {
-			may = may && canShare(h, other, across(a))
+			allowed = allowed && canShare(h, other, across(a))
 		}
-		if may {
+		if allowed {
 			all = append(all, a)
 		}
 	}

@@ -24,15 +24,15 @@ type decision struct {
 // decide computes the addresses of a Service. The Service retains an address that is in a pool, unless it asks for
 // another. pools are sorted by name.
 func decide(s *corev1.Service, pools []config.Pool, b *addressBook) (d decision) {
-	asked, problem := requestedAddresses(s)
+	requests, problem := requestedAddresses(s)
 	d.problem = problem
-	has := map[bool]netip.Addr{} // the key is whether the address is IPv4
+	current := map[bool]netip.Addr{} // the key is whether the address is IPv4
 	for _, a := range b.addressesOf(s) {
 		switch {
 		case poolOf(pools, a) == nil:
 			d.withdrawn = append(d.withdrawn, a)
 		case b.conflictingService(s, a, true, true) == "":
-			has[a.Is4()] = a
+			current[a.Is4()] = a
 		}
 	}
 	c := addressChoice{s, pools, b}
@@ -44,24 +44,24 @@ func decide(s *corev1.Service, pools []config.Pool, b *addressBook) (d decision)
 	missing := "" // why an optional family has no address
 	for _, f := range s.Spec.IPFamilies {
 		is4 := f != corev1.IPv6Protocol
-		have, had := has[is4]
-		if had {
-			keeps = append(keeps, have)
+		holder, existed := current[is4]
+		if existed {
+			keeps = append(keeps, holder)
 		}
 		if problem != "" {
 			continue
 		}
-		switch a, reason := c.choose(is4, asked[is4], have); {
+		switch a, reason := c.choose(is4, requests[is4], holder); {
 		case reason == "":
 			gets = append(gets, a)
 			continue
-		case asked[is4].IsValid() || policy != corev1.IPFamilyPolicyPreferDualStack:
+		case requests[is4].IsValid() || policy != corev1.IPFamilyPolicyPreferDualStack:
 			d.problem = cmp.Or(d.problem, reason)
 		default:
 			missing = cmp.Or(missing, reason)
 		}
-		if had {
-			gets = append(gets, have)
+		if existed {
+			gets = append(gets, holder)
 		}
 	}
 	if len(gets) == 0 {
@@ -81,8 +81,8 @@ func decide(s *corev1.Service, pools []config.Pool, b *addressBook) (d decision)
 }
 
 // requestedAddresses returns the addresses that a Service asks for. The key is whether the address is IPv4.
-func requestedAddresses(s *corev1.Service) (asked map[bool]netip.Addr, problem string) {
-	asked = map[bool]netip.Addr{}
+func requestedAddresses(s *corev1.Service) (requests map[bool]netip.Addr, problem string) {
+	requests = map[bool]netip.Addr{}
 	for _, from := range []struct{ name, text string }{
 		{"spec.loadBalancerIP", s.Spec.LoadBalancerIP},
 		{"annotation " + loadbalancer.AddressesAnnotation, s.Annotations[loadbalancer.AddressesAnnotation]},
@@ -99,14 +99,14 @@ func requestedAddresses(s *corev1.Service) (asked map[bool]netip.Addr, problem s
 			if !slices.Contains(s.Spec.IPFamilies, family) {
 				return nil, fmt.Sprintf("%s asks for %s, and the service is not of %s", from.name, a, family)
 			}
-			if other, twice := asked[a.Is4()]; twice && other != a {
+			if other, twice := requests[a.Is4()]; twice && other != a {
 				return nil, fmt.Sprintf("both %s and %s are asked for; a service has one address of each family", other,
 					a)
 			}
-			asked[a.Is4()] = a
+			requests[a.Is4()] = a
 		}
 	}
-	return asked, ""
+	return requests, ""
 }
 
 func poolOf(pools []config.Pool, a netip.Addr) *config.Pool {
@@ -130,18 +130,18 @@ type addressChoice struct {
 	book  *addressBook
 }
 
-// choose returns the address of a family, or a message why there is none. asked and has may be invalid, which means
+// choose returns the address of a family, or a message why there is none. addr and current may be invalid, which means
 // none.
-func (c addressChoice) choose(is4 bool, asked, has netip.Addr) (a netip.Addr, problem string) {
+func (c addressChoice) choose(is4 bool, addr, current netip.Addr) (a netip.Addr, problem string) {
 	name := c.s.Annotations[loadbalancer.PoolAnnotation]
 	if name != "" && !slices.ContainsFunc(c.pools, func(p config.Pool) bool { return p.Name == name }) {
 		return a, fmt.Sprintf("there is no pool %q", name)
 	}
-	if asked.IsValid() {
-		return asked, c.refusalReason(asked, asked == has, name)
+	if addr.IsValid() {
+		return addr, c.refusalReason(addr, addr == current, name)
 	}
-	if has.IsValid() && (name == "" || poolOf(c.pools, has).Name == name) {
-		return has, ""
+	if current.IsValid() && (name == "" || poolOf(c.pools, current).Name == name) {
+		return current, ""
 	}
 	var open []config.Pool
 	for _, pool := range c.pools {

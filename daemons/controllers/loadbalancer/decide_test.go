@@ -279,29 +279,29 @@ func TestNoAddressIsAssignedTwice(t *testing.T) {
 			if slices.Equal(loadbalancer.Addresses(s), d.addresses) {
 				return false
 			}
-			is := s.DeepCopy()
-			is.Status = corev1.ServiceStatus{}
+			after := s.DeepCopy()
+			after.Status = corev1.ServiceStatus{}
 			for _, a := range d.addresses {
-				withAddresses(a.String())(is)
+				withAddresses(a.String())(after)
 			}
 			if rapid.IntRange(0, 3).Draw(r, "lost") > 0 {
-				b.observe(s, is)
-				all[name] = is
+				b.observe(s, after)
+				all[name] = after
 			}
 			return true
 		}
 		for range rapid.IntRange(1, 30).Draw(r, "steps") {
 			name := fmt.Sprint(rapid.IntRange(0, 6).Draw(r, "name"))
-			switch was := all[name]; rapid.IntRange(0, 6).Draw(r, "step") {
+			switch before := all[name]; rapid.IntRange(0, 6).Draw(r, "step") {
 			case 0:
 				current = parsePools(t, rapid.SampledFrom(texts).Draw(r, "pools"))
 			case 1:
-				if was != nil {
+				if before != nil {
 					delete(all, name)
-					b.observe(was, nil)
+					b.observe(before, nil)
 				}
 			case 2, 3:
-				is := newService(
+				after := newService(
 					name,
 					rapid.IntRange(0, 5).Draw(r, "age"),
 					withPort(rapid.Int32Range(80, 81).Draw(r, "port")),
@@ -311,13 +311,13 @@ func TestNoAddressIsAssignedTwice(t *testing.T) {
 						withSelector("x")}).Draw(r, "kind"),
 				)
 				if rapid.Bool().Draw(r, "shares") {
-					withAnnotation(loadbalancer.ShareAnnotation, "k")(is)
+					withAnnotation(loadbalancer.ShareAnnotation, "k")(after)
 				}
-				if was != nil {
-					is.Status, is.CreationTimestamp = was.Status, was.CreationTimestamp
+				if before != nil {
+					after.Status, after.CreationTimestamp = before.Status, before.CreationTimestamp
 				}
-				all[name] = is
-				b.observe(was, is)
+				all[name] = after
+				b.observe(before, after)
 			default:
 				sync(name)
 			}

@@ -82,9 +82,9 @@ func New(c loop.Context) loop.Controller {
 			services.Informer().HasSynced, configMaps.Informer().HasSynced},
 	}
 	c.OnChange(services.Informer(), func(old, obj any) {
-		was, _ := old.(*corev1.Service)
-		is, _ := obj.(*corev1.Service)
-		n.serviceChanged(was, is)
+		before, _ := old.(*corev1.Service)
+		after, _ := obj.(*corev1.Service)
+		n.serviceChanged(before, after)
 	})
 	loop.OnState(configMaps.Informer(), func(any) { n.Queue().Add(poolsKey) })
 	return n
@@ -99,17 +99,17 @@ func (n *controller) Run(ctx context.Context) error {
 }
 
 // serviceChanged queues the Services that a change of one Service affects.
-func (n *controller) serviceChanged(was, is *corev1.Service) {
-	others, freed := n.book.observe(was, is)
+func (n *controller) serviceChanged(before, after *corev1.Service) {
+	others, freed := n.book.observe(before, after)
 	// A Service that is no longer Local leaves room for another within MaxLocal.
-	if freed || was != nil && is != nil && was.Spec.ExternalTrafficPolicy != is.Spec.ExternalTrafficPolicy {
+	if freed || before != nil && after != nil && before.Spec.ExternalTrafficPolicy != after.Spec.ExternalTrafficPolicy {
 		n.enqueueWaiting()
 	}
 	for _, key := range others {
 		n.Queue().Add(key)
 	}
-	if is != nil && isRelevant(is) {
-		n.Add(is)
+	if after != nil && isRelevant(after) {
+		n.Add(after)
 	}
 }
 

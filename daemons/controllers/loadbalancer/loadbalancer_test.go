@@ -172,7 +172,7 @@ func stateText(s *corev1.Service) string {
 func (c *cluster) awaitState(name, want string) {
 	c.Helper()
 	got := ""
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(2 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(2 * time.Millisecond) {
 		if got = stateText(c.get(name)); got == want {
 			return
 		}
@@ -245,10 +245,10 @@ func TestServicesOfOtherControllersAreIgnored(t *testing.T) {
 			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
 	}
 	c := startCluster(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.13"]}`}))
-	var was []string
+	var before []string
 	for _, s := range others {
 		c.create(s)
-		was = append(was, stateText(s))
+		before = append(before, stateText(s))
 	}
 	c.create(newService("p", 0, class(loadbalancer.Class),
 		withAnnotation(loadbalancer.AddressesAnnotation, "10.0.0.13")))
@@ -257,8 +257,8 @@ func TestServicesOfOtherControllersAreIgnored(t *testing.T) {
 	c.create(newService("q", 0, withAnnotation(loadbalancer.AddressesAnnotation, "10.0.0.11")))
 	c.awaitState("q", "False NoAddress: 10.0.0.11 is in use by service shop/has"+finalizer)
 	for i, s := range others {
-		if is := stateText(c.get(s.Name)); is != was[i] {
-			t.Errorf("service %s is %q, was %q", s.Name, is, was[i])
+		if after := stateText(c.get(s.Name)); after != before[i] {
+			t.Errorf("service %s is %q, was %q", s.Name, after, before[i])
 		}
 	}
 }

@@ -128,7 +128,7 @@ func canAdopt(
 ) (bool, error) {
 	now, err := fresh(ctx)
 	if err != nil {
-		return false, fmt.Errorf("look at %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(),
+		return false, fmt.Errorf("read %s %s/%s before adopting: %w", kind.Kind, owner.GetNamespace(),
 			owner.GetName(), err)
 	}
 	return now.GetUID() == owner.GetUID() && now.GetDeletionTimestamp() == nil, nil
@@ -273,12 +273,13 @@ func deleteIfUnchanged(ctx context.Context, c Context, pod *corev1.Pod) error {
 }
 
 // isSameForDeletion reports whether everything that pods are chosen for deletion by is unchanged.
-func isSameForDeletion(was, is *corev1.Pod) bool {
-	readyBefore, _ := IsReady(was)
-	readyNow, _ := IsReady(is)
-	before, now := metav1.GetControllerOfNoCopy(was), metav1.GetControllerOfNoCopy(is)
-	return was.UID == is.UID && readyBefore == readyNow && was.Status.Phase == is.Status.Phase &&
-		was.Spec.NodeName == is.Spec.NodeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
-		before != nil && now != nil && before.UID == now.UID && maps.Equal(was.Labels, is.Labels) &&
-		deletionCost(was) == deletionCost(is)
+func isSameForDeletion(old, updated *corev1.Pod) bool {
+	readyBefore, _ := IsReady(old)
+	readyNow, _ := IsReady(updated)
+	before, now := metav1.GetControllerOfNoCopy(old), metav1.GetControllerOfNoCopy(updated)
+	return old.UID == updated.UID && readyBefore == readyNow && old.Status.Phase == updated.Status.Phase &&
+		old.Spec.NodeName == updated.Spec.NodeName &&
+		(old.DeletionTimestamp == nil) == (updated.DeletionTimestamp == nil) &&
+		before != nil && now != nil && before.UID == now.UID && maps.Equal(old.Labels, updated.Labels) &&
+		deletionCost(old) == deletionCost(updated)
 }

@@ -107,8 +107,8 @@ func Follow(informer cache.SharedIndexInformer, f func(old, obj any)) (cache.Res
 			f(old, obj)
 		},
 		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
 			}
 			f(obj, nil)
 		},

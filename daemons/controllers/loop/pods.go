@@ -34,14 +34,14 @@ func IsAvailable(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
 // UntilAvailable returns how long it takes until the next of the pods has been ready for minReady. It returns zero if
 // there is no such pod. No event marks that time, so each sync must set a timer for it, also after a change of the
 // leader.
-func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (least time.Duration) {
+func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (minimum time.Duration) {
 	for _, pod := range pods {
 		ready, since := IsReady(pod)
-		if left := since.Add(minReady).Sub(now); ready && left > 0 && (least == 0 || left < least) {
-			least = left
+		if left := since.Add(minReady).Sub(now); ready && left > 0 && (minimum == 0 || left < minimum) {
+			minimum = left
 		}
 	}
-	return least
+	return minimum
 }
 
 // IsActive reports whether a pod has not finished and is not being deleted.
@@ -129,11 +129,11 @@ func phaseRank(pod *corev1.Pod) int {
 	return 2
 }
 
-func restartCount(pod *corev1.Pod) (most int32) {
+func restartCount(pod *corev1.Pod) (maximum int32) {
 	for _, c := range pod.Status.ContainerStatuses {
-		most = max(most, c.RestartCount)
+		maximum = max(maximum, c.RestartCount)
 	}
-	return most
+	return maximum
 }
 
 // Burst is the maximum number of pods that a sync of a controller creates, and the maximum that it deletes. Clients
@@ -164,8 +164,9 @@ func InBatches(ctx context.Context, n int, still func() bool, f func(ctx context
 }
 
 // HasSameSpec reports whether an object is still the same object with the same spec, and is not being deleted.
-func HasSameSpec(is, was metav1.Object) bool {
-	return is.GetUID() == was.GetUID() && is.GetGeneration() == was.GetGeneration() && is.GetDeletionTimestamp() == nil
+func HasSameSpec(after, before metav1.Object) bool {
+	return after.GetUID() == before.GetUID() && after.GetGeneration() == before.GetGeneration() &&
+		after.GetDeletionTimestamp() == nil
 }
 
 func deletionCost(pod *corev1.Pod) int {

@@ -16,7 +16,7 @@ import (
 func TestDeletionOrder(t *testing.T) {
 	now := time.Unix(2_000_000, 0)
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
-	is := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	newPod := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:              name,
@@ -53,21 +53,23 @@ func TestDeletionOrder(t *testing.T) {
 		rule        string
 		first, then *corev1.Pod
 	}{
-		{"without a node", is("z", onNode(""), phase(corev1.PodRunning)), is("a", phase(corev1.PodPending))},
-		{"pending before unknown", is("z", phase(corev1.PodPending)),
-			is("a", phase(corev1.PodUnknown), ready("False", ago(1)))},
-		{"unknown before running", is("z", phase(corev1.PodUnknown)), is("a", ready("False", ago(1)))},
-		{"not ready", is("z", ready("False", ago(time.Hour)), cost("100")), is("a", cost("1"))},
-		{"lower cost", is("z", cost("-1")), is("a", cost("0"), onNode("crowded"))},
-		{"a cost that is no number is none", is("z", cost("-1")), is("a", cost("cheap"))},
-		{"on a crowded node", is("z", onNode("crowded")), is("a", ready("True", ago(time.Second)))},
-		{"ready for shorter, by an order of magnitude", is("z", ready("True", ago(time.Hour))), is("a", restarted(9))},
-		{"ready since nobody knows when", is("z", ready("True", metav1.Time{})), is("a", restarted(9))},
-		{"ready for about as long: any, by its UID", is("a", ready("True", ago(90*time.Hour))),
-			is("z", ready("True", ago(80*time.Hour)), restarted(9))},
-		{"more restarts", is("z", restarted(2)), is("a", restarted(1), made(ago(time.Second)))},
-		{"younger, by an order of magnitude", is("z", made(ago(time.Hour))), is("a")},
-		{"of about one age: any, by its UID", is("a", made(ago(90*time.Hour))), is("z", made(ago(80*time.Hour)))},
+		{"without a node", newPod("z", onNode(""), phase(corev1.PodRunning)), newPod("a", phase(corev1.PodPending))},
+		{"pending before unknown", newPod("z", phase(corev1.PodPending)),
+			newPod("a", phase(corev1.PodUnknown), ready("False", ago(1)))},
+		{"unknown before running", newPod("z", phase(corev1.PodUnknown)), newPod("a", ready("False", ago(1)))},
+		{"not ready", newPod("z", ready("False", ago(time.Hour)), cost("100")), newPod("a", cost("1"))},
+		{"lower cost", newPod("z", cost("-1")), newPod("a", cost("0"), onNode("crowded"))},
+		{"a cost that is no number is none", newPod("z", cost("-1")), newPod("a", cost("cheap"))},
+		{"on a crowded node", newPod("z", onNode("crowded")), newPod("a", ready("True", ago(time.Second)))},
+		{"ready for shorter, by an order of magnitude", newPod("z", ready("True", ago(time.Hour))),
+			newPod("a", restarted(9))},
+		{"ready since nobody knows when", newPod("z", ready("True", metav1.Time{})), newPod("a", restarted(9))},
+		{"ready for about as long: any, by its UID", newPod("a", ready("True", ago(90*time.Hour))),
+			newPod("z", ready("True", ago(80*time.Hour)), restarted(9))},
+		{"more restarts", newPod("z", restarted(2)), newPod("a", restarted(1), made(ago(time.Second)))},
+		{"younger, by an order of magnitude", newPod("z", made(ago(time.Hour))), newPod("a")},
+		{"of about one age: any, by its UID", newPod("a", made(ago(90*time.Hour))),
+			newPod("z", made(ago(80*time.Hour)))},
 	} {
 		for _, pods := range [][]*corev1.Pod{{c.first, c.then}, {c.then, c.first}} {
 			DeletionOrder(pods, map[string]int{"n": 1, "crowded": 2}, now)
@@ -132,8 +134,8 @@ func TestBatchesDouble(t *testing.T) {
 
 func TestBatchesEndWhenTheSpecChanges(t *testing.T) {
 	for wanted, calls := range []int{0, 1, 3, 7} {
-		asked := 0
-		done, err := InBatches(t.Context(), 100, func() bool { asked++; return asked <= wanted },
+		requests := 0
+		done, err := InBatches(t.Context(), 100, func() bool { requests++; return requests <= wanted },
 			func(context.Context, int) error { return nil })
 		if done != calls || err != nil {
 			t.Errorf("after %d batches %d calls were made, %v; want %d", wanted, done, err, calls)

@@ -196,7 +196,7 @@ func (r Revisions) ByName(
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("look at ControllerRevision %s: %w", name, err)
+		return nil, fmt.Errorf("read ControllerRevision %s: %w", name, err)
 	case !metav1.IsControlledBy(c, owner):
 		return nil, nil
 	}
@@ -238,7 +238,7 @@ func (r Revisions) create(
 		}
 		existing, err := client.Get(ctx, c.Name, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("look at ControllerRevision %s: %w", c.Name, err)
+			return nil, fmt.Errorf("read ControllerRevision %s: %w", c.Name, err)
 		}
 		if same := bytes.Equal(existing.Data.Raw, data); same && metav1.IsControlledBy(existing, o.Owner) {
 			return existing, nil

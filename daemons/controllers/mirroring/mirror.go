@@ -49,8 +49,8 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 				m.Create = append(m.Create, want)
 				continue
 			}
-			if have := free[at]; !sameSlice(have, want) {
-				updated := have.DeepCopy()
+			if current := free[at]; !sameSlice(current, want) {
+				updated := current.DeepCopy()
 				updated.Labels, updated.Annotations, updated.OwnerReferences = want.Labels, want.Annotations,
 					want.OwnerReferences
 				updated.Endpoints = want.Endpoints
@@ -166,9 +166,9 @@ func newSlice(
 	return s
 }
 
-func sameSlice(have, want *discoveryv1.EndpointSlice) bool {
-	return apiequality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
-		apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
-		apiequality.Semantic.DeepEqual(have.Annotations, want.Annotations) &&
-		apiequality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences)
+func sameSlice(current, want *discoveryv1.EndpointSlice) bool {
+	return apiequality.Semantic.DeepEqual(current.Endpoints, want.Endpoints) &&
+		apiequality.Semantic.DeepEqual(current.Labels, want.Labels) &&
+		apiequality.Semantic.DeepEqual(current.Annotations, want.Annotations) &&
+		apiequality.Semantic.DeepEqual(current.OwnerReferences, want.OwnerReferences)
 }

@@ -51,28 +51,28 @@ func New(c loop.Context) loop.Controller {
 			services.Informer().HasSynced, all.Informer().HasSynced, slices.Informer().HasSynced},
 	}
 	c.OnChange(services.Informer(), func(old, obj any) {
-		was, _ := old.(*corev1.Service)
-		is, _ := obj.(*corev1.Service)
-		if hasOwnSlices(was) != hasOwnSlices(is) || (was == nil) != (is == nil) {
-			m.Add(newestState(is, was))
+		before, _ := old.(*corev1.Service)
+		after, _ := obj.(*corev1.Service)
+		if hasOwnSlices(before) != hasOwnSlices(after) || (before == nil) != (after == nil) {
+			m.Add(newestState(after, before))
 		}
 	})
 	c.OnChange(all.Informer(), func(old, obj any) {
-		was, _ := old.(*corev1.Endpoints)
-		is, _ := obj.(*corev1.Endpoints)
-		if isMirrorable(was) || isMirrorable(is) {
-			m.Add(newestState(is, was))
+		before, _ := old.(*corev1.Endpoints)
+		after, _ := obj.(*corev1.Endpoints)
+		if isMirrorable(before) || isMirrorable(after) {
+			m.Add(newestState(after, before))
 		}
 	})
 	endpoints.EnqueueOnSlices(c, slices.Informer(), discoveryv1.LabelServiceName, managedBy, &m.expect, m.Queue().Add)
 	return m
 }
 
-func newestState[T any](is, was *T) any {
-	if is != nil {
-		return is
+func newestState[T any](after, before *T) any {
+	if after != nil {
+		return after
 	}
-	return was
+	return before
 }
 
 // hasOwnSlices reports whether a Service's slices are not mirrored: it has a selector, or it is an ExternalName.
@@ -101,8 +101,8 @@ func (m *controller) sync(ctx context.Context, key string) error {
 	if !m.expect.IsMet(key) {
 		return nil // the cache does not show one of our slices yet; its event queues the key again
 	}
-	began := m.Now()
-	defer func() { m.counts.observeSync(m.Now().Sub(began)) }()
+	start := m.Now()
+	defer func() { m.counts.observeSync(m.Now().Sub(start)) }()
 	existing, err := m.slices.EndpointSlices(namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: managedBy}))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestTerminatingNamespacesReportRemainingContent(t *testing.T) {
-	began := time.Unix(1_000_000, 0)
+	start := time.Unix(1_000_000, 0)
 	good := []string{
 		"NamespaceDeletionDiscoveryFailure False ResourcesDiscovered: All resources successfully discovered",
 		"NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions: All legacy kube types successfully " +
@@ -59,7 +59,7 @@ func TestTerminatingNamespacesReportRemainingContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}
-			client, clock := fake.NewClientset(namespace), clocktesting.NewFakeClock(began)
+			client, clock := fake.NewClientset(namespace), clocktesting.NewFakeClock(start)
 			n := &controller{Context: loop.Context{Client: client, Log: slog.New(slog.DiscardHandler), Clock: clock}}
 			for range 2 { // unchanged conditions retain their transition time
 				if err := n.writeStatus(t.Context(), namespace, c.left); err != nil {
@@ -75,7 +75,7 @@ func TestTerminatingNamespacesReportRemainingContent(t *testing.T) {
 			var got []string
 			for _, o := range namespace.Status.Conditions {
 				got = append(got, fmt.Sprintf("%s %s %s: %s", o.Type, o.Status, o.Reason, o.Message))
-				if !o.LastTransitionTime.Equal(&metav1.Time{Time: began}) {
+				if !o.LastTransitionTime.Equal(&metav1.Time{Time: start}) {
 					t.Errorf("%s has changed at %s", o.Type, o.LastTransitionTime)
 				}
 			}

@@ -138,10 +138,10 @@ func BenchmarkUnrelatedPodEvent(b *testing.B) {
 				networkingv1.NetworkPolicyPeer{PodSelector: parseSelector(benchApp(i))}))
 		}
 	}
-	was, is := newPod("n0", benchApp(1), "10.2.0.1"), newPod("n0", benchApp(1), "10.2.0.1")
-	is.Status.Conditions = make([]corev1.PodCondition, 1)
+	before, after := newPod("n0", benchApp(1), "10.2.0.1"), newPod("n0", benchApp(1), "10.2.0.1")
+	after.Status.Conditions = make([]corev1.PodCondition, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		g.ofPod(was, is, namespaceLabels)
+		g.ofPod(before, after, namespaceLabels)
 	}
 }

@@ -70,17 +70,17 @@ func (g *groups) policyChanged(old, updated *networkingv1.NetworkPolicy) (change
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, more := range named {
-		known := g.byName[name]
-		if known == nil && more > 0 {
-			known = compileGroup(of[name])
-			g.add(name, known)
+		group := g.byName[name]
+		if group == nil && more > 0 {
+			group = compileGroup(of[name])
+			g.add(name, group)
 			changed = append(changed, name)
 		}
-		if known == nil {
+		if group == nil {
 			continue
 		}
-		if known.policies += more; known.policies <= 0 {
-			g.remove(name, known)
+		if group.policies += more; group.policies <= 0 {
+			g.remove(name, group)
 			changed = append(changed, name)
 		}
 	}
@@ -153,9 +153,9 @@ func (g *groups) ofPod(old, updated *corev1.Pod,
 	}
 	look := func(all map[string]*group) {
 		for name, one := range all {
-			had := len(before) > 0 && one.pods.Matches(labels.Set(old.Labels))
-			has := len(after) > 0 && one.pods.Matches(labels.Set(updated.Labels))
-			if had != has || has && moved {
+			matchedBefore := len(before) > 0 && one.pods.Matches(labels.Set(old.Labels))
+			matchesNow := len(after) > 0 && one.pods.Matches(labels.Set(updated.Labels))
+			if matchedBefore != matchesNow || matchesNow && moved {
 				names = append(names, name)
 			}
 		}
@@ -166,9 +166,9 @@ func (g *groups) ofPod(old, updated *corev1.Pod,
 	if len(g.bySelector) == 0 {
 		return names
 	}
-	set, known := namespaceLabels(pod.Namespace)
+	set, ok := namespaceLabels(pod.Namespace)
 	for _, s := range g.bySelector {
-		if s.namespaces.Empty() || known && s.namespaces.Matches(set) {
+		if s.namespaces.Empty() || ok && s.namespaces.Matches(set) {
 			look(s.groups)
 		}
 	}
@@ -176,16 +176,16 @@ func (g *groups) ofPod(old, updated *corev1.Pod,
 }
 
 // ofNamespace returns the names of the groups that a namespace joins or leaves.
-func (g *groups) ofNamespace(was, is *corev1.Namespace) (names []string) {
-	if was != nil && is != nil && maps.Equal(was.Labels, is.Labels) {
+func (g *groups) ofNamespace(before, after *corev1.Namespace) (names []string) {
+	if before != nil && after != nil && maps.Equal(before.Labels, after.Labels) {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.bySelector {
-		had := was != nil && s.namespaces.Matches(labels.Set(was.Labels))
-		has := is != nil && s.namespaces.Matches(labels.Set(is.Labels))
-		if had == has || s.namespaces.Empty() {
+		matchedBefore := before != nil && s.namespaces.Matches(labels.Set(before.Labels))
+		matchesNow := after != nil && s.namespaces.Matches(labels.Set(after.Labels))
+		if matchedBefore == matchesNow || s.namespaces.Empty() {
 			continue
 		}
 		for name := range s.groups {

@@ -87,8 +87,8 @@ func allGroups() *groups {
 }
 
 func namespaceLabels(name string) (labels.Set, bool) {
-	known := map[string]labels.Set{"shop": parseLabels("stage=production"), "lab": {}}
-	found, ok := known[name]
+	namespaces := map[string]labels.Set{"shop": parseLabels("stage=production"), "lab": {}}
+	found, ok := namespaces[name]
 	return found, ok
 }
 
@@ -99,8 +99,8 @@ func TestPodChangesEnqueueAffectedGroups(t *testing.T) {
 		return p
 	}
 	for name, c := range map[string]struct {
-		was, is *corev1.Pod
-		want    string
+		before, after *corev1.Pod
+		want          string
 	}{
 		"it gets its address":     {newPod("shop", "app=web", ""), newPod("shop", "app=web", ip), all},
 		"it gets another address": {newPod("shop", "app=web", ip), newPod("shop", "app=web", "10.0.0.2"), all},
@@ -128,7 +128,7 @@ func TestPodChangesEnqueueAffectedGroups(t *testing.T) {
 		"on its machine's network": {nil,
 			with(newPod("shop", "app=web", ip), func(p *corev1.Pod) { p.Spec.HostNetwork = true }), ""},
 	} {
-		if got := testNames(t, allGroups().ofPod(c.was, c.is, namespaceLabels)); got != c.want {
+		if got := testNames(t, allGroups().ofPod(c.before, c.after, namespaceLabels)); got != c.want {
 			t.Errorf("%s: %q are woken, want %q", name, got, c.want)
 		}
 	}
@@ -139,8 +139,8 @@ func TestNamespaceChangesEnqueueAffectedGroups(t *testing.T) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: parseLabels(text)}}
 	}
 	for name, c := range map[string]struct {
-		was, is *corev1.Namespace
-		want    string
+		before, after *corev1.Namespace
+		want          string
 	}{
 		"a label that nobody asks for": {ns("stage=production"), ns("stage=production x=1"), ""},
 		"it joins": {ns(""), ns("stage=production"), "all in production, all where it is not, " +
@@ -150,7 +150,7 @@ func TestNamespaceChangesEnqueueAffectedGroups(t *testing.T) {
 		"it goes":          {ns(""), nil, "all where it is not"},
 		"its status alone": {ns("stage=production"), ns("stage=production"), ""},
 	} {
-		if got := testNames(t, allGroups().ofNamespace(c.was, c.is)); got != c.want {
+		if got := testNames(t, allGroups().ofNamespace(c.before, c.after)); got != c.want {
 			t.Errorf("%s: %q are woken, want %q", name, got, c.want)
 		}
 	}
@@ -161,9 +161,9 @@ func TestGroupsExistWhileAPolicyNamesThem(t *testing.T) {
 	one, two := newPolicy("shop", web, web), newPolicy("shop", web, all)
 	g := newGroups()
 	for _, step := range []struct {
-		name    string
-		was, is *networkingv1.NetworkPolicy
-		changed string
+		name          string
+		before, after *networkingv1.NetworkPolicy
+		changed       string
 	}{
 		{"the first", nil, one, "web in shop"},
 		{"the second names it as well", nil, two, "all in production"},
@@ -172,7 +172,7 @@ func TestGroupsExistWhileAPolicyNamesThem(t *testing.T) {
 		{"the first goes", one, nil, ""},
 		{"the second goes", newPolicy("shop", web), nil, "web in shop"},
 	} {
-		if got := testNames(t, g.policyChanged(step.was, step.is)); got != step.changed {
+		if got := testNames(t, g.policyChanged(step.before, step.after)); got != step.changed {
 			t.Errorf("%s: %q changed, want %q", step.name, got, step.changed)
 		}
 	}

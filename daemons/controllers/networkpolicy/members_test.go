@@ -181,12 +181,12 @@ func TestForeignChangesAreReverted(t *testing.T) {
 // applyChanges returns the slices after changes.
 func applyChanges(now []*discoveryv1.EndpointSlice, c endpoints.Changes,
 	named *int) (all []*discoveryv1.EndpointSlice) {
-	gone := map[string]bool{}
+	removed := map[string]bool{}
 	for _, s := range slices.Concat(c.Update, c.Delete) {
-		gone[s.Name] = true
+		removed[s.Name] = true
 	}
 	for _, s := range now {
-		if !gone[s.Name] {
+		if !removed[s.Name] {
 			all = append(all, s)
 		}
 	}

@@ -65,19 +65,19 @@ func New(c loop.Context) loop.Controller {
 		return nil, nil
 	}})
 	c.OnChange(policies.Informer(), func(old, obj any) {
-		was, _ := old.(*networkingv1.NetworkPolicy)
-		is, _ := obj.(*networkingv1.NetworkPolicy)
-		n.enqueueGroups(n.groups.policyChanged(was, is))
+		before, _ := old.(*networkingv1.NetworkPolicy)
+		after, _ := obj.(*networkingv1.NetworkPolicy)
+		n.enqueueGroups(n.groups.policyChanged(before, after))
 	})
 	c.OnChange(pods.Informer(), func(old, obj any) {
-		was, _ := old.(*corev1.Pod)
-		is, _ := obj.(*corev1.Pod)
-		n.enqueueGroups(n.groups.ofPod(was, is, n.namespaceLabels))
+		before, _ := old.(*corev1.Pod)
+		after, _ := obj.(*corev1.Pod)
+		n.enqueueGroups(n.groups.ofPod(before, after, n.namespaceLabels))
 	})
 	c.OnChange(namespaces.Informer(), func(old, obj any) {
-		was, _ := old.(*corev1.Namespace)
-		is, _ := obj.(*corev1.Namespace)
-		n.enqueueGroups(n.groups.ofNamespace(was, is))
+		before, _ := old.(*corev1.Namespace)
+		after, _ := obj.(*corev1.Namespace)
+		n.enqueueGroups(n.groups.ofNamespace(before, after))
 	})
 	endpoints.EnqueueOnSlices(c, slices.Informer(), peers.Label, peers.Manager, &n.expect, func(key string) {
 		if strings.HasPrefix(key, peers.Namespace+"/") {

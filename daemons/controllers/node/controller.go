@@ -78,12 +78,12 @@ func New(c loop.Context) loop.Controller {
 	})
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if obj == nil {
-			gone := old.(*corev1.Node)
+			deleted := old.(*corev1.Node)
 			n.mu.Lock()
-			delete(n.heartbeats, gone.Name)
+			delete(n.heartbeats, deleted.Name)
 			n.mu.Unlock()
-			c.Events.Eventf(gone, corev1.EventTypeNormal, "RemovingNode",
-				"Node %s event: Removing Node %s from Controller", gone.Name, gone.Name)
+			c.Events.Eventf(deleted, corev1.EventTypeNormal, "RemovingNode",
+				"Node %s event: Removing Node %s from Controller", deleted.Name, deleted.Name)
 			return
 		}
 		if old == nil {
@@ -151,8 +151,8 @@ func (n *controller) sweep() {
 		return
 	}
 	now := n.Now()
-	late := func(node *corev1.Node) bool { return n.silentFor(node, now) > n.Config.NodeMonitorGracePeriod*3/5 }
-	if n.zones.count(nodes, late, now) {
+	isLate := func(node *corev1.Node) bool { return n.silentFor(node, now) > n.Config.NodeMonitorGracePeriod*3/5 }
+	if n.zones.count(nodes, isLate, now) {
 		n.Log.Warn("all nodes are lost: no pods are moved away from them")
 	}
 	for _, node := range nodes {
@@ -217,26 +217,26 @@ func isReady(node *corev1.Node) bool {
 func (n *controller) lastHeartbeat(node *corev1.Node, now time.Time) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	was, known := n.heartbeats[node.Name]
-	is := heartbeat{key: was.key, seenAt: was.seenAt}
-	if !known {
-		is.key = corev1.NamespaceNodeLease + "/" + node.Name
+	before, found := n.heartbeats[node.Name]
+	after := heartbeat{key: before.key, seenAt: before.seenAt}
+	if !found {
+		after.key = corev1.NamespaceNodeLease + "/" + node.Name
 	}
-	obj, _, err := n.leases.GetByKey(is.key)
+	obj, _, err := n.leases.GetByKey(after.key)
 	if lease, ok := obj.(*coordinationv1.Lease); ok && err == nil && lease.Spec.RenewTime != nil {
-		is.lease = *lease.Spec.RenewTime
+		after.lease = *lease.Spec.RenewTime
 	}
 	if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionUnknown {
-		is.status = ready.LastHeartbeatTime
+		after.status = ready.LastHeartbeatTime
 	}
-	if !known || !is.lease.Time.Equal(was.lease.Time) || is.status.After(was.status.Time) {
-		is.seenAt = now
+	if !found || !after.lease.Time.Equal(before.lease.Time) || after.status.After(before.status.Time) {
+		after.seenAt = now
 	}
-	n.heartbeats[node.Name] = is
-	if n.watchFailedAt.After(is.seenAt) {
+	n.heartbeats[node.Name] = after
+	if n.watchFailedAt.After(after.seenAt) {
 		return n.watchFailedAt
 	}
-	return is.seenAt
+	return after.seenAt
 }
 
 // markSilent sets the conditions that only the kubelet can report to Unknown.
@@ -272,13 +272,13 @@ func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time
 }
 
 func (n *controller) writeTaints(ctx context.Context, node *corev1.Node, now time.Time) error {
-	evict, had := false, hasEvictingTaint(node.Spec.Taints)
+	evict, wasEvicting := false, hasEvictingTaint(node.Spec.Taints)
 	var want []corev1.Taint
 	switch {
 	case n.zones.areAllLost():
 		want = slices.DeleteFunc(Taints(node, false, now),
 			func(t corev1.Taint) bool { return hasEvictingTaint([]corev1.Taint{t}) })
-	case notReadyTaint(node) != "" && !had:
+	case notReadyTaint(node) != "" && !wasEvicting:
 		wait := n.zones.untilTaint(node, now)
 		if evict = wait == 0; !evict {
 			n.AddAfter(node.Name, wait)
@@ -324,10 +324,10 @@ var deprecatedLabels = map[string]string{
 // copyLabels copies the values of labels to the deprecated labels that they replaced.
 func (n *controller) copyLabels(ctx context.Context, node *corev1.Node) error {
 	want := map[string]string{}
-	for is, was := range deprecatedLabels {
-		value, ok := node.Labels[is]
-		if had, has := node.Labels[was]; ok && (!has || had != value) {
-			want[was] = value
+	for after, before := range deprecatedLabels {
+		value, ok := node.Labels[after]
+		if former, exists := node.Labels[before]; ok && (!exists || former != value) {
+			want[before] = value
 		}
 	}
 	if len(want) == 0 {

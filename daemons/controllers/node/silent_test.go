@@ -267,7 +267,7 @@ func TestUnreportedNodesGetTheStartupGracePeriod(t *testing.T) {
 func TestDeprecatedLabelsHaveTheCurrentValues(t *testing.T) {
 	const os, arch, oldOS, oldArch = corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os",
 		"beta.kubernetes.io/arch"
-	for name, c := range map[string]struct{ has, want map[string]string }{
+	for name, c := range map[string]struct{ current, want map[string]string }{
 		"both are missing": {map[string]string{os: "linux", arch: "arm64"},
 			map[string]string{os: "linux", arch: "arm64", oldOS: "linux", oldArch: "arm64"}},
 		"one says something else": {map[string]string{os: "linux", oldOS: "windows"},
@@ -277,7 +277,7 @@ func TestDeprecatedLabelsHaveTheCurrentValues(t *testing.T) {
 		"the successor is missing": {map[string]string{oldOS: "linux"}, map[string]string{oldOS: "linux"}},
 	} {
 		n := lostNode("n", "a", false)
-		n.Labels = c.has
+		n.Labels = c.current
 		w := newTestController(t, []*corev1.Node{n})
 		if err := w.sync(t.Context(), "n"); err != nil {
 			t.Fatal(err)

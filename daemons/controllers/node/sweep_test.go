@@ -17,8 +17,8 @@ import (
 )
 
 func TestSweepsEnqueueOnlyUnhealthyNodes(t *testing.T) {
-	began := time.Unix(1800000000, 0)
-	clock := clocktesting.NewFakeClock(began)
+	start := time.Unix(1800000000, 0)
+	clock := clocktesting.NewFakeClock(start)
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	leases := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	c := loop.Context{

@@ -49,12 +49,13 @@ func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
 	}
 	var out []corev1.Taint
 	for _, t := range node.Spec.Taints {
-		if !isManagedTaint(&t) || slices.ContainsFunc(want, func(is corev1.Taint) bool { return is.MatchTaint(&t) }) {
+		if !isManagedTaint(&t) || slices.ContainsFunc(want,
+			func(taint corev1.Taint) bool { return taint.MatchTaint(&t) }) {
 			out = append(out, t)
 		}
 	}
 	for _, t := range want {
-		if !slices.ContainsFunc(out, func(has corev1.Taint) bool { return has.MatchTaint(&t) }) {
+		if !slices.ContainsFunc(out, func(taint corev1.Taint) bool { return taint.MatchTaint(&t) }) {
 			t.TimeAdded = &metav1.Time{Time: now.Truncate(time.Second)}
 			out = append(out, t)
 		}

@@ -51,11 +51,11 @@ type zones struct {
 // the taint. When the first of them reports again, the others get NodeMonitorGracePeriod to report as well. Late nodes,
 // which will soon be lost, count as lost here. If all nodes fall silent, they do not become lost at the same moment,
 // and the first must not be evicted before the last is counted.
-func (z *zones) count(nodes []*corev1.Node, late func(*corev1.Node) bool, now time.Time) (dark bool) {
+func (z *zones) count(nodes []*corev1.Node, isLate func(*corev1.Node) bool, now time.Time) (dark bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	var sum Health
-	was := z.isEveryNodeLost
+	before := z.isEveryNodeLost
 	z.health, z.ready, z.lost = map[string]Health{}, map[string]Health{}, map[string]bool{}
 	for _, n := range nodes {
 		lost := !isReady(n)
@@ -67,15 +67,15 @@ func (z *zones) count(nodes []*corev1.Node, late func(*corev1.Node) bool, now ti
 		}
 		zone := zoneOf(n)
 		z.ready[zone] = z.ready[zone].withNode(lost)
-		lost = lost || late(n)
+		lost = lost || isLate(n)
 		z.health[zone] = z.health[zone].withNode(lost)
 		sum = sum.withNode(lost)
 	}
 	z.isEveryNodeLost = sum.Nodes > 0 && sum.Lost == sum.Nodes
-	if was && !z.isEveryNodeLost {
+	if before && !z.isEveryNodeLost {
 		z.noTaintsBefore = now.Add(z.cfg.NodeMonitorGracePeriod)
 	}
-	return z.isEveryNodeLost && !was
+	return z.isEveryNodeLost && !before
 }
 
 // areAllLost reports whether all nodes were lost at the last count.

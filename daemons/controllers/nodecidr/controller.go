@@ -74,9 +74,9 @@ func New(c loop.Context) loop.Controller {
 			return
 		}
 		// A node that has subnets needs no sync. Few of thousands of nodes have none.
-		was, _ := old.(*corev1.Node)
-		if is := obj.(*corev1.Node); is.Spec.PodCIDR == "" || was != nil && was.Spec.PodCIDR == "" {
-			n.Add(is)
+		before, _ := old.(*corev1.Node)
+		if after := obj.(*corev1.Node); after.Spec.PodCIDR == "" || before != nil && before.Spec.PodCIDR == "" {
+			n.Add(after)
 		}
 	})
 	return n

@@ -107,12 +107,13 @@ func TestNodesGetASubnetOfEachFamily(t *testing.T) {
 		if err := n.sync(t.Context(), c.node); err != nil {
 			t.Fatal(err)
 		}
-		is, err := client.CoreV1().Nodes().Get(t.Context(), c.node, metav1.GetOptions{})
+		current, err := client.CoreV1().Nodes().Get(t.Context(), c.node, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(is.Spec.PodCIDRs, " "); got != c.want || is.Spec.PodCIDR != is.Spec.PodCIDRs[0] {
-			t.Errorf("%s has %s and %s, should have %s", c.node, is.Spec.PodCIDR, got, c.want)
+		if got := strings.Join(current.Spec.PodCIDRs, " "); got != c.want ||
+			current.Spec.PodCIDR != current.Spec.PodCIDRs[0] {
+			t.Errorf("%s has %s and %s, should have %s", c.node, current.Spec.PodCIDR, got, c.want)
 		}
 	}
 	// What the cache shows is not recorded a second time, and stays in use.

@@ -76,8 +76,8 @@ func TestCandidatesAreFoundByIndex(t *testing.T) {
 // Proves S21.
 func TestPodsAreDeletedOnlyIfTheServerConfirmsTheirNodeIsGone(t *testing.T) {
 	for name, c := range map[string]struct {
-		code int
-		gone bool
+		code   int
+		isGone bool
 	}{
 		"it is not there":      {http.StatusNotFound, true},
 		"it is there":          {http.StatusOK, false},
@@ -135,13 +135,13 @@ func TestPodsAreDeletedOnlyIfTheServerConfirmsTheirNodeIsGone(t *testing.T) {
 				now.Step(2 * time.Minute)
 			}
 			want := []string(nil)
-			if c.gone {
+			if c.isGone {
 				want = []string{"/api/v1/namespaces/default/pods/lost"}
 			}
 			if !slices.Equal(deleted, want) {
 				t.Errorf("deleted %v, want %v", deleted, want)
 			}
-			if n := testutil.ToFloat64(g.counts.deleted.WithLabelValues("default", "orphaned")); n > 0 != c.gone {
+			if n := testutil.ToFloat64(g.counts.deleted.WithLabelValues("default", "orphaned")); n > 0 != c.isGone {
 				t.Errorf("%v pods are counted as orphaned", n)
 			}
 		})

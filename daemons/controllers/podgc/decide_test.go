@@ -29,8 +29,8 @@ func TestPodsToDelete(t *testing.T) {
 	}
 	const running = corev1.PodRunning
 	for name, c := range map[string]struct {
-		pod            *corev1.Pod
-		gone, orphaned bool
+		pod              *corev1.Pod
+		isGone, orphaned bool
 	}{
 		"of a node that is gone":                       {pod("p", "lost", running, false), true, true},
 		"of a node that is gone, and on its way":       {pod("p", "lost", running, true), true, true},
@@ -42,7 +42,7 @@ func TestPodsToDelete(t *testing.T) {
 		"deleted on a node that works":                 {pod("p", "n", running, true), false, false},
 	} {
 		list := PodsToDelete([]*corev1.Pod{c.pod}, map[string]bool{"lost": true}, map[string]bool{"out": true}, 1)
-		if (len(list) == 1) != c.gone || c.gone && list[0].isOrphaned != c.orphaned {
+		if (len(list) == 1) != c.isGone || c.isGone && list[0].isOrphaned != c.orphaned {
 			t.Errorf("%s: %v", name, list)
 		}
 	}

@@ -153,8 +153,8 @@ func resourcesOf(rule admissionregistrationv1.Rule) iter.Seq[schema.GroupVersion
 // variableType is the type of a variable. A nil DeclType means any type.
 type variableType struct{ *apiservercel.DeclType }
 
-// typeOf returns the type of a kind. known reports whether its schema is known.
-func (c *checker) typeOf(kind schema.GroupVersionKind, name string) (t *apiservercel.DeclType, known bool) {
+// typeOf returns the type of a kind. isKnown reports whether its schema is known.
+func (c *checker) typeOf(kind schema.GroupVersionKind, name string) (t *apiservercel.DeclType, isKnown bool) {
 	s, err := c.schemas.ResolveSchema(kind)
 	if err != nil {
 		if !errors.Is(err, errSchemaNotFound) {

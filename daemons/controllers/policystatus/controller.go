@@ -28,11 +28,11 @@ type controller struct {
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	policies := informers.ValidatingAdmissionPolicies(c.Informers)
-	known := c.Client.Discovery()
+	client := c.Client.Discovery()
 	p := &controller{Context: c, policies: policies.Lister(), checker: checker{
-		schemas: openAPIDocuments{known.RESTClient()},
+		schemas: openAPIDocuments{client.RESTClient()},
 		// Unknown kinds are looked up once more for each policy.
-		kinds: discovery.NewMapper(known),
+		kinds: discovery.NewMapper(client),
 		log:   c.Log,
 	}}
 	p.Loop = loop.Loop{

@@ -112,17 +112,17 @@ func (s *service) silentReplicas(list []coordinationv1.Lease, now time.Time) (de
 		}
 		timeout := leaseTimeout(lease)
 		next = min(next, timeout/readsPerLease)
-		was, known := s.leases[lease.Name]
-		is := leaseState{renewed: *lease.Spec.RenewTime, readAt: now}
-		if known && was.renewed.Equal(&is.renewed) {
+		before, found := s.leases[lease.Name]
+		after := leaseState{renewed: *lease.Spec.RenewTime, readAt: now}
+		if found && before.renewed.Equal(&after.renewed) {
 			// Limit the added time, so that a pause of this process does not count as silence of a replica.
-			is.silentFor = was.silentFor + min(now.Sub(was.readAt), timeout/readsPerLease+minReadInterval)
+			after.silentFor = before.silentFor + min(now.Sub(before.readAt), timeout/readsPerLease+minReadInterval)
 		}
-		seen[lease.Name] = is
+		seen[lease.Name] = after
 		switch {
-		case is.silentFor > timeout:
+		case after.silentFor > timeout:
 			dead = append(dead, lease)
-		case known && is.silentFor <= timeout/2:
+		case found && after.silentFor <= timeout/2:
 			alive = true
 		}
 	}

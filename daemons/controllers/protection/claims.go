@@ -154,8 +154,8 @@ func (p *claims) sync(ctx context.Context, key string) error {
 // isUsed reports whether a pod uses a claim. It asks the cache, and if that has no such pod, the API server: a pod may
 // just have been scheduled.
 func (p *claims) isUsed(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
-	if known, err := p.isUsedInCache(claim, blocksDeletion); err != nil || known {
-		return known, err
+	if isKnown, err := p.isUsedInCache(claim, blocksDeletion); err != nil || isKnown {
+		return isKnown, err
 	}
 	live, err := p.Client.CoreV1().
 		Pods(claim.Namespace).
@@ -181,7 +181,7 @@ func (p *claims) isUsedInCache(
 // toggleFinalizer adds a finalizer that is missing, or removes it if it is present.
 func toggleFinalizer(finalizers []string, f string) []string {
 	if slices.Contains(finalizers, f) {
-		return slices.DeleteFunc(finalizers, func(have string) bool { return have == f })
+		return slices.DeleteFunc(finalizers, func(current string) bool { return current == f })
 	}
 	return append(finalizers, f)
 }

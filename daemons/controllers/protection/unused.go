@@ -57,13 +57,13 @@ func setUnused(s *corev1.PersistentVolumeClaimStatus, unused bool, now time.Time
 			"this PVC"
 	}
 	for i := range s.Conditions {
-		is := &s.Conditions[i]
+		condition := &s.Conditions[i]
 		switch {
-		case is.Type != c.Type:
-		case is.Status == c.Status:
+		case condition.Type != c.Type:
+		case condition.Status == c.Status:
 			return false
 		default:
-			*is = c
+			*condition = c
 			return true
 		}
 	}

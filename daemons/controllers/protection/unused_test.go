@@ -29,8 +29,8 @@ func TestUnusedConditionReportsSinceWhen(t *testing.T) {
 		Status: corev1.ConditionTrue,
 	}
 	type status struct {
-		is, reason, message string
-		minute              int
+		current, reason, message string
+		minute                   int
 	}
 	none := status{}
 	unused := func(minute int) status {

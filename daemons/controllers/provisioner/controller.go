@@ -57,8 +57,8 @@ func New(c loop.Context) loop.Controller {
 	c.OnChange(claims.Informer(), func(old, obj any) {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
 			p.Add(claim)
-		} else if gone, ok := old.(*corev1.PersistentVolumeClaim); ok {
-			p.usedClaims.delete(gone.Namespace + "/" + gone.Name)
+		} else if deleted, ok := old.(*corev1.PersistentVolumeClaim); ok {
+			p.usedClaims.delete(deleted.Namespace + "/" + deleted.Name)
 		}
 	})
 	c.OnChange(pods.Informer(), func(_, obj any) {
@@ -162,7 +162,7 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	if apierrors.IsNotFound(err) || err == nil && (live.UID != claim.UID || !needsVolume(live, class)) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("look at claim %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
 	}
 	return p.provision(ctx, live, class)
 }
@@ -200,7 +200,7 @@ func (p *controller) provision(
 	if chosen := claim.Annotations[storage.AnnSelectedNode]; chosen != "" {
 		got, err := p.Client.CoreV1().Nodes().Get(ctx, chosen, metav1.GetOptions{})
 		if err != nil && !loop.IsAbsent(err, "nodes", chosen) {
-			return fmt.Errorf("look at node %s: %w", chosen, err)
+			return fmt.Errorf("read node %s: %w", chosen, err)
 		} else if err == nil {
 			node = got
 		}

@@ -89,11 +89,11 @@ func (p *controller) enlargeVolume(ctx context.Context, v *corev1.PersistentVolu
 
 // expandingStatus returns the status of a claim whose volume is being expanded.
 func expandingStatus(
-	was corev1.PersistentVolumeClaimStatus,
+	before corev1.PersistentVolumeClaimStatus,
 	size resource.Quantity,
 	now time.Time,
 ) corev1.PersistentVolumeClaimStatus {
-	s := *was.DeepCopy()
+	s := *before.DeepCopy()
 	allocated, named := s.AllocatedResources[corev1.ResourceStorage]
 	state := s.AllocatedResourceStatuses[corev1.ResourceStorage]
 	if state == corev1.PersistentVolumeClaimControllerResizeInfeasible &&
@@ -109,12 +109,12 @@ func expandingStatus(
 
 // expansionFailedStatus returns the status of a claim whose expansion failed, temporarily or as infeasible.
 func expansionFailedStatus(
-	was corev1.PersistentVolumeClaimStatus,
+	before corev1.PersistentVolumeClaimStatus,
 	cause error,
 	infeasible bool,
 	now time.Time,
 ) corev1.PersistentVolumeClaimStatus {
-	s := *was.DeepCopy()
+	s := *before.DeepCopy()
 	if infeasible {
 		setAllocated(&s, s.AllocatedResources[corev1.ResourceStorage],
 			corev1.PersistentVolumeClaimControllerResizeInfeasible)
@@ -125,8 +125,9 @@ func expansionFailedStatus(
 }
 
 // expandedStatus returns the status of a claim whose volume has been expanded.
-func expandedStatus(was corev1.PersistentVolumeClaimStatus, size resource.Quantity) corev1.PersistentVolumeClaimStatus {
-	s := *was.DeepCopy()
+func expandedStatus(before corev1.PersistentVolumeClaimStatus,
+	size resource.Quantity) corev1.PersistentVolumeClaimStatus {
+	s := *before.DeepCopy()
 	s.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
 	delete(s.AllocatedResourceStatuses, corev1.ResourceStorage)
 	s.Conditions = withoutConditions(s.Conditions, corev1.PersistentVolumeClaimResizing,
@@ -169,11 +170,11 @@ func withoutConditions(
 	kinds ...corev1.PersistentVolumeClaimConditionType,
 ) (kept []corev1.PersistentVolumeClaimCondition) {
 	for _, c := range conditions {
-		gone := false
+		isGone := false
 		for _, k := range kinds {
-			gone = gone || c.Type == k
+			isGone = isGone || c.Type == k
 		}
-		if !gone {
+		if !isGone {
 			kept = append(kept, c)
 		}
 	}

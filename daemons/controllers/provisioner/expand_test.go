@@ -41,14 +41,14 @@ func TestClaimStatusDuringExpansion(t *testing.T) {
 	v.Spec.Capacity = storageSize("1Gi")
 	client := fake.NewClientset(claim, v)
 	events := record.NewFakeRecorder(20)
-	var asked int64
+	var requests int64
 	var answer error
 	p := &controller{Context: loop.Context{Client: client, Events: events, Log: slog.New(slog.DiscardHandler)},
 		grow: func(_ context.Context, node, volume string, bytes int64) error {
 			if node != "n" || volume != v.Name {
 				t.Errorf("node %s is asked for %s", node, volume)
 			}
-			asked = bytes
+			requests = bytes
 			return answer
 		}}
 	invalid := &apierrors.StatusError{
@@ -61,7 +61,7 @@ func TestClaimStatusDuringExpansion(t *testing.T) {
 	for _, step := range []struct {
 		name, request string
 		answer        error
-		asked         string
+		requested     string
 		capacity      string // of the claim
 		volume        string
 		state         corev1.ClaimResourceStatus
@@ -81,14 +81,14 @@ func TestClaimStatusDuringExpansion(t *testing.T) {
 			"Resizing ControllerResizeError", "Warning VolumeResizeFailed"},
 		{"less will do", "3Gi", nil, "3Gi", "3Gi", "3Gi", "", "3Gi", "", "Normal VolumeResizeSuccessful"},
 	} {
-		have, err := client.CoreV1().
+		got, err := client.CoreV1().
 			PersistentVolumeClaims(claim.Namespace).
 			Get(t.Context(), claim.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		have.Spec.Resources.Requests = storageSize(step.request)
-		if have, err = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(t.Context(), have,
+		got.Spec.Resources.Requests = storageSize(step.request)
+		if got, err = client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(t.Context(), got,
 			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -96,22 +96,22 @@ func TestClaimStatusDuringExpansion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked, answer = 0, step.answer
-		if err := p.expand(t.Context(), have, vol); (err != nil) != (step.answer != nil) {
+		requests, answer = 0, step.answer
+		if err := p.expand(t.Context(), got, vol); (err != nil) != (step.answer != nil) {
 			t.Errorf("%s: %v", step.name, err)
 		}
-		have, _ = client.CoreV1().
+		got, _ = client.CoreV1().
 			PersistentVolumeClaims(claim.Namespace).
 			Get(t.Context(), claim.Name, metav1.GetOptions{})
 		vol, _ = client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
-		want := storageSize(step.asked)[corev1.ResourceStorage]
-		allocated := have.Status.AllocatedResources[corev1.ResourceStorage]
-		if asked != want.Value() || have.Status.Capacity.Storage().String() != step.capacity ||
+		want := storageSize(step.requested)[corev1.ResourceStorage]
+		allocated := got.Status.AllocatedResources[corev1.ResourceStorage]
+		if requests != want.Value() || got.Status.Capacity.Storage().String() != step.capacity ||
 			vol.Spec.Capacity.Storage().String() != step.volume ||
-			have.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != step.state ||
+			got.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != step.state ||
 			allocated.String() != step.allocated ||
-			conditionsOf(have) != step.conditions {
-			t.Errorf("%s: %d is asked for, the claim says %+v, the volume %v", step.name, asked, have.Status,
+			conditionsOf(got) != step.conditions {
+			t.Errorf("%s: %d is asked for, the claim says %+v, the volume %v", step.name, requests, got.Status,
 				vol.Spec.Capacity)
 		}
 		last := ""
@@ -128,11 +128,11 @@ func TestAttributesClassesAreRefusedWithAReason(t *testing.T) {
 	ours := &storagev1.VolumeAttributesClass{DriverName: "clusterctl.local/directory"}
 	theirs := &storagev1.VolumeAttributesClass{DriverName: "example.com/other"}
 	for name, c := range map[string]struct {
-		wants *string
-		class *storagev1.VolumeAttributesClass
-		was   bool // it was reported as infeasible
-		state corev1.PersistentVolumeClaimModifyVolumeStatus
-		why   string
+		wants  *string
+		class  *storagev1.VolumeAttributesClass
+		before bool // it was reported as infeasible
+		state  corev1.PersistentVolumeClaimModifyVolumeStatus
+		reason string
 	}{
 		"none":               {nil, nil, false, "", ""},
 		"the empty one":      {ptr(""), nil, false, "", ""},
@@ -144,7 +144,7 @@ func TestAttributesClassesAreRefusedWithAReason(t *testing.T) {
 	} {
 		claim := newClaimOn("n")
 		claim.Spec.VolumeAttributesClassName = c.wants
-		if c.was {
+		if c.before {
 			claim.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{
 				TargetVolumeAttributesClassName: "gold",
 				Status:                          "Infeasible",
@@ -153,15 +153,15 @@ func TestAttributesClassesAreRefusedWithAReason(t *testing.T) {
 				{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: "True"},
 			}
 		}
-		s, why := AttributesStatus(claim, c.class, metav1.Now().Time)
+		s, reason := AttributesStatus(claim, c.class, metav1.Now().Time)
 		state, conditions := corev1.PersistentVolumeClaimModifyVolumeStatus(""), ""
 		if s.ModifyVolumeStatus != nil {
 			state, conditions = s.ModifyVolumeStatus.Status, "ModifyVolumeError"
 		}
 		claim.Status = s
-		if state != c.state || !strings.Contains(why, c.why) || (why == "") != (c.why == "") ||
+		if state != c.state || !strings.Contains(reason, c.reason) || (reason == "") != (c.reason == "") ||
 			conditionsOf(claim) != conditions {
-			t.Errorf("%s: %+v, %q", name, s, why)
+			t.Errorf("%s: %+v, %q", name, s, reason)
 		}
 	}
 }

@@ -102,14 +102,14 @@ func TestVolumesAreRemovedOnlyAfterConfirmation(t *testing.T) {
 	page := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("persistentvolumeclaims"), "c",
 		"404 page not found", 0, true)
 	for name, c := range map[string]struct {
-		v       *corev1.PersistentVolume
-		objects []runtime.Object
-		deny    string // a resource that cannot be read
-		how     error
-		kubelet error
-		asked   bool
-		removed bool
-		failed  string
+		v         *corev1.PersistentVolume
+		objects   []runtime.Object
+		deny      string // a resource that cannot be read
+		how       error
+		kubelet   error
+		requested bool
+		removed   bool
+		failed    string
 	}{
 		"all is well": {newVolumeWith("Released", "Delete"), []runtime.Object{node}, "", nil, nil, true, true, ""},
 		"the claim is another": {newVolumeWith("Released", "Delete"), []runtime.Object{node, of("other", "")}, "", nil,
@@ -149,7 +149,7 @@ func TestVolumesAreRemovedOnlyAfterConfirmation(t *testing.T) {
 			client.PrependReactor("get", c.deny,
 				func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, c.how })
 		}
-		asked := false
+		requested := false
 		p := &controller{
 			Context: loop.Context{
 				Client: client,
@@ -157,17 +157,17 @@ func TestVolumesAreRemovedOnlyAfterConfirmation(t *testing.T) {
 				Log:    slog.New(slog.DiscardHandler),
 			},
 			remove: func(_ context.Context, node string, v *corev1.PersistentVolume) error {
-				asked = node == "n" && v.Name == "pvc-u"
+				requested = node == "n" && v.Name == "pvc-u"
 				return c.kubelet
 			},
 		}
 		err := p.syncVolume(context.Background(), "pvc-u")
-		v, gone := client.CoreV1().PersistentVolumes().Get(context.Background(), "pvc-u", metav1.GetOptions{})
-		if asked != c.asked || apierrors.IsNotFound(gone) != c.removed {
-			t.Errorf("%s: kubelet asked %v, removed %v, %v", name, asked, gone, err)
+		v, goneErr := client.CoreV1().PersistentVolumes().Get(context.Background(), "pvc-u", metav1.GetOptions{})
+		if requested != c.requested || apierrors.IsNotFound(goneErr) != c.removed {
+			t.Errorf("%s: kubelet asked %v, removed %v, %v", name, requested, goneErr, err)
 		}
-		if gone == nil && (v.Status.Phase == corev1.VolumeFailed) != (c.failed != "") ||
-			gone == nil && !strings.Contains(v.Status.Message, c.failed) {
+		if goneErr == nil && (v.Status.Phase == corev1.VolumeFailed) != (c.failed != "") ||
+			goneErr == nil && !strings.Contains(v.Status.Message, c.failed) {
 			t.Errorf("%s: it is %+v", name, v.Status)
 		}
 	}

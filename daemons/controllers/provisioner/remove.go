@@ -23,7 +23,7 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("look at volume %s: %w", name, err)
+		return fmt.Errorf("read volume %s: %w", name, err)
 	}
 	switch DecideVolume(v) {
 	case ActionReleaseOnly:
@@ -38,7 +38,7 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 		case loop.IsAbsent(err, "persistentvolumeclaims", ref.Name):
 			claim = nil
 		case err != nil:
-			return fmt.Errorf("look at the claim of volume %s before it is removed: %w", name, err)
+			return fmt.Errorf("read the claim of volume %s before it is removed: %w", name, err)
 		}
 		if !isUnclaimed(v, claim) {
 			return nil
@@ -61,7 +61,7 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		return p.recordFailure(ctx, v, fmt.Sprintf("node %q, which has the data at %s, does not exist: the "+
 			"volume is removed when it is back, or by hand", node, v.Spec.Local.Path))
 	} else if err != nil {
-		return fmt.Errorf("look at node %s: %w", node, err)
+		return fmt.Errorf("read node %s: %w", node, err)
 	}
 	err = p.remove(ctx, node, v)
 	if apierrors.HasStatusCause(err, directory.MissingCause) {
@@ -86,7 +86,7 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("look at volume: %w", err)
+			return fmt.Errorf("read volume: %w", err)
 		}
 	}
 	return p.removeFinalizer(ctx, v)

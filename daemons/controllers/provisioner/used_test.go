@@ -52,9 +52,9 @@ func TestUsedVolumesAreAnnotated(t *testing.T) {
 		if err := p.markUsed(t.Context(), claim, v); err != nil {
 			t.Fatal(err)
 		}
-		is, err := client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
-		if err != nil || is.Annotations[directory.UsedAnnotation] != c.want {
-			t.Errorf("%s: it says %q, %v; want %q", name, is.Annotations[directory.UsedAnnotation], err, c.want)
+		got, err := client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
+		if err != nil || got.Annotations[directory.UsedAnnotation] != c.want {
+			t.Errorf("%s: it says %q, %v; want %q", name, got.Annotations[directory.UsedAnnotation], err, c.want)
 		}
 		if p.usedClaims.has("d/c") {
 			t.Errorf("%s: it is noted again and again", name)

@@ -119,8 +119,8 @@ func zoneTerms(name string) []corev1.TopologySelectorTerm {
 
 func TestGrowth(t *testing.T) {
 	for name, c := range map[string]struct {
-		request, volume, has string
-		uid, want            string
+		request, volume, capacity string
+		uid, want                 string
 	}{
 		"as it is":           {"1Gi", "1Gi", "1Gi", "u", ""},
 		"more":               {"2Gi", "1Gi", "1Gi", "u", "2Gi"},
@@ -135,7 +135,7 @@ func TestGrowth(t *testing.T) {
 			t.Fatal(err)
 		}
 		claim.Spec.VolumeName, claim.Spec.Resources.Requests = v.Name, storageSize(c.request)
-		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storageSize(c.has)}
+		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storageSize(c.capacity)}
 		v.Spec.Capacity, v.Spec.ClaimRef.UID = storageSize(c.volume), "u"
 		if c.uid != "u" {
 			v.Spec.ClaimRef.UID = "x"

@@ -58,12 +58,12 @@ func newController(c loop.Context, k kind) *controller {
 }
 
 func (r *controller) podChanged(old, obj any) {
-	var was, is *corev1.Pod
+	var before, after *corev1.Pod
 	if old != nil {
-		was = old.(*corev1.Pod)
-		if key := loop.OwnerKey(was, r.gvk.Kind); key != "" {
+		before = old.(*corev1.Pod)
+		if key := loop.OwnerKey(before, r.gvk.Kind); key != "" {
 			if obj == nil || obj.(*corev1.Pod).DeletionTimestamp != nil {
-				r.expect.Deleted(key, string(was.UID))
+				r.expect.Deleted(key, string(before.UID))
 			}
 			r.Queue().Add(key)
 		}
@@ -71,17 +71,17 @@ func (r *controller) podChanged(old, obj any) {
 	if obj == nil {
 		return
 	}
-	is = obj.(*corev1.Pod)
-	if key := loop.OwnerKey(is, r.gvk.Kind); key != "" {
-		if was == nil {
+	after = obj.(*corev1.Pod)
+	if key := loop.OwnerKey(after, r.gvk.Kind); key != "" {
+		if before == nil {
 			r.expect.Created(key)
 		}
-		if is.DeletionTimestamp != nil {
-			r.expect.Deleted(key, string(is.UID))
+		if after.DeletionTimestamp != nil {
+			r.expect.Deleted(key, string(after.UID))
 		}
 		r.Queue().Add(key)
-	} else if metav1.GetControllerOfNoCopy(is) == nil && is.DeletionTimestamp == nil {
-		r.enqueueAdopters(is)
+	} else if metav1.GetControllerOfNoCopy(after) == nil && after.DeletionTimestamp == nil {
+		r.enqueueAdopters(after)
 	}
 }
 
@@ -178,8 +178,8 @@ func (r *controller) manage(ctx context.Context, key string, set *set, active []
 // unchangedCheck returns a function that reports whether a set's spec is unchanged since the decision.
 func (r *controller) unchangedCheck(set *set) func() bool {
 	return func() bool {
-		is, err := r.get(set.Namespace, set.Name)
-		return err == nil && loop.HasSameSpec(is, set)
+		current, err := r.get(set.Namespace, set.Name)
+		return err == nil && loop.HasSameSpec(current, set)
 	}
 }
 

@@ -135,11 +135,11 @@ func TestStatusCountsPods(t *testing.T) {
 	if err := w.r.sync(t.Context(), "n/web"); err != nil {
 		t.Fatal(err)
 	}
-	is, err := w.client.AppsV1().ReplicaSets("n").Get(t.Context(), "web", metav1.GetOptions{})
+	current, err := w.client.AppsV1().ReplicaSets("n").Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := is.Status
+	s := current.Status
 	got := fmt.Sprint(s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas,
 		ptr.Deref(s.TerminatingReplicas, -1), s.ObservedGeneration, s.Conditions)
 	if want := "4 3 3 2 1 4 []"; got != want {
@@ -192,11 +192,11 @@ func TestReplicationControllersCountLikeReplicaSets(t *testing.T) {
 	if err := w.r.sync(t.Context(), "n/web"); err != nil {
 		t.Fatal(err)
 	}
-	is, err := w.client.CoreV1().ReplicationControllers("n").Get(t.Context(), "web", metav1.GetOptions{})
+	current, err := w.client.CoreV1().ReplicationControllers("n").Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := is.Status
+	s := current.Status
 	if got := fmt.Sprint(s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, s.ObservedGeneration,
 		s.Conditions); got != "2 1 2 2 4 []" {
 		t.Errorf("it says %s", got)
@@ -230,7 +230,7 @@ func TestFailuresAreReportedUntilTheyEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		n        int32
 		pods     int
-		was      []appsv1.ReplicaSetCondition
+		old      []appsv1.ReplicaSetCondition
 		fails    string // a verb
 		want     string
 		recorded []string
@@ -245,7 +245,7 @@ func TestFailuresAreReportedUntilTheyEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := webSet("web", c.n)
-			set.Status.Conditions = c.was
+			set.Status.Conditions = c.old
 			objs := []runtime.Object{set}
 			for i := range c.pods {
 				objs = append(objs, podOf(set, fmt.Sprint("p", i), nil))
@@ -260,12 +260,12 @@ func TestFailuresAreReportedUntilTheyEnd(t *testing.T) {
 			if err := w.r.sync(t.Context(), "n/web"); (err != nil) != (c.fails != "") {
 				t.Fatal(err)
 			}
-			is, err := w.client.AppsV1().ReplicaSets("n").Get(t.Context(), "web", metav1.GetOptions{})
+			updated, err := w.client.AppsV1().ReplicaSets("n").Get(t.Context(), "web", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := ""
-			for _, condition := range is.Status.Conditions {
+			for _, condition := range updated.Status.Conditions {
 				got += condition.Reason + " " + condition.Message
 			}
 			if got != c.want {

@@ -190,8 +190,8 @@ func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
 		if c.ResourceClaimTemplateName == nil {
 			continue
 		}
-		name, has := claimOf(pod, c)
-		if has && (name == "" || r.ownsClaim(pod, name)) {
+		name, ok := claimOf(pod, c)
+		if ok && (name == "" || r.ownsClaim(pod, name)) {
 			made = append(made, statusOf(c.Name, name))
 			continue
 		}
@@ -243,8 +243,8 @@ func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1
 	updated.Status.ResourceClaimStatuses = made
 	var errs []error
 	for i := range pod.Spec.ResourceClaims {
-		name, has := claimOf(updated, &pod.Spec.ResourceClaims[i])
-		if !has || name == "" {
+		name, ok := claimOf(updated, &pod.Spec.ResourceClaims[i])
+		if !ok || name == "" {
 			continue
 		}
 		claim, err := r.claims.ResourceClaims(pod.Namespace).Get(name)

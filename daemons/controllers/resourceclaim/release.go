@@ -32,16 +32,16 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 			users = append(users, u)
 		}
 	}
-	owner, over := metav1.GetControllerOfNoCopy(claim), false
+	owner, isOver := metav1.GetControllerOfNoCopy(claim), false
 	if owner != nil && owner.Kind == "Pod" {
 		var err error
-		if over, err = r.isDone(ctx, claim.Namespace, owner.Name, owner.UID); err != nil {
+		if isOver, err = r.isDone(ctx, claim.Namespace, owner.Name, owner.UID); err != nil {
 			return err
 		}
 	}
 	// A claim that users created loses its devices with its last user. Keeping them for the next pod would help no one.
 	free := len(users) == 0 && claim.Status.Allocation != nil &&
-		(len(claim.Status.ReservedFor) > 0 || over || claim.DeletionTimestamp != nil)
+		(len(claim.Status.ReservedFor) > 0 || isOver || claim.DeletionTimestamp != nil)
 	if free || len(users) < len(claim.Status.ReservedFor) {
 		updated := claim.DeepCopy()
 		if updated.Status.ReservedFor = users; free {
@@ -72,7 +72,7 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 		}
 		claim = written
 	}
-	if over && len(users) == 0 && claim.DeletionTimestamp == nil {
+	if isOver && len(users) == 0 && claim.DeletionTimestamp == nil {
 		err := r.Client.ResourceV1().
 			ResourceClaims(claim.Namespace).
 			Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})

@@ -96,10 +96,10 @@ func TestClaimsAreFreedAfterTheirLastUser(t *testing.T) {
 	}
 	runs := []*corev1.Pod{pod("a", nil)}
 	for name, c := range map[string]struct {
-		claim           *resourcev1.ResourceClaim
-		cached, server  []*corev1.Pod
-		allocated, gone bool
-		users           int
+		claim             *resourcev1.ResourceClaim
+		cached, server    []*corev1.Pod
+		allocated, isGone bool
+		users             int
 	}{
 		"in use":            {claimOfPods("", "a"), runs, runs, true, false, 1},
 		"not shown yet":     {claimOfPods("", "a"), nil, runs, true, false, 1},
@@ -121,7 +121,7 @@ func TestClaimsAreFreedAfterTheirLastUser(t *testing.T) {
 			continue
 		}
 		got, err := client.ResourceV1().ResourceClaims("d").Get(context.Background(), "c", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) != c.gone {
+		if apierrors.IsNotFound(err) != c.isGone {
 			t.Errorf("%s: %v", name, err)
 		} else if err == nil &&
 			((got.Status.Allocation != nil) != c.allocated || len(got.Status.ReservedFor) != c.users ||

@@ -47,14 +47,14 @@ const checkInterval = 30 * time.Second
 func newQuotaCaches(
 	c loop.Context,
 	changed func(schema.GroupResource, any, any),
-	known func(schema.GroupResource),
+	isKnown func(schema.GroupResource),
 ) *quotaCaches {
 	return &quotaCaches{
 		client:    c.Client,
 		metadata:  c.Metadata,
 		log:       c.Log,
 		onChanged: changed,
-		onKnown:   known,
+		onKnown:   isKnown,
 		ticker:    c.NewTicker,
 		checkNow:  make(chan struct{}, 1),
 		informers: map[schema.GroupResource]*openInformer{},

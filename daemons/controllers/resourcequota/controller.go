@@ -236,20 +236,20 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 		if len(takers) == 0 {
 			continue
 		}
-		known := true
+		isKnown := true
 		for _, gr := range takers {
 			if _, done := counted[gr]; !done {
 				counted[gr] = r.addUsage(q, gr, status.Used)
 			}
-			known = known && counted[gr]
+			isKnown = isKnown && counted[gr]
 		}
-		if _, ok := status.Used[name]; !ok && known {
+		if _, ok := status.Used[name]; !ok && isKnown {
 			status.Used[name] = corev1.ResourceList{}[name]
 		}
-		if !known {
+		if !isKnown {
 			delete(status.Used, name) // the sum is incomplete
 		}
-		if before, ok := q.Status.Used[name]; ok && !known {
+		if before, ok := q.Status.Used[name]; ok && !isKnown {
 			status.Used[name] = before
 		}
 	}
@@ -258,8 +258,8 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 
 // addUsage adds the usage of one resource's objects to used. It returns false if the objects are not known.
 func (r *controller) addUsage(q *corev1.ResourceQuota, of schema.GroupResource, used corev1.ResourceList) bool {
-	objs, known := r.caches.objectsIn(of, q.Namespace)
-	if !known {
+	objs, ok := r.caches.objectsIn(of, q.Namespace)
+	if !ok {
 		return false
 	}
 	now, with := r.Now(), r.lookups()

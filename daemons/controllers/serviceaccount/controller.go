@@ -94,11 +94,11 @@ func (s *controller) sync(ctx context.Context, name string) error {
 			return fmt.Errorf("create the default service account of namespace %s: %w", name, err)
 		}
 	}
-	began := s.Now()
+	start := s.Now()
 	err = s.publishCA(ctx, name)
 	code := codeOf(err)
 	s.published.WithLabelValues(code).Inc()
-	s.publishDuration.WithLabelValues(code).Observe(s.Now().Sub(began).Seconds())
+	s.publishDuration.WithLabelValues(code).Observe(s.Now().Sub(start).Seconds())
 	return err
 }
 
@@ -121,7 +121,7 @@ func (s *controller) publishCA(ctx context.Context, namespace string) error {
 	}
 	want := map[string]string{rootCAKey: string(text)}
 	client := s.Client.CoreV1().ConfigMaps(namespace)
-	have, err := s.configMaps.ConfigMaps(namespace).Get(rootCA)
+	current, err := s.configMaps.ConfigMaps(namespace).Get(rootCA)
 	if apierrors.IsNotFound(err) {
 		bundle := &corev1.ConfigMap{
 			Data: want,
@@ -134,10 +134,10 @@ func (s *controller) publishCA(ctx context.Context, namespace string) error {
 	} else if err != nil {
 		return err
 	}
-	if len(have.Data) == 1 && have.Data[rootCAKey] == want[rootCAKey] {
+	if len(current.Data) == 1 && current.Data[rootCAKey] == want[rootCAKey] {
 		return nil
 	}
-	updated := have.DeepCopy()
+	updated := current.DeepCopy()
 	updated.Data = want
 	_, err = client.Update(ctx, updated, metav1.UpdateOptions{})
 	return ignoreExpected(err)

@@ -118,13 +118,14 @@ func (s *controller) addFinalizer(ctx context.Context, r *networkingv1.ServiceCI
 		"ready"})
 }
 
-func (s *controller) setReady(ctx context.Context, r *networkingv1.ServiceCIDR, is metav1.Condition) error {
-	is.Type, is.LastTransitionTime = networkingv1.ServiceCIDRConditionReady, metav1.NewTime(s.Now())
-	if have := meta.FindStatusCondition(r.Status.Conditions, is.Type); have != nil && have.Status == is.Status &&
-		have.Reason == is.Reason {
+func (s *controller) setReady(ctx context.Context, r *networkingv1.ServiceCIDR, condition metav1.Condition) error {
+	condition.Type, condition.LastTransitionTime = networkingv1.ServiceCIDRConditionReady, metav1.NewTime(s.Now())
+	if current := meta.FindStatusCondition(r.Status.Conditions, condition.Type); current != nil &&
+		current.Status == condition.Status &&
+		current.Reason == condition.Reason {
 		return nil
 	}
-	meta.SetStatusCondition(&r.Status.Conditions, is)
+	meta.SetStatusCondition(&r.Status.Conditions, condition)
 	if _, err := s.Client.NetworkingV1().ServiceCIDRs().UpdateStatus(ctx, r, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("say whether the ServiceCIDR %s is ready: %w", r.Name, err)
 	}

@@ -19,8 +19,8 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 		return err
 	}
 	still := func() bool {
-		is, err := r.sets.StatefulSets(set.Namespace).Get(set.Name)
-		return err == nil && loop.HasSameSpec(is, set)
+		current, err := r.sets.StatefulSets(set.Namespace).Get(set.Name)
+		return err == nil && loop.HasSameSpec(current, set)
 	}
 	create := func(ctx context.Context, i int) error { return r.create(ctx, set, d.Create[i]) }
 	if _, err := loop.InBatches(ctx, len(d.Create), still, create); err != nil {

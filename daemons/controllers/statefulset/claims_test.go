@@ -65,7 +65,7 @@ func TestClaimOwnersFollowTheCurrentPolicy(t *testing.T) {
 		whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicyType
 		replicas                int32
 		pods                    string
-		has                     []metav1.OwnerReference
+		current                 []metav1.OwnerReference
 		want                    string
 	}{
 		{"kept from now on", retainClaims, retainClaims, 2, "0 1", []metav1.OwnerReference{bySet}, ""},
@@ -93,7 +93,7 @@ func TestClaimOwnersFollowTheCurrentPolicy(t *testing.T) {
 	} {
 		set := web(row.replicas, withClaimTemplate(row.whenDeleted, row.whenScaled))
 		r, client, _ := newTestController(t, set, podsOf(set, row.pods), newClaim("web-0"),
-			newClaim("web-1", row.has...))
+			newClaim("web-1", row.current...))
 		if err := r.sync(t.Context(), "n/web"); err != nil {
 			t.Fatalf("%s: %v", row.name, err)
 		}

@@ -173,13 +173,13 @@ func (d *Decision) deleteOutdated(set *appsv1.StatefulSet, update revision, exis
 		return
 	}
 	budget, down := maxUnavailable(set), missing
-	gone := map[*corev1.Pod]bool{}
+	removed := map[*corev1.Pod]bool{}
 	for _, pod := range d.Delete {
-		gone[pod] = true
+		removed[pod] = true
 	}
 	var old []ordinalPod
 	for _, o := range existing {
-		if gone[o.Pod] {
+		if removed[o.Pod] {
 			continue // already counted as missing
 		}
 		if !available(o) { // pods below the partition count too

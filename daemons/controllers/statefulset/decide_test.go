@@ -298,7 +298,7 @@ func TestClaimOwners(t *testing.T) {
 	for _, row := range []struct {
 		deleted, scaled appsv1.PersistentVolumeClaimRetentionPolicyType
 		condemned       bool
-		has, want       []metav1.OwnerReference
+		current, want   []metav1.OwnerReference
 	}{
 		{keep, keep, false, nil, nil},
 		{keep, keep, true, []metav1.OwnerReference{other}, []metav1.OwnerReference{other}},
@@ -321,12 +321,13 @@ func TestClaimOwners(t *testing.T) {
 			}
 		})
 		claim := &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.has},
+			ObjectMeta: metav1.ObjectMeta{Name: "data-web-1", OwnerReferences: row.current},
 		}
 		got, changed, _ := claimOwners(set, claim, pod, !row.condemned)
 		if !apiequality.Semantic.DeepEqual(got, row.want) ||
-			changed == apiequality.Semantic.DeepEqual(row.has, row.want) {
-			t.Errorf("%s %s, condemned %t: %v become %v, changed %t", row.deleted, row.scaled, row.condemned, row.has,
+			changed == apiequality.Semantic.DeepEqual(row.current, row.want) {
+			t.Errorf("%s %s, condemned %t: %v become %v, changed %t", row.deleted, row.scaled, row.condemned,
+				row.current,
 				got, changed)
 		}
 	}

@@ -18,15 +18,16 @@ import (
 func TestTheOrderIsAlwaysKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ordered := rapid.Bool().Draw(t, "ordered")
-		most := rapid.IntRange(1, 3).Draw(t, "unavailable")
+		maximum := rapid.IntRange(1, 3).Draw(t, "unavailable")
 		set := web(int32(rapid.IntRange(0, 5).Draw(t, "replicas")), func(s *appsv1.StatefulSet) {
 			if !ordered {
 				s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 			}
-			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(int32(most)))
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(int32(maximum)))
 		})
-		m := &simulatedSet{set: set, ordered: ordered, most: most, pods: map[int]*corev1.Pod{}, current: newRevision,
-			update: newRevision}
+		m := &simulatedSet{set: set, ordered: ordered, maximum: maximum, pods: map[int]*corev1.Pod{},
+			current: newRevision,
+			update:  newRevision}
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
@@ -67,7 +68,7 @@ func TestTheOrderIsAlwaysKept(t *testing.T) {
 type simulatedSet struct {
 	set             *appsv1.StatefulSet
 	ordered         bool
-	most            int // the number of pods that may be unavailable
+	maximum         int // the number of pods that may be unavailable
 	pods            map[int]*corev1.Pod
 	uid             int // of the last pod
 	current, update revision
@@ -125,8 +126,8 @@ func (m *simulatedSet) sync(t *rapid.T) bool {
 				down++
 			}
 		}
-		if down > m.most {
-			t.Fatalf("%d are down, and %d may be", down, m.most)
+		if down > m.maximum {
+			t.Fatalf("%d are down, and %d may be", down, m.maximum)
 		}
 	}
 	if s := Status(m.set, m.current, m.update, m.list(), now); s.CurrentRevision == m.update.name {

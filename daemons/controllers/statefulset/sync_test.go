@@ -71,11 +71,11 @@ func syncOnce(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv
 		}
 	}
 	must(r.sync(t.Context(), set.Namespace+"/"+set.Name))
-	is, err := client.AppsV1().StatefulSets(set.Namespace).Get(t.Context(), set.Name, metav1.GetOptions{})
+	got, err := client.AppsV1().StatefulSets(set.Namespace).Get(t.Context(), set.Name, metav1.GetOptions{})
 	must(err)
 	list, err := client.CoreV1().Pods(set.Namespace).List(t.Context(), metav1.ListOptions{})
 	must(err)
-	return is, list.Items, recordedEvents(events)
+	return got, list.Items, recordedEvents(events)
 }
 
 func TestDeletedSetsAreCountedAndNotChanged(t *testing.T) {

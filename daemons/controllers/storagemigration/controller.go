@@ -65,8 +65,8 @@ func New(c loop.Context) loop.Controller {
 		Synced:          []cache.InformerSynced{migrations.Informer().HasSynced},
 	}
 	c.OnChange(migrations.Informer(), func(old, obj any) {
-		if was, ok := old.(*migrationv1.StorageVersionMigration); ok && obj == nil {
-			m.setPage(was.UID, "")
+		if before, ok := old.(*migrationv1.StorageVersionMigration); ok && obj == nil {
+			m.setPage(before.UID, "")
 			obj = old // the next migration may start
 		}
 		if s, ok := obj.(*migrationv1.StorageVersionMigration); ok {
@@ -174,8 +174,8 @@ func (m *controller) continueMigration(ctx context.Context, s *migrationv1.Stora
 // reportWaiting reports what a migration still waits for. Objects that are already migrated are not written again.
 func (m *controller) reportWaiting(ctx context.Context, s *migrationv1.StorageVersionMigration, cause error) error {
 	cause = fmt.Errorf("wait for encryption keys: %w", cause)
-	is := meta.FindStatusCondition(s.Status.Conditions, string(migrationv1.MigrationRunning))
-	if message := cause.Error(); is == nil || is.Message != message {
+	condition := meta.FindStatusCondition(s.Status.Conditions, string(migrationv1.MigrationRunning))
+	if message := cause.Error(); condition == nil || condition.Message != message {
 		m.setCondition(s, migrationv1.MigrationRunning, metav1.ConditionTrue, reasonRunning, message)
 		if _, err := m.write(ctx, s); err != nil {
 			return err

@@ -81,19 +81,19 @@ func TestDefinitionsRecordChangesSinceAMigrationStarted(t *testing.T) {
 		},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	}}
-	if begun, _ := generationState(d); begun {
+	if started, _ := generationState(d); started {
 		t.Error("a migration has begun without a request")
 	}
 	m.setDefinitionCondition(d, "True", "MigrationRunning", "")
-	if begun, same := generationState(d); !begun || !same {
-		t.Errorf("begun %t, same %t", begun, same)
+	if started, same := generationState(d); !started || !same {
+		t.Errorf("begun %t, same %t", started, same)
 	}
 	d.SetGeneration(4)
-	if begun, same := generationState(d); !begun || same {
-		t.Errorf("changed since: begun %t, same %t", begun, same)
+	if started, same := generationState(d); !started || same {
+		t.Errorf("changed since: begun %t, same %t", started, same)
 	}
 	m.setDefinitionCondition(d, "False", "MigrationSucceeded", "")
-	if begun, _ := generationState(d); begun {
+	if started, _ := generationState(d); started {
 		t.Error("it still runs")
 	}
 	if conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions"); len(conditions) != 2 {

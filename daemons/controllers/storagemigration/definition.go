@@ -44,8 +44,8 @@ func (m *controller) recordResult(ctx context.Context, s *migrationv1.StorageVer
 		m.setDefinitionCondition(d, "False", "MigrationFailed", "The migration has failed")
 		return m.writeDefinition(ctx, d)
 	}
-	begun, same := generationState(d)
-	if !begun {
+	started, same := generationState(d)
+	if !started {
 		return nil // the definition was created again since, or is already updated
 	}
 	message := "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
@@ -89,7 +89,7 @@ func (m *controller) writeDefinition(ctx context.Context, d *unstructured.Unstru
 
 // generationState reports whether the definition has a running migration, and whether its generation is unchanged since
 // that started.
-func generationState(d *unstructured.Unstructured) (begun, same bool) {
+func generationState(d *unstructured.Unstructured) (started, same bool) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	for _, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["type"] == migratingCondition && c["status"] == "True" {
@@ -102,7 +102,7 @@ func generationState(d *unstructured.Unstructured) (begun, same bool) {
 // setDefinitionCondition sets the definition's condition. Other conditions stay unchanged.
 func (m *controller) setDefinitionCondition(d *unstructured.Unstructured, status, reason, message string) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
-	is := map[string]any{
+	current := map[string]any{
 		"type":               migratingCondition,
 		"status":             status,
 		"reason":             reason,
@@ -113,14 +113,14 @@ func (m *controller) setDefinitionCondition(d *unstructured.Unstructured, status
 	for i, c := range conditions {
 		if c, ok := c.(map[string]any); ok && c["type"] == migratingCondition {
 			if c["status"] == status {
-				is["lastTransitionTime"] = c["lastTransitionTime"]
+				current["lastTransitionTime"] = c["lastTransitionTime"]
 			}
-			conditions[i] = is
+			conditions[i] = current
 			_ = unstructured.SetNestedSlice(d.Object, conditions, "status", "conditions")
 			return
 		}
 	}
-	_ = unstructured.SetNestedSlice(d.Object, append(conditions, is), "status", "conditions")
+	_ = unstructured.SetNestedSlice(d.Object, append(conditions, current), "status", "conditions")
 }
 
 // storageVersion returns the version in which objects are stored.

@@ -60,10 +60,10 @@ func (m *controller) migrate(
 func (m *controller) rewrite(
 	ctx context.Context,
 	o *metav1.PartialObjectMetadata,
-	began string,
+	start string,
 	resource schema.GroupVersionResource,
 ) error {
-	order, err := resourceversion.CompareResourceVersion(o.ResourceVersion, began)
+	order, err := resourceversion.CompareResourceVersion(o.ResourceVersion, start)
 	if err != nil {
 		return fmt.Errorf("compare the resource versions of %s/%s: %w", o.Namespace, o.Name, err)
 	}

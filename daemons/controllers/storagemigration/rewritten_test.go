@@ -34,7 +34,7 @@ func TestMigrationsWaitForRewrittenValues(t *testing.T) {
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
-	var why error
+	var reason error
 	m := &controller{
 		Context: loop.Context{
 			Client:   fake.NewClientset(s),
@@ -43,28 +43,28 @@ func TestMigrationsWaitForRewrittenValues(t *testing.T) {
 		},
 		pages:          map[types.UID]string{},
 		mapper:         singleResourceMapper{mapper},
-		checkRewritten: func(context.Context) error { return why },
+		checkRewritten: func(context.Context) error { return reason },
 	}
 	look := func() *migrationv1.StorageVersionMigration {
 		t.Helper()
-		is, err := m.Client.StoragemigrationV1().StorageVersionMigrations().Get(t.Context(), "m", metav1.GetOptions{})
+		got, err := m.Client.StoragemigrationV1().StorageVersionMigrations().Get(t.Context(), "m", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return is
+		return got
 	}
-	why = errors.New("what is stored is still being written with another key")
+	reason = errors.New("what is stored is still being written with another key")
 	for range 2 {
-		if err := m.continueMigration(t.Context(), look()); !errors.Is(err, why) {
+		if err := m.continueMigration(t.Context(), look()); !errors.Is(err, reason) {
 			t.Fatalf("while the server writes: %v", err)
 		}
 	}
 	now := look()
 	if c := meta.FindStatusCondition(now.Status.Conditions, string(migrationv1.MigrationRunning)); isOver(now) ||
-		c.Message != "wait for encryption keys: "+why.Error() {
+		c.Message != "wait for encryption keys: "+reason.Error() {
 		t.Errorf("while the server writes it says %+v", now.Status.Conditions)
 	}
-	why = nil
+	reason = nil
 	if err := m.continueMigration(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}

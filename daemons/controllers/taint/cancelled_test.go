@@ -20,11 +20,11 @@ import (
 
 // A pod that waited for its eviction and may stay after all gets one event.
 func TestCancelledEvictionsAreReported(t *testing.T) {
-	began := time.Unix(1_000_000, 0)
+	start := time.Unix(1_000_000, 0)
 	maintenance := corev1.Taint{
 		Key:       "maintenance",
 		Effect:    corev1.TaintEffectNoExecute,
-		TimeAdded: ptr.To(metav1.NewTime(began)),
+		TimeAdded: ptr.To(metav1.NewTime(start)),
 	}
 	tolerating := podTolerating
 	node := func(taints ...corev1.Taint) *corev1.Node {
@@ -53,7 +53,7 @@ func TestCancelledEvictionsAreReported(t *testing.T) {
 			factory := informers.New(client)
 			made, ok := New(loop.Context{Client: client, Informers: factory, Log: slog.New(slog.DiscardHandler),
 				Events: events,
-				Clock:  clocktesting.NewFakeClock(began), Config: config.DefaultControllerManager()}).(*controller)
+				Clock:  clocktesting.NewFakeClock(start), Config: config.DefaultControllerManager()}).(*controller)
 			if !ok {
 				t.Fatal("it is no controller of taints")
 			}

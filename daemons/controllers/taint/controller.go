@@ -70,8 +70,8 @@ func (t *controller) nodeChanged(old, obj any) {
 
 func (t *controller) podChanged(old, obj any) {
 	if obj == nil {
-		gone := old.(*corev1.Pod)
-		t.waitingPods.remove(gone.Namespace+"/"+gone.Name, gone.UID)
+		deleted := old.(*corev1.Pod)
+		t.waitingPods.remove(deleted.Namespace+"/"+deleted.Name, deleted.UID)
 		return
 	}
 	if pod := obj.(*corev1.Pod); pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
@@ -140,10 +140,10 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Deadline returns when a pod that came to its node at begun must be evicted, and whether it must be at all. Of several
+// Deadline returns when a pod that came to its node at start must be evicted, and whether it must be at all. Of several
 // tolerations of one taint, the shortest counts. A pod that arrives after the taint was added still gets its full
 // toleration period.
-func Deadline(pod *corev1.Pod, taints []corev1.Taint, begun time.Time) (at time.Time, evict bool) {
+func Deadline(pod *corev1.Pod, taints []corev1.Taint, start time.Time) (at time.Time, evict bool) {
 	for _, taint := range taints {
 		tolerated := false
 		var limit *int64
@@ -162,8 +162,8 @@ func Deadline(pod *corev1.Pod, taints []corev1.Taint, begun time.Time) (at time.
 		var due time.Time
 		if tolerated && taint.TimeAdded != nil {
 			from := taint.TimeAdded.Time
-			if begun.After(from) {
-				from = begun
+			if start.After(from) {
+				from = start
 			}
 			due = from.Add(api.Seconds(max(*limit, 0)))
 		}

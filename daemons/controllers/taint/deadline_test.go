@@ -107,9 +107,9 @@ func TestLaterPodsGetTheirFullToleration(t *testing.T) {
 		TimeAdded: ptr.To(metav1.NewTime(added)),
 	}
 	for name, c := range map[string]struct {
-		started *metav1.Time
-		steps   []time.Duration // times after the pod came; there reports whether it still exists
-		there   []bool
+		started  *metav1.Time
+		steps    []time.Duration // times after the pod came; existing reports whether it still exists
+		existing []bool
 	}{
 		"by its kubelet's word": {ptr.To(metav1.NewTime(added.Add(time.Hour))),
 			[]time.Duration{0, 299 * time.Second, 300 * time.Second}, []bool{true, true, false}},
@@ -160,7 +160,7 @@ func TestLaterPodsGetTheirFullToleration(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err := client.CoreV1().Pods("n").Get(t.Context(), "p", metav1.GetOptions{})
-				if (err == nil) != c.there[i] {
+				if (err == nil) != c.existing[i] {
 					t.Errorf("after %s: %v", after, err)
 				}
 			}

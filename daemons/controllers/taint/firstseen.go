@@ -22,27 +22,27 @@ type taintKey struct{ key, value string }
 func (s *firstSeenTaints) fillTimes(node string, taints []corev1.Taint, now time.Time) []corev1.Taint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, is := s.seen[node], map[taintKey]time.Time{}
+	before, after := s.seen[node], map[taintKey]time.Time{}
 	taints = slices.Clone(taints)
 	for i := range taints {
 		if taints[i].TimeAdded != nil {
 			continue
 		}
 		name := taintKey{taints[i].Key, taints[i].Value}
-		at, known := was[name]
-		if !known {
+		at, ok := before[name]
+		if !ok {
 			at = now
 		}
-		is[name] = at
+		after[name] = at
 		taints[i].TimeAdded = &metav1.Time{Time: at}
 	}
 	switch {
-	case len(is) == 0:
+	case len(after) == 0:
 		delete(s.seen, node)
 	case s.seen == nil:
-		s.seen = map[string]map[taintKey]time.Time{node: is}
+		s.seen = map[string]map[taintKey]time.Time{node: after}
 	default:
-		s.seen[node] = is
+		s.seen[node] = after
 	}
 	return taints
 }

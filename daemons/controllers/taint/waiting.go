@@ -28,8 +28,8 @@ func (w *waitingPods) startedAt(key string, pod *corev1.Pod, now time.Time) time
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if was, ok := w.pods[key]; ok && was.uid == pod.UID {
-		return was.since
+	if before, ok := w.pods[key]; ok && before.uid == pod.UID {
+		return before.since
 	}
 	return now
 }
@@ -40,7 +40,7 @@ func (w *waitingPods) add(key string, pod *corev1.Pod, now time.Time) {
 	if w.pods == nil {
 		w.pods = map[string]waitingPod{}
 	}
-	if was, ok := w.pods[key]; !ok || was.uid != pod.UID {
+	if before, ok := w.pods[key]; !ok || before.uid != pod.UID {
 		w.pods[key] = waitingPod{pod.UID, now}
 	}
 }
@@ -49,7 +49,7 @@ func (w *waitingPods) add(key string, pod *corev1.Pod, now time.Time) {
 func (w *waitingPods) remove(key string, uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	was, ok := w.pods[key]
+	before, ok := w.pods[key]
 	delete(w.pods, key)
-	return ok && was.uid == uid
+	return ok && before.uid == uid
 }

@@ -65,13 +65,13 @@ const (
 )
 
 // backOff is how long a feed waits after failures.
-type backOff struct{ first, most time.Duration }
+type backOff struct{ first, maximum time.Duration }
 
-func defaultBackOff() backOff { return backOff{first: time.Second, most: 30 * time.Second} }
+func defaultBackOff() backOff { return backOff{first: time.Second, maximum: 30 * time.Second} }
 
 // after returns the time to wait after a number of failures in sequence, with some randomness.
 func (b backOff) after(failures int) time.Duration {
-	wait := min(b.first<<min(max(failures-1, 0), 16), b.most)
+	wait := min(b.first<<min(max(failures-1, 0), 16), b.maximum)
 	return wait/2 + rand.N(wait/2+1)
 }
 
@@ -359,7 +359,7 @@ func (f *Feed) fail(err error) {
 func (f *Feed) follow(ctx context.Context, revision string) error {
 	failures := 0
 	for {
-		began := time.Now()
+		start := time.Now()
 		err := f.watch(ctx, &revision)
 		switch {
 		case ctx.Err() != nil:
@@ -370,7 +370,7 @@ func (f *Feed) follow(ctx context.Context, revision string) error {
 			return errUnwatched // the list was allowed
 		case isFinal(err):
 			return err
-		case errors.Is(err, errWatchEnded) && time.Since(began) > f.backOff.first:
+		case errors.Is(err, errWatchEnded) && time.Since(start) > f.backOff.first:
 			failures = 0
 			continue
 		}

@@ -147,18 +147,20 @@ func shown(t *testing.T, v *View) (string, State) {
 func await(t *testing.T, v *View, names string, state State) {
 	t.Helper()
 	var got string
-	var is State
+	var current State
 	until(t, func() bool {
-		got, is = shown(t, v)
-		return got == names && is == state
-	}, func() string { return fmt.Sprintf("the table is %s with %q, want %s with %q", is, got, state, names) })
+		got, current = shown(t, v)
+		return got == names && current == state
+	}, func() string {
+		return fmt.Sprintf("the table is %s with %q, want %s with %q", current, got, state, names)
+	})
 }
 
 // until waits for a condition. The failure has a description.
-func until(t *testing.T, is func() bool, describe func() string) {
+func until(t *testing.T, matches func() bool, describe func() string) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
-	for tick := time.NewTicker(time.Millisecond); !is(); <-tick.C {
+	for tick := time.NewTicker(time.Millisecond); !matches(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal(describe())
 		}

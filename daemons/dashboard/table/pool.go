@@ -14,7 +14,7 @@ const (
 	linger = 30 * time.Second
 )
 
-// Pool has the feeds of one visitor. Those who use the same kind share a feed. Create it with NewPool, and call Stop.
+// Pool has the feeds of one visitor. Subscribers of the same kind share a feed. Create it with NewPool, and call Stop.
 type Pool struct {
 	get     Getter
 	backOff backOff

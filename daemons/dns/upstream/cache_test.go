@@ -11,7 +11,7 @@ import (
 func TestAnswersAreCachedForTheirTTL(t *testing.T) {
 	w := newFakeServer(t, "127.0.0.1:0", replyWith(t, 0, "a.example. 20 IN A 192.0.2.1"))
 	c := newClient(t, Config{Servers: []string{w.addr}, MaxTTL: 15 * time.Second, MaxNegativeTTL: 10 * time.Second})
-	asked := func(want int64) {
+	requested := func(want int64) {
 		t.Helper()
 		if got := w.queries.Swap(0); got != want {
 			t.Errorf("the server was asked %d times, not %d", got, want)
@@ -20,25 +20,25 @@ func TestAnswersAreCachedForTheirTTL(t *testing.T) {
 	c.check("a.example.", "192.0.2.1", 20)
 	c.clock.advance(5 * time.Second)
 	c.check("A.example.", "192.0.2.1", 15)
-	asked(1)
+	requested(1)
 	c.clock.advance(10 * time.Second) // longer than answers are cached
 	c.check("a.example.", "192.0.2.1", 20)
-	asked(1)
+	requested(1)
 
 	w.setReply(replyWith(t, dns.RcodeNameError, "example. 60 IN SOA ns.example. h.example. 1 2 3 4 5"))
 	c.check("none.example.", "NXDOMAIN", 0)
 	c.clock.advance(4 * time.Second)
 	c.check("none.example.", "NXDOMAIN", 0)
-	asked(1)
+	requested(1)
 	c.clock.advance(2 * time.Second) // longer than the SOA record allows
 	c.check("none.example.", "NXDOMAIN", 0)
-	asked(1)
+	requested(1)
 
 	w.setReply(replyWith(t, dns.RcodeSuccess, "example. 60 IN SOA ns.example. h.example. 1 2 3 4 60"))
 	c.check("nothing.example.", "NOERROR", 0)
 	c.clock.advance(11 * time.Second) // longer than negative answers are cached
 	c.check("nothing.example.", "NOERROR", 0)
-	asked(2)
+	requested(2)
 
 	// A negative answer without an SOA record is not cached (RFC 2308), nor is a record with a TTL of zero (RFC 1035).
 	for _, say := range []func(*dns.Msg, bool) *dns.Msg{replyWith(t, dns.RcodeNameError),
@@ -50,7 +50,7 @@ func TestAnswersAreCachedForTheirTTL(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		asked(2)
+		requested(2)
 	}
 }
 
@@ -109,9 +109,9 @@ func TestStaleAnswersAreServedWhenNoServerResponds(t *testing.T) {
 	}
 	w.setReply(noReply)
 	c.clock.advance(staleRetryDelay)
-	began := time.Now()
+	start := time.Now()
 	c.check("a.example.", "192.0.2.1", 20)
-	if took := time.Since(began); took < staleWait || took > staleWait+time.Second {
+	if took := time.Since(start); took < staleWait || took > staleWait+time.Second {
 		t.Errorf("a silent server was waited for for %v", took)
 	}
 	w.setReply(replyWith(t, 0, "a.example. 20 IN A 192.0.2.2"))

@@ -81,12 +81,12 @@ func (m *metrics) recordQuery(to, code string, took time.Duration) {
 func (m *metrics) removeSeries(before, after *pools) {
 	for addr := range before.byAddr {
 		if after.byAddr[addr] == nil {
-			gone := prometheus.Labels{"to": addr}
-			m.requests.DeletePartialMatch(gone)
-			m.responses.DeletePartialMatch(gone)
-			m.failures.DeletePartialMatch(gone)
-			m.duration.DeletePartialMatch(gone)
-			m.proxied.DeletePartialMatch(gone)
+			removed := prometheus.Labels{"to": addr}
+			m.requests.DeletePartialMatch(removed)
+			m.responses.DeletePartialMatch(removed)
+			m.failures.DeletePartialMatch(removed)
+			m.duration.DeletePartialMatch(removed)
+			m.proxied.DeletePartialMatch(removed)
 		}
 	}
 }

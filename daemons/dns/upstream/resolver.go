@@ -106,8 +106,8 @@ func New(cfg Config) (*Resolver, error) {
 // AppendKey appends the cache key of a query: name, type, class, and the flags that affect the answer.
 func AppendKey(b []byte, q *wire.Query) []byte {
 	var wishes byte
-	for i, is := range []bool{q.RecursionDesired(), q.CheckingDisabled(), q.DO} {
-		if is {
+	for i, flag := range []bool{q.RecursionDesired(), q.CheckingDisabled(), q.DO} {
+		if flag {
 			wishes |= 1 << i
 		}
 	}
@@ -260,22 +260,22 @@ func (r *Resolver) queryServers(ctx context.Context, key []byte, m *dns.Msg, to 
 		r.cacheResponse(key, found, failureTTL, 0)
 		return found, nil
 	}
-	most, life := r.cfg.MaxTTL, lifetime(last)
+	maximum, life := r.cfg.MaxTTL, lifetime(last)
 	if len(last.Answer) == 0 || last.Rcode == dns.RcodeNameError {
-		most = r.cfg.MaxNegativeTTL
+		maximum = r.cfg.MaxNegativeTTL
 	}
-	r.cacheResponse(key, found, min(life, most), r.cfg.StaleFor)
+	r.cacheResponse(key, found, min(life, maximum), r.cfg.StaleFor)
 	return found, nil
 }
 
 // queryServer queries one server with a time limit, and records whether it works.
 func (r *Resolver) queryServer(ctx context.Context, s *server, m *dns.Msg) (*dns.Msg, error) {
-	began := time.Now()
+	start := time.Now()
 	one, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	reply, err := s.exchange(one, m)
 	if err != nil {
-		r.metrics.recordQuery(s.addr, "", time.Since(began))
+		r.metrics.recordQuery(s.addr, "", time.Since(start))
 		if s.recordFailure(r.now()) {
 			r.log.Warn("a name server fails and is passed over until it answers", "server", s.addr, "error", err)
 			select {
@@ -286,7 +286,7 @@ func (r *Resolver) queryServer(ctx context.Context, s *server, m *dns.Msg) (*dns
 		return nil, err
 	}
 	s.recordSuccess()
-	r.metrics.recordQuery(s.addr, dns.RcodeToString[reply.Rcode], time.Since(began))
+	r.metrics.recordQuery(s.addr, dns.RcodeToString[reply.Rcode], time.Since(start))
 	return reply, nil
 }
 
@@ -339,7 +339,7 @@ func (r *Resolver) cacheResponse(key []byte, found *Response, life, stale time.D
 // lifetime returns how long an answer may be cached. For a negative answer, the SOA record decides (RFC 2308).
 func lifetime(m *dns.Msg) time.Duration {
 	const week = 7 * 24 * 3600
-	least, denied := uint32(week), false
+	minimum, denied := uint32(week), false
 	for i, rr := range append(m.Answer[:len(m.Answer):len(m.Answer)], m.Ns...) {
 		ttl := rr.Header().Ttl
 		if soa, ok := rr.(*dns.SOA); ok && i >= len(m.Answer) {
@@ -348,10 +348,10 @@ func lifetime(m *dns.Msg) time.Duration {
 		if ttl > 1<<31 { // treated as zero according to RFC 2181
 			ttl = 0
 		}
-		least = min(least, ttl)
+		minimum = min(minimum, ttl)
 	}
 	if !denied && (m.Rcode == dns.RcodeNameError || len(m.Answer) == 0) {
 		return 0
 	}
-	return time.Duration(least) * time.Second
+	return time.Duration(minimum) * time.Second
 }

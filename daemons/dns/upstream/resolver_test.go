@@ -44,13 +44,13 @@ func TestProbesBackOff(t *testing.T) {
 	}
 	var pauses []time.Duration
 	for range 9 {
-		at, is := s.nextProbe(now)
-		if is {
+		at, ok := s.nextProbe(now)
+		if ok {
 			t.Fatal("probed too early")
 		}
 		pauses = append(pauses, at.Sub(now))
 		now = at
-		if _, is := s.nextProbe(now); !is {
+		if _, isReply := s.nextProbe(now); !isReply {
 			t.Fatal("not probed")
 		}
 	}
@@ -266,16 +266,16 @@ func TestChangesOfResolvConfAreApplied(t *testing.T) {
 	}
 	write("nameserver 127.9.9.1\nsearch example\n")
 	c := newClient(t, Config{ResolvConf: file})
-	has := func(want string) func() bool {
+	contains := func(want string) func() bool {
 		return func() bool { return strings.Join(c.Servers(), " ") == want }
 	}
-	if !has("127.9.9.1:53")() {
+	if !contains("127.9.9.1:53")() {
 		t.Fatalf("the servers are %v", c.Servers())
 	}
 	c.run()
 	kept := c.pools.Load().all.servers[0]
 	write("nameserver 127.9.9.2\nnameserver 127.9.9.1\nnameserver ::1\n")
-	eventually(t, "new servers", has("127.9.9.2:53 127.9.9.1:53 [::1]:53"))
+	eventually(t, "new servers", contains("127.9.9.2:53 127.9.9.1:53 [::1]:53"))
 	if c.pools.Load().all.servers[1] != kept {
 		t.Error("a server that stays is forgotten")
 	}
@@ -291,7 +291,7 @@ func TestChangesOfResolvConfAreApplied(t *testing.T) {
 		}
 	}
 	write("nameserver 127.9.9.3\n")
-	eventually(t, "other servers", has("127.9.9.3:53"))
+	eventually(t, "other servers", contains("127.9.9.3:53"))
 }
 
 func TestAddressParsesAServer(t *testing.T) {

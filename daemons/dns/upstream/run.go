@@ -99,12 +99,12 @@ func (r *Resolver) probe(ctx context.Context) {
 		next, broken, all := time.Hour, true, r.pools.Load()
 		for _, s := range all.byAddr {
 			broken = broken && !s.isWorking()
-			at, is := s.nextProbe(r.now())
+			at, ok := s.nextProbe(r.now())
 			if at.IsZero() {
 				continue
 			}
 			next = min(next, max(at.Sub(r.now()), time.Millisecond))
-			if is {
+			if ok {
 				g.Go(func() { r.probeServer(ctx, s) })
 			}
 		}

@@ -69,7 +69,7 @@ func (s *server) recordFailure(now time.Time) bool {
 
 // nextProbe returns when to probe the server, or the zero time if it need not be probed. If the probe is due now, due
 // schedules the next one.
-func (s *server) nextProbe(now time.Time) (at time.Time, is bool) {
+func (s *server) nextProbe(now time.Time) (at time.Time, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.probePause == 0 {
@@ -190,13 +190,13 @@ func readMessage(r io.Reader) ([]byte, error) {
 }
 
 // isReplyTo reports whether a message is the response to a query. Error responses may omit the question.
-func isReplyTo(asked, reply *dns.Msg) bool {
-	if !reply.Response || reply.Id != asked.Id || reply.Opcode != asked.Opcode {
+func isReplyTo(msg, reply *dns.Msg) bool {
+	if !reply.Response || reply.Id != msg.Id || reply.Opcode != msg.Opcode {
 		return false
 	}
 	if len(reply.Question) == 0 {
 		return reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError
 	}
-	a, b := asked.Question[0], reply.Question[0]
+	a, b := msg.Question[0], reply.Question[0]
 	return len(reply.Question) == 1 && a.Qtype == b.Qtype && a.Qclass == b.Qclass && strings.EqualFold(a.Name, b.Name)
 }

@@ -62,10 +62,10 @@ func (a *Answer) Add(s Section, owner int, kind uint16, ttl uint32, data ...[]by
 	for _, d := range data {
 		size += len(d)
 	}
-	was := len(a.b)
+	before := len(a.b)
 	b := a.appendName(owner)
 	if len(b)+10+size > a.limit {
-		a.b = b[:was]
+		a.b = b[:before]
 		a.truncated = a.truncated || s != Additional
 		return 0, false
 	}

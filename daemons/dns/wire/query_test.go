@@ -124,17 +124,17 @@ func TestStoredAnswerIsReusedForTheSameQuestion(t *testing.T) {
 	}
 	first := map[string]int{}
 	for i := range 300 {
-		asked := question("eXample.ORG.")
-		asked.AuthenticatedData = i%2 == 0
+		msg := question("eXample.ORG.")
+		msg.AuthenticatedData = i%2 == 0
 		var q Query
-		q.Parse(packMessage(t, asked))
+		q.Parse(packMessage(t, msg))
 		var reply dns.Msg
 		if err := reply.Unpack(s.WriteReply(nil, &q, 512, func(ttl uint32) uint32 { return ttl - 10 })); err != nil {
 			t.Fatal(err)
 		}
-		if reply.Id != asked.Id || reply.Question[0].Name != "eXample.ORG." || len(reply.Answer) != 4 ||
+		if reply.Id != msg.Id || reply.Question[0].Name != "eXample.ORG." || len(reply.Answer) != 4 ||
 			reply.Answer[0].Header().Ttl != 50 || reply.Answer[3].Header().Ttl != 40 ||
-			reply.AuthenticatedData != asked.AuthenticatedData ||
+			reply.AuthenticatedData != msg.AuthenticatedData ||
 			!reply.RecursionAvailable ||
 			reply.Truncated ||
 			reply.Answer[0].Header().Rrtype != dns.TypeCNAME {

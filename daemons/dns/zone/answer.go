@@ -85,8 +85,8 @@ func (q question) addApex() {
 
 // AddSOA adds the SOA record, which limits how long a negative answer may be cached. The zone starts at the question's
 // label apex.
-func (z *Zone) AddSOA(a *wire.Answer, asked *wire.Name, apex int) {
-	a.Add(wire.Authority, wire.QuestionOffset+asked.Start(apex), wire.TypeSOA, negativeTTL, z.soa)
+func (z *Zone) AddSOA(a *wire.Answer, name *wire.Name, apex int) {
+	a.Add(wire.Authority, wire.QuestionOffset+name.Start(apex), wire.TypeSOA, negativeTTL, z.soa)
 }
 
 // resolveBelow answers for the n labels in front of svc or pod. The last of them is a namespace.
@@ -177,19 +177,19 @@ func (q question) addPorts(s *Service, meant func(port) bool) {
 			names = append(names, at+len(fixed)+portSize)
 		}
 	}
-	var known []int
+	var offsets []int
 	for t := range s.targets(meant) {
 		if len(names) == 0 {
 			return
 		}
-		if !slices.Contains(known, t.host) {
+		if !slices.Contains(offsets, t.host) {
 			v4, v6 := s.v4, s.v6
 			if t.host >= 0 {
 				v4, v6 = s.hosts[t.host].v4, s.hosts[t.host].v6
 			}
 			q.a.Addresses(wire.Additional, names[0], q.ttl, wire.TypeA, v4)
 			q.a.Addresses(wire.Additional, names[0], q.ttl, wire.TypeAAAA, v6)
-			known = append(known, t.host)
+			offsets = append(offsets, t.host)
 		}
 		names = names[1:]
 	}

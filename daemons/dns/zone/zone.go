@@ -113,10 +113,10 @@ func (z *Zone) Set(k Key, s *Service) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if old := z.services[at]; old != nil {
-		for ip, gone := range old.pointers {
+		for ip, removed := range old.pointers {
 			// Readers may still use the old slice.
 			left := slices.DeleteFunc(slices.Clone(z.names[ip]), func(n []byte) bool {
-				return slices.ContainsFunc(gone, func(g []byte) bool { return bytes.Equal(n, g) })
+				return slices.ContainsFunc(removed, func(g []byte) bool { return bytes.Equal(n, g) })
 			})
 			if z.names[ip] = left; len(left) == 0 {
 				delete(z.names, ip)

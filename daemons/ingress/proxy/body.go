@@ -167,13 +167,13 @@ func (c *conn) pumpBody(p *pump, rule *route.Rule, up *upstream, left unsentBody
 		if !left.chunked {
 			room = room[:min(int64(len(room)), left.length)]
 		}
-		began := time.Now()
-		_ = c.nc.SetReadDeadline(began.Add(pace.timeLeft()))
+		start := time.Now()
+		_ = c.nc.SetReadDeadline(start.Add(pace.timeLeft()))
 		if p.stop.Load() {
 			return
 		}
 		n, err := c.nc.Read(room)
-		pace.count(int64(n), time.Since(began))
+		pace.count(int64(n), time.Since(start))
 		switch {
 		case n > 0:
 		case p.stop.Load():

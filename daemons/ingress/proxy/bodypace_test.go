@@ -109,7 +109,7 @@ func TestBodiesThatArriveTooSlowlyAreEnded(t *testing.T) {
 }
 
 func TestBodiesAboveTheMinimumRateAreForwarded(t *testing.T) {
-	for _, least := range []int64{0, 1} {
+	for _, minimum := range []int64{0, 1} {
 		for _, way := range protocolPairs {
 			p := startProxy(t, nil)
 			address, seen := startCountingBackend(t)
@@ -118,13 +118,13 @@ func TestBodiesAboveTheMinimumRateAreForwarded(t *testing.T) {
 					Connect: 5 * time.Second,
 					Read:    30 * time.Second,
 					Send:    10 * time.Second,
-					MinRate: least,
+					MinRate: minimum,
 				},
 				Backends: []route.Weighted{{Backend: p.backendAt("slow", address), Weight: 1}},
 			})
 			res, err := p.newClient(way.protocols...).Post(way.scheme+"://a.example/shop", "", newSlowBody(300, seen))
 			if readBody(t, res, err); res.StatusCode != http.StatusOK {
-				t.Errorf("%s, %d bytes in a second: status %d", way.name, least, res.StatusCode)
+				t.Errorf("%s, %d bytes in a second: status %d", way.name, minimum, res.StatusCode)
 			}
 		}
 	}
@@ -161,12 +161,12 @@ func TestBodyPaceCountsOnlyTheTimeSpentWaiting(t *testing.T) {
 // One client cannot use all connections. Others are served.
 // Proves S32.
 func TestAClientIsLimitedToItsShareOfConnections(t *testing.T) {
-	const most = 20
-	p := startProxy(t, func(c *Config) { c.MaxConns, c.ClientShare = most, 50 })
-	waits, asked := make(chan struct{}), make(chan struct{}, most)
+	const maximum = 20
+	p := startProxy(t, func(c *Config) { c.MaxConns, c.ClientShare = maximum, 50 })
+	waits, requested := make(chan struct{}), make(chan struct{}, maximum)
 	p.addRoute("a.example", "/", []string{startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			asked <- struct{}{}
+			requested <- struct{}{}
 			<-waits
 		}
 	})})
@@ -182,12 +182,12 @@ func TestAClientIsLimitedToItsShareOfConnections(t *testing.T) {
 		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
 		return nc
 	}
-	for range most / 2 {
+	for range maximum / 2 {
 		nc := from("127.0.0.2")
 		if _, err := io.WriteString(nc, "GET /slow HTTP/1.1\r\nHost: a.example\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		<-asked
+		<-requested
 	}
 	if !isClosed(t, from("127.0.0.2")) {
 		t.Error("a client has more than its share")
@@ -202,11 +202,11 @@ func TestAClientIsLimitedToItsShareOfConnections(t *testing.T) {
 
 // At its limit, a client loses its own idle connections first.
 func TestAClientAtItsLimitLosesItsOwnIdleConnection(t *testing.T) {
-	const most = 8
-	p := startProxy(t, func(c *Config) { c.MaxConns, c.ClientShare = most, 50 })
+	const maximum = 8
+	p := startProxy(t, func(c *Config) { c.MaxConns, c.ClientShare = maximum, 50 })
 	p.addRoute("a.example", "/", []string{startBackend(t, func(http.ResponseWriter, *http.Request) {})})
 	var all []net.Conn
-	for range most / 2 {
+	for range maximum / 2 {
 		nc := connect(t, p.plain)
 		if err := sendGet(nc, "/"); err != nil {
 			t.Fatal(err)
@@ -259,9 +259,9 @@ func TestLimitsFollowTheNumberOfDescriptors(t *testing.T) {
 // The limit of forwarded requests also applies to those on one HTTP/2 connection.
 func TestForwardedRequestsAreLimited(t *testing.T) {
 	p := startProxy(t, func(c *Config) { c.MaxConns, c.ClientShare = 4, 75 })
-	waits, asked := make(chan struct{}), make(chan struct{}, 100)
+	waits, requested := make(chan struct{}), make(chan struct{}, 100)
 	p.addRoute("a.example", "/", []string{startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
+		requested <- struct{}{}
 		<-waits
 	})})
 	client := p.newClient("h2c")
@@ -277,7 +277,7 @@ func TestForwardedRequestsAreLimited(t *testing.T) {
 	}
 	for range 12 { // three quarters of four per connection
 		go ask()
-		<-asked
+		<-requested
 	}
 	go ask()
 	if got := <-results; got != http.StatusTooManyRequests {

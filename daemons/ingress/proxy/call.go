@@ -30,8 +30,8 @@ func (e *endpoint) call(ctx context.Context, rule *route.Rule, q *backendRequest
 	if up.writeDeadline.extend(engine.clock(), rule.Policy.Send) {
 		_ = up.nc.SetWriteDeadline(engine.timeAt(up.writeDeadline.at))
 	}
-	over := context.AfterFunc(ctx, func() { _ = up.nc.SetDeadline(time.Unix(1, 0)) })
-	b := &responseBody{e: engine, up: up, wait: rule.Policy.Read, detach: over}
+	stop := context.AfterFunc(ctx, func() { _ = up.nc.SetDeadline(time.Unix(1, 0)) })
+	b := &responseBody{e: engine, up: up, wait: rule.Policy.Read, detach: stop}
 	if _, err := up.nc.Write(q.appendHead(nil)); err != nil {
 		b.close()
 		return nil, err
@@ -182,13 +182,13 @@ func (b *responseBody) Read(p []byte) (int, error) {
 				return 0, err
 			}
 		}
-		have := b.up.buf.bytes()
-		have = have[:min(len(have), len(p))]
-		n, data := 0, have
+		existing := b.up.buf.bytes()
+		existing = existing[:min(len(existing), len(p))]
+		n, data := 0, existing
 		switch b.framing {
 		case framingChunks:
 			var err *statusError
-			if n, data, err = b.chunks.parse(have); err != nil {
+			if n, data, err = b.chunks.parse(existing); err != nil {
 				return 0, err
 			}
 			b.ended = b.chunks.isDone()

@@ -55,7 +55,7 @@ type conn struct {
 	ended           bool // the connection cannot be used for another request
 	status          int
 	sent            int64 // bytes of the response body
-	began           int64
+	start           int64
 	rule            *route.Rule
 	requestChanges  *route.Headers // header changes of the request and of the response
 	responseChanges *route.Headers
@@ -183,7 +183,7 @@ func (c *conn) serveNext() bool {
 	gen := c.e.startRequest()
 	defer gen.Add(-1)
 	c.requests++
-	c.began, c.status, c.sent, c.rule, c.backend, c.ruleDeadline = c.e.clock(), 0, 0, nil, nil, 0
+	c.start, c.status, c.sent, c.rule, c.backend, c.ruleDeadline = c.e.clock(), 0, 0, nil, nil, 0
 	c.ended = !c.req.isPersistent() || c.isDraining()
 	c.buf.r += size
 	c.handleRequest()
@@ -310,7 +310,7 @@ func (c *conn) write(b []byte, wait time.Duration) error {
 func (c *conn) rejectMalformed(cause *statusError) {
 	gen := c.e.startRequest()
 	defer gen.Add(-1)
-	c.began, c.sent, c.rule, c.backend, c.ended = c.e.clock(), 0, nil, nil, true
+	c.start, c.sent, c.rule, c.backend, c.ended = c.e.clock(), 0, nil, nil, true
 	c.req.method, c.req.target, c.req.host, c.req.minor = nil, nil, nil, 1
 	c.fail(cause.status, cause.reason)
 	c.record()

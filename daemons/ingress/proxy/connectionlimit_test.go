@@ -58,8 +58,8 @@ func isClosed(t *testing.T, nc net.Conn) bool {
 // with a partial head, or an HTTP/2 connection. New connections are served on every listener.
 // Proves S32.
 func TestTheLongestIdleConnectionIsClosedForANewOne(t *testing.T) {
-	const most = 4
-	p := startProxy(t, func(c *Config) { c.MaxConns = most })
+	const maximum = 4
+	p := startProxy(t, func(c *Config) { c.MaxConns = maximum })
 	p.addRoute("a.example", "/", []string{startBackend(t, func(http.ResponseWriter, *http.Request) {})})
 	silent := connect(t, p.plain)
 	eventually(t, "nobody is accepted", func() bool { return p.e.connections() == 1 })
@@ -101,28 +101,28 @@ func TestTheLongestIdleConnectionIsClosedForANewOne(t *testing.T) {
 	if err := sendGet(secure, "/"); err != nil {
 		t.Errorf("who has asked since over TLS: %v", err)
 	}
-	eventually(t, "there are more than may be", func() bool { return p.e.connections() <= most })
+	eventually(t, "there are more than may be", func() bool { return p.e.connections() <= maximum })
 }
 
 // If all connections are handling requests, none is closed. A new connection waits until one has its response.
 // Proves S32.
 func TestBusyConnectionsAreNotClosedForNewOnes(t *testing.T) {
-	const most = 3
-	p := startProxy(t, func(c *Config) { c.MaxConns = most })
-	asked, answer := make(chan struct{}, most), make(chan struct{})
+	const maximum = 3
+	p := startProxy(t, func(c *Config) { c.MaxConns = maximum })
+	requested, answer := make(chan struct{}, maximum), make(chan struct{})
 	release := sync.OnceFunc(func() { close(answer) })
 	defer release()
 	p.addRoute("a.example", "/", []string{startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			asked <- struct{}{}
+			requested <- struct{}{}
 			<-answer
 		}
 	})})
-	slow := make(chan error, most)
-	for range most {
+	slow := make(chan error, maximum)
+	for range maximum {
 		nc := connect(t, p.plain)
 		go func() { slow <- sendGet(nc, "/slow") }()
-		<-asked
+		<-requested
 	}
 	next, done := connect(t, p.plain), make(chan error, 1)
 	go func() { done <- sendGet(next, "/") }()
@@ -142,7 +142,7 @@ func TestBusyConnectionsAreNotClosedForNewOnes(t *testing.T) {
 		t.Errorf("who waited for room: %v", err)
 	}
 	release()
-	for range most - 1 {
+	for range maximum - 1 {
 		if err := <-slow; err != nil {
 			t.Error(err)
 		}
@@ -153,18 +153,18 @@ func TestBusyConnectionsAreNotClosedForNewOnes(t *testing.T) {
 // Proves S32.
 func TestNoConnectionWaitsForRoomWhenTheEngineCloses(t *testing.T) {
 	p := startProxy(t, func(c *Config) { c.MaxConns = 1 })
-	asked, answer := make(chan struct{}), make(chan struct{})
+	requested, answer := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(answer) })
 	defer release()
 	p.addRoute("a.example", "/", []string{startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			close(asked)
+			close(requested)
 			<-answer
 		}
 	})})
 	busy, slow := connect(t, p.plain), make(chan error, 1)
 	go func() { slow <- sendGet(busy, "/slow") }()
-	<-asked
+	<-requested
 	next, done := connect(t, p.plain), make(chan error, 1)
 	go func() { done <- sendGet(next, "/") }()
 	eventually(t, "nobody waits for room", func() bool { return p.e.roomWaiters.Load() == 1 })
@@ -182,10 +182,10 @@ func TestNoConnectionWaitsForRoomWhenTheEngineCloses(t *testing.T) {
 // are served in the meantime.
 // Proves S32.
 func TestFloodsOfConnectionsAreLimited(t *testing.T) {
-	const most = 64
-	p := startProxy(t, func(c *Config) { c.MaxConns = most })
+	const maximum = 64
+	p := startProxy(t, func(c *Config) { c.MaxConns = maximum })
 	p.addRoute("a.example", "/", []string{startBackend(t, func(http.ResponseWriter, *http.Request) {})})
-	for i := range 10 * most {
+	for i := range 10 * maximum {
 		at := p.plain
 		if i%2 == 0 {
 			at = p.secure
@@ -194,10 +194,10 @@ func TestFloodsOfConnectionsAreLimited(t *testing.T) {
 		if i%3 == 0 {
 			_, _ = io.WriteString(nc, "\x16\x03\x01")
 		}
-		if i%most == 0 {
+		if i%maximum == 0 {
 			p.checkOtherClient(t)
 		}
-		if n := p.e.connections(); n > most {
+		if n := p.e.connections(); n > maximum {
 			t.Fatalf("there are %d connections", n)
 		}
 	}

@@ -37,7 +37,7 @@ func (c *conn) handleRequest() {
 		return
 	}
 	if rule.Policy.Total > 0 {
-		c.ruleDeadline = c.began + int64(rule.Policy.Total)
+		c.ruleDeadline = c.start + int64(rule.Policy.Total)
 	}
 	chosen := selectBackend(rule.Backends)
 	p := chosen.pool()

@@ -127,8 +127,8 @@ func kindOf(name []byte) fieldKind {
 		return kindOther
 	}
 	for i := range knownFields[len(name)] {
-		if known := &knownFields[len(name)][i]; equalFold(name, known.name) {
-			return known.kind
+		if field := &knownFields[len(name)][i]; equalFold(name, field.name) {
+			return field.kind
 		}
 	}
 	return kindOther

@@ -226,15 +226,15 @@ func TestBackendsGetRequestsByWeight(t *testing.T) {
 
 // Proves S32.
 func TestARequestEndsAtTheTimeoutOfItsRule(t *testing.T) {
-	over := make(chan struct{})
+	done := make(chan struct{})
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
-		case <-over:
+		case <-done:
 		}
 	}))
 	defer pod.Close()
-	defer close(over)
+	defer close(done)
 	p := startProxy(t, nil)
 	p.setRule(&route.Rule{
 		Policy: &route.Policy{
@@ -247,13 +247,13 @@ func TestARequestEndsAtTheTimeoutOfItsRule(t *testing.T) {
 		Backends: []route.Weighted{{Backend: p.backendOf("web", pod), Weight: 1}},
 	})
 	for version, get := range p.requestFuncs() {
-		began := time.Now()
+		start := time.Now()
 		res, err := get("/shop", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if took := time.Since(began); res.StatusCode != 504 || took > 5*time.Second {
+		if took := time.Since(start); res.StatusCode != 504 || took > 5*time.Second {
 			t.Errorf("%s: %s after %s", version, res.Status, took)
 		}
 	}

@@ -83,9 +83,9 @@ func (p *testProxy) checkOtherClient(t *testing.T) {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t *testing.T, what string, matches func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); {
+	for end := time.Now().Add(20 * time.Second); !matches(); {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}
@@ -99,14 +99,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestRapidResetsAreBounded(t *testing.T) {
 	const streams = 16
 	p := startProxy(t, func(c *Config) { c.MaxStreams = streams })
-	var busy, most atomic.Int64
+	var busy, maximum atomic.Int64
 	at := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/quick" {
 			return
 		}
 		n := busy.Add(1)
 		defer busy.Add(-1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		for m := maximum.Load(); n > m && !maximum.CompareAndSwap(m, n); m = maximum.Load() {
 		}
 		<-r.Context().Done()
 	})
@@ -131,7 +131,7 @@ func TestRapidResetsAreBounded(t *testing.T) {
 		t.Errorf("after %d resets %d MiB more are in use", sent, grown>>20)
 	}
 	// A backend learns with a delay that its request was canceled.
-	if n := most.Load(); n > 8*streams {
+	if n := maximum.Load(); n > 8*streams {
 		t.Errorf("the backend had %d requests at one time", n)
 	}
 	eventually(t, "requests of streams that were reset go on", func() bool { return busy.Load() == 0 })
@@ -242,7 +242,7 @@ func TestSlowHeadsOfHTTP2EndTheConnection(t *testing.T) {
 // Proves S32.
 func TestStreamsThatAreNotReadAreReset(t *testing.T) {
 	p := startProxy(t, func(c *Config) { c.WriteTime = 300 * time.Millisecond })
-	over := make(chan struct{}, 1)
+	done := make(chan struct{}, 1)
 	at := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/long":
@@ -251,7 +251,7 @@ func TestStreamsThatAreNotReadAreReset(t *testing.T) {
 					break
 				}
 			}
-			over <- struct{}{}
+			done <- struct{}{}
 		case "/slow":
 			for range 3 {
 				_, _ = io.WriteString(w, "a")
@@ -267,7 +267,7 @@ func TestStreamsThatAreNotReadAreReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-over:
+	case <-done:
 	case <-time.After(20 * time.Second):
 		t.Error("the backend still sends to a client that does not read")
 	}

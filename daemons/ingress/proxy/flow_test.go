@@ -294,7 +294,7 @@ func TestOnlyRepeatableRequestsAreRetried(t *testing.T) {
 			startBackend(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") })},
 	)
 	for _, way := range protocolPairs {
-		for method, may := range map[string]bool{"GET": true, "POST": false} {
+		for method, allowed := range map[string]bool{"GET": true, "POST": false} {
 			before, failed := died.Load(), 0
 			for range 10 {
 				r, _ := http.NewRequest(method, way.scheme+"://a.example/", nil)
@@ -303,7 +303,7 @@ func TestOnlyRepeatableRequestsAreRetried(t *testing.T) {
 					failed++
 				}
 			}
-			if died.Load() == before || may == (failed > 0) {
+			if died.Load() == before || allowed == (failed > 0) {
 				t.Errorf("%s %s: %d of 10 failed, %d connections died", way.name, method, failed, died.Load()-before)
 			}
 		}

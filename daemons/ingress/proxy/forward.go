@@ -78,7 +78,7 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 func (c *conn) appendForwarded(out []byte) []byte {
 	q := &c.req
 	out = append(out, "X-Forwarded-For: "...)
-	has := func(fieldKind) bool { return false }
+	contains := func(fieldKind) bool { return false }
 	if c.trusted {
 		for i := range q.fields {
 			if f := &q.fields[i]; f.kind == kindForwardedFor && !f.dropped && len(f.value) > 0 {
@@ -86,21 +86,21 @@ func (c *conn) appendForwarded(out []byte) []byte {
 				out = append(out, ',', ' ')
 			}
 		}
-		has = q.has
+		contains = q.has
 	}
 	out = append(out, c.ip...)
-	if !has(kindRealIP) {
+	if !contains(kindRealIP) {
 		out = append(out, "\r\nX-Real-IP: "...)
 		out = append(out, c.ip...)
 	}
-	if !has(kindForwardedHost) {
+	if !contains(kindForwardedHost) {
 		out = append(out, "\r\nX-Forwarded-Host: "...)
 		out = append(out, q.host...)
 	}
-	if !has(kindForwardedProto) {
+	if !contains(kindForwardedProto) {
 		out = append(out, c.protoLine...)
 	}
-	if !has(kindForwardedPort) {
+	if !contains(kindForwardedPort) {
 		out = append(out, c.portLine...)
 	}
 	return append(out, '\r', '\n')

@@ -105,7 +105,7 @@ func (e *Engine) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 		e:         e,
 		c:         c,
 		r:         r,
-		began:     e.clock(),
+		start:     e.clock(),
 		w:         w,
 		writePace: writePace{controller: http.NewResponseController(w), wait: e.cfg.WriteTime},
 	}
@@ -122,7 +122,7 @@ type stream struct {
 	r         *http.Request
 	w         http.ResponseWriter
 	writePace writePace
-	began     int64
+	start     int64
 
 	rule            *route.Rule
 	responseChanges *route.Headers // header changes of the response
@@ -239,7 +239,7 @@ func (x *stream) fail(status int, reason string) {
 }
 
 func (x *stream) record() {
-	took := time.Duration(x.e.clock() - x.began)
+	took := time.Duration(x.e.clock() - x.start)
 	counterOf(x.e, x.rule).observe(x.status, took, x.sent)
 	if x.e.log == nil {
 		return

@@ -57,9 +57,9 @@ func TestAConnectionTakesBoundedMemory(t *testing.T) {
 	}
 	// Clients only keep the socket, so that their TLS state is not counted.
 	for _, kind := range []struct {
-		name string
-		most int64 // KiB
-		open func(t *testing.T)
+		name    string
+		maximum int64 // KiB
+		open    func(t *testing.T)
 	}{
 		{"plain", 24, func(t *testing.T) { ask(t, connect(t, p.plain)) }},
 		{"TLS", 64, func(t *testing.T) { ask(t, shake(t, "http/1.1")) }},
@@ -78,7 +78,7 @@ func TestAConnectionTakesBoundedMemory(t *testing.T) {
 			eventually(t, "not all connections are open", func() bool { return p.e.connections() == 1+n })
 			each := (inUse() - before) / int64(n)
 			t.Logf("%d bytes for each connection", each)
-			if each > kind.most<<10 {
+			if each > kind.maximum<<10 {
 				t.Errorf("a connection takes %d KiB", each>>10)
 			}
 		})

@@ -84,7 +84,7 @@ func (e *Engine) RemoveCounter(s route.Source) {
 // record counts and logs a completed request.
 func (c *conn) record() {
 	now := c.e.clock()
-	took := time.Duration(now - c.began)
+	took := time.Duration(now - c.start)
 	counter := counterOf(c.e, c.rule)
 	counter.observe(c.status, took, c.sent)
 	if c.e.log == nil {

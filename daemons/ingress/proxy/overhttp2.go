@@ -148,12 +148,12 @@ func (b *connBody) Read(p []byte) (int, error) {
 				return 0, err
 			}
 		}
-		have := c.buf.bytes()
-		have = have[:min(len(have), len(p))]
-		n, data := 0, have
+		existing := c.buf.bytes()
+		existing = existing[:min(len(existing), len(p))]
+		n, data := 0, existing
 		if b.remaining < 0 {
 			var err *statusError
-			if n, data, err = c.body.parse(have); err != nil {
+			if n, data, err = c.body.parse(existing); err != nil {
 				return 0, err
 			}
 			b.isComplete.Store(c.body.isDone())
@@ -180,13 +180,13 @@ func (b *connBody) fill() error {
 		c.buf = getBuffer(upstreamBuffer)
 	}
 	c.buf.makeRoom(len(c.buf.b))
-	began := time.Now()
-	_ = c.nc.SetReadDeadline(began.Add(b.pace.timeLeft()))
+	start := time.Now()
+	_ = c.nc.SetReadDeadline(start.Add(b.pace.timeLeft()))
 	if b.closed.Load() {
 		return http.ErrBodyReadAfterClose
 	}
 	err := c.readSome()
-	b.pace.count(int64(len(c.buf.bytes())), time.Since(began))
+	b.pace.count(int64(len(c.buf.bytes())), time.Since(start))
 	if isTimeout(err) && !b.closed.Load() {
 		b.isTooSlow.Store(true)
 		err = errSlowBody

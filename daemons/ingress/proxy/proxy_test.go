@@ -275,17 +275,17 @@ func TestRequestsAndResponsesAreForwardedCompletely(t *testing.T) {
 		client := p.newClient(way.protocols...)
 		for _, size := range []int{0, 1, 3000, 100_000, amount.Scaled(1_000_000, 200_000)} {
 			for _, framing := range []string{"length", "pieces", "nothing"} {
-				for _, known := range []bool{true, false} {
+				for _, isKnown := range []bool{true, false} {
 					text := strings.Repeat("0123456789", size/10+1)[:size]
 					var from io.Reader = strings.NewReader(text)
-					if !known {
+					if !isKnown {
 						from = io.MultiReader(from)
 					}
 					r, _ := http.NewRequest("POST", way.scheme+"://a.example/x%20y?framing="+framing, from)
 					r.Header.Set("X-Own", "mine")
 					res, err := client.Do(r)
 					got := readBody(t, res, err)
-					name := fmt.Sprintf("%s, %d bytes, %s, known %v", way.name, size, framing, known)
+					name := fmt.Sprintf("%s, %d bytes, %s, known %v", way.name, size, framing, isKnown)
 					if framing == "nothing" {
 						if res.StatusCode != 204 || got != "" {
 							t.Errorf("%s: %d %q", name, res.StatusCode, got)

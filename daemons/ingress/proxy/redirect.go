@@ -27,9 +27,9 @@ func redirectLocation(r *route.Redirect, secure bool, host string, port int, tar
 	} else if r.Scheme != "" {
 		port = map[string]int{"http": 80, "https": 443}[r.Scheme]
 	}
-	path, query, has := strings.Cut(target, "?")
+	path, query, exists := strings.Cut(target, "?")
 	if to, ok := rewrittenPath(&route.Rewrite{Path: r.Path, Prefix: r.Prefix}, []byte(path)); ok {
-		if target = to; has && path != "" {
+		if target = to; exists && path != "" {
 			target += "?" + query
 		}
 	}

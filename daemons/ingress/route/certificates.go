@@ -84,7 +84,7 @@ func (b *Builder) updateOffers(key Key, in *ingress) {
 	for name, cert := range now {
 		// Selecting costs time for all Ingresses with a certificate for the name. Skip it if only the paths of the
 		// Ingress have changed.
-		if was := b.certOwners[name][key]; was == nil || before[name] != cert || !was.created.Equal(in.created) {
+		if old := b.certOwners[name][key]; old == nil || before[name] != cert || !old.created.Equal(in.created) {
 			b.changedCerts[name] = true
 		}
 		putNested(b.certOwners, name, key, in)
@@ -129,11 +129,11 @@ func (in *ingress) certNames(entry tlsEntry, cert *tls.Certificate) []string {
 		if name == "" {
 			continue
 		}
-		asked := name
+		requested := name
 		if parent, ok := strings.CutPrefix(name, "*."); ok {
-			asked = "x." + parent
+			requested = "x." + parent
 		}
-		if cert.Leaf.VerifyHostname(asked) == nil {
+		if cert.Leaf.VerifyHostname(requested) == nil {
 			names = append(names, name)
 		}
 	}

@@ -115,7 +115,7 @@ func (in *ingress) hasTLS(name string) bool {
 				return true
 			}
 			parent, ok := strings.CutPrefix(h, "*.")
-			if _, of, has := strings.Cut(name, "."); ok && has && of == parent {
+			if _, of, exists := strings.Cut(name, "."); ok && exists && of == parent {
 				return true
 			}
 		}

@@ -90,7 +90,7 @@ func encodedRest(sent, plain []byte, n int) (rest []byte, ok bool) {
 			return nil, false
 		}
 		c, size := sent[i], 1
-		if d, is := decodeByte(sent[i:]); is {
+		if d, found := decodeByte(sent[i:]); found {
 			c, size = d, 3
 		}
 		if c != plain[k] {

@@ -25,10 +25,10 @@ func TestPathsAreComparedInDecodedForm(t *testing.T) {
 func TestEncodedRulePathsMatch(t *testing.T) {
 	const exact, prefix = networkingv1.PathTypeExact, networkingv1.PathTypePrefix
 	for _, c := range []struct {
-		kind     networkingv1.PathType
-		rule     string
-		asked    string
-		declared bool
+		kind      networkingv1.PathType
+		rule      string
+		requested string
+		declared  bool
 	}{
 		{exact, "/a%20b", "/a%20b", true}, {exact, "/a%20b", "/a%2520b", false}, {exact, "/a b", "/a%20b", true},
 		{exact, "/caf%C3%A9", "/caf%c3%a9", true},
@@ -44,14 +44,14 @@ func TestEncodedRulePathsMatch(t *testing.T) {
 		b.SetIngress(Key{"default", "i"}, in)
 		listener := (&Listener{}).WithHosts(map[string][]PathRule{"": {{Path: c.rule, Exact: c.kind == exact,
 			Rule: &Rule{}}}})
-		plain, _, ok := PlainPath([]byte(c.asked), nil)
+		plain, _, ok := PlainPath([]byte(c.requested), nil)
 		if !ok {
-			t.Fatal(c.asked)
+			t.Fatal(c.requested)
 		}
 		for name, found := range map[string]bool{"Ingress": b.Table().Find([]byte("a.example"), plain,
 			plainRequest{}) != nil, "HTTPRoute": listener.find([]byte("a.example"), plain, plainRequest{}) != nil} {
 			if found != c.declared {
-				t.Errorf("%s: %s %s matches %s: %t", name, c.kind, c.rule, c.asked, found)
+				t.Errorf("%s: %s %s matches %s: %t", name, c.kind, c.rule, c.requested, found)
 			}
 		}
 	}

@@ -82,8 +82,8 @@ func (b *Builder) rebuildHosts() map[string]*host {
 		h := all[s.host]
 		if h == nil {
 			h = &host{}
-			if was := b.table.host(s.host); was != nil {
-				*h = *was
+			if before := b.table.host(s.host); before != nil {
+				*h = *before
 			}
 			all[s.host], changes[s.host] = h, &[positionPrefix + 1]map[string][]*Rule{{}, {}}
 		}

@@ -33,11 +33,11 @@ func TestUpdatedTablesEqualNewlyBuiltOnes(t *testing.T) {
 				delete(all, name)
 				b.SetIngress(Key{"default", name}, nil)
 			} else {
-				has := rapid.SliceOfNDistinct(rapid.SampledFrom(lines), 0, 4, rapid.ID).Draw(r, "lines")
+				current := rapid.SliceOfNDistinct(rapid.SampledFrom(lines), 0, 4, rapid.ID).Draw(r, "lines")
 				if rapid.IntRange(0, 3).Draw(r, "many") == 0 {
-					has = append(has, many[rapid.IntRange(0, len(many)-1).Draw(r, "from"):]...)
+					current = append(current, many[rapid.IntRange(0, len(many)-1).Draw(r, "from"):]...)
 				}
-				in := ingressOf(name, time.Duration(rapid.IntRange(0, 2).Draw(r, "age"))*time.Hour, has...)
+				in := ingressOf(name, time.Duration(rapid.IntRange(0, 2).Draw(r, "age"))*time.Hour, current...)
 				if rapid.Bool().Draw(r, "default") {
 					in.Spec.DefaultBackend = &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
 						Name: "rest-" + name, Port: networkingv1.ServiceBackendPort{Number: 80}}}
@@ -56,10 +56,11 @@ func TestUpdatedTablesEqualNewlyBuiltOnes(t *testing.T) {
 			for _, host := range []string{"a.example", "b.example", "c.test"} {
 				for _, path := range []string{"/", "/x", "/x/", "/x/y", "/y", "/many", "/many/0", "/many/7/x",
 					"/many/70", "/many/73"} {
-					is, should := got.Find([]byte(host), []byte(path), nil), want.Find([]byte(host), []byte(path), nil)
-					if (is == nil) != (should == nil) ||
-						is != nil && (is.Source != should.Source || is.Path != should.Path) {
-						r.Fatalf("%s%s has %+v, and after a rebuild %+v", host, path, is, should)
+					current, should := got.Find([]byte(host), []byte(path), nil),
+						want.Find([]byte(host), []byte(path), nil)
+					if (current == nil) != (should == nil) ||
+						current != nil && (current.Source != should.Source || current.Path != should.Path) {
+						r.Fatalf("%s%s has %+v, and after a rebuild %+v", host, path, current, should)
 					}
 				}
 			}

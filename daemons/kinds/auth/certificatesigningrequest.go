@@ -56,18 +56,18 @@ func copyRequestStatus(to, from *certificatesv1.CertificateSigningRequest) {
 			continue
 		}
 		c.LastTransitionTime = at
-		for _, was := range before {
-			if was.Type == c.Type && was.Status == c.Status && !was.LastTransitionTime.IsZero() {
-				c.LastTransitionTime = was.LastTransitionTime
+		for _, old := range before {
+			if old.Type == c.Type && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = old.LastTransitionTime
 			}
 		}
 	}
 }
 
 func signingRequestRow(c *certificatesv1.CertificateSigningRequest) []any {
-	asked := cell.NoneText
+	requested := cell.NoneText
 	if s := c.Spec.ExpirationSeconds; s != nil {
-		asked = duration.HumanDuration(time.Duration(*s) * time.Second)
+		requested = duration.HumanDuration(time.Duration(*s) * time.Second)
 	}
 	approved, denied, failed := false, false, false
 	for _, cond := range c.Status.Conditions {
@@ -90,5 +90,5 @@ func signingRequestRow(c *certificatesv1.CertificateSigningRequest) []any {
 	if len(c.Status.Certificate) > 0 {
 		state += ",Issued"
 	}
-	return []any{cell.Age(c.CreationTimestamp), c.Spec.SignerName, c.Spec.Username, asked, state}
+	return []any{cell.Age(c.CreationTimestamp), c.Spec.SignerName, c.Spec.Username, requested, state}
 }

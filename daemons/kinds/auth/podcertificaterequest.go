@@ -108,10 +108,10 @@ func validatePodCertificateRequest(r *certificatesv1.PodCertificateRequest) fiel
 }
 
 func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) field.ErrorList {
-	path, is, was := field.NewPath("status"), &r.Status, &old.Status
-	errs := metavalidation.ValidateConditions(is.Conditions, path.Child("conditions"))
+	path, after, before := field.NewPath("status"), &r.Status, &old.Status
+	errs := metavalidation.ValidateConditions(after.Conditions, path.Child("conditions"))
 	end := ""
-	for i, c := range is.Conditions {
+	for i, c := range after.Conditions {
 		at := path.Child("conditions").Index(i)
 		switch {
 		case !slices.Contains(finalPodCertificateConditions, c.Type):
@@ -126,34 +126,34 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 				[]metav1.ConditionStatus{metav1.ConditionTrue}))
 		}
 	}
-	for _, c := range was.Conditions {
+	for _, c := range before.Conditions {
 		if slices.Contains(finalPodCertificateConditions, c.Type) && end != c.Type {
 			errs = append(errs, field.Invalid(path.Child("conditions"), end,
 				"a request that was "+strings.ToLower(c.Type)+" stays so"))
 		}
 	}
 	for _, f := range []struct {
-		name    string
-		is, was any
-		set     bool
+		name          string
+		after, before any
+		set           bool
 	}{
-		{"certificateChain", is.CertificateChain, was.CertificateChain, was.CertificateChain != ""},
-		{"notBefore", is.NotBefore, was.NotBefore, was.NotBefore != nil},
-		{"beginRefreshAt", is.BeginRefreshAt, was.BeginRefreshAt, was.BeginRefreshAt != nil},
-		{"notAfter", is.NotAfter, was.NotAfter, was.NotAfter != nil},
+		{"certificateChain", after.CertificateChain, before.CertificateChain, before.CertificateChain != ""},
+		{"notBefore", after.NotBefore, before.NotBefore, before.NotBefore != nil},
+		{"beginRefreshAt", after.BeginRefreshAt, before.BeginRefreshAt, before.BeginRefreshAt != nil},
+		{"notAfter", after.NotAfter, before.NotAfter, before.NotAfter != nil},
 	} {
 		if f.set {
-			errs = append(errs, validate.Immutable(f.is, f.was, path.Child(f.name))...)
+			errs = append(errs, validate.Immutable(f.after, f.before, path.Child(f.name))...)
 		}
 	}
 	if end != certificatesv1.PodCertificateRequestConditionTypeIssued {
-		if is.CertificateChain != "" {
+		if after.CertificateChain != "" {
 			errs = append(errs, field.Invalid(path.Child("certificateChain"), "<value omitted>",
 				"must be empty unless the request is issued"))
 		}
 		return errs
 	}
-	return append(errs, validateIssuedChain(is, path)...)
+	return append(errs, validateIssuedChain(after, path)...)
 }
 
 // validateIssuedChain requires PEM certificates. The validity of the first one must agree with the status.

@@ -76,8 +76,8 @@ func AccessModes(modes []corev1.PersistentVolumeAccessMode) string {
 		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"},
 		{corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
 	} {
-		for _, have := range modes {
-			if have == m.mode {
+		for _, current := range modes {
+			if current == m.mode {
 				out = append(out, m.short)
 				break
 			}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/json"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,6 +111,14 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 			}
 		}
 	}
+	requireJSON := func(key string) {
+		require(key)
+		if text, ok := s.Data[key]; ok {
+			if err := json.Unmarshal(text, &map[string]any{}); err != nil {
+				errs = append(errs, field.Invalid(data.Key(key), "<secret contents redacted>", err.Error()))
+			}
+		}
+	}
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
@@ -117,9 +126,9 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 				field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
 		}
 	case corev1.SecretTypeDockercfg:
-		require(corev1.DockerConfigKey)
+		requireJSON(corev1.DockerConfigKey)
 	case corev1.SecretTypeDockerConfigJson:
-		require(corev1.DockerConfigJsonKey)
+		requireJSON(corev1.DockerConfigJsonKey)
 	case corev1.SecretTypeBasicAuth:
 		_, user := s.Data[corev1.BasicAuthUsernameKey]
 		_, password := s.Data[corev1.BasicAuthPasswordKey]
@@ -127,7 +136,9 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 			require(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
 		}
 	case corev1.SecretTypeSSHAuth:
-		require(corev1.SSHAuthPrivateKey)
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), ""))
+		}
 	case corev1.SecretTypeTLS:
 		require(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}

@@ -17,8 +17,8 @@ func Events() *kind.Kind {
 	return &kind.Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Event"),
 		Resource: "events", Singular: "event", ShortNames: []string{"ev"}, Namespaced: true, CreateOnUpdate: true,
-		Dependents: kind.NoDependents,
-		New:        kind.New[corev1.Event](), NewList: kind.New[corev1.EventList](),
+		Dependents: kind.NoDependents, Expires: true,
+		New: kind.New[corev1.Event](), NewList: kind.New[corev1.EventList](),
 		Aliases: []kind.Alias{{
 			GVK: eventsv1.SchemeGroupVersion.WithKind("Event"),
 			New: kind.New[eventsv1.Event](), NewList: kind.New[eventsv1.EventList](),

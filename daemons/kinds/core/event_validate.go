@@ -70,8 +70,8 @@ func checkEvent(obj, before runtime.Object) field.ErrorList {
 	old := before.(*corev1.Event)
 	var errs field.ErrorList
 	for _, f := range []struct {
-		name    string
-		is, was any
+		name              string
+		current, previous any
 	}{
 		{"regarding", e.InvolvedObject, old.InvolvedObject}, {"reason", e.Reason, old.Reason},
 		{"note", e.Message, old.Message},
@@ -84,7 +84,7 @@ func checkEvent(obj, before runtime.Object) field.ErrorList {
 		{"related", e.Related, old.Related}, {"reportingController", e.ReportingController, old.ReportingController},
 		{"reportingInstance", e.ReportingInstance, old.ReportingInstance},
 	} {
-		errs = append(errs, validate.Immutable(f.is, f.was, field.NewPath(f.name))...)
+		errs = append(errs, validate.Immutable(f.current, f.previous, field.NewPath(f.name))...)
 	}
 	return append(errs, validateSeries(e.Series)...)
 }

@@ -67,8 +67,8 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 		}
 	}
 	if l.Type == corev1.LimitTypePersistentVolumeClaim {
-		_, least := l.Min[corev1.ResourceStorage]
-		if _, most := l.Max[corev1.ResourceStorage]; !least && !most {
+		_, hasMinimum := l.Min[corev1.ResourceStorage]
+		if _, hasMaximum := l.Max[corev1.ResourceStorage]; !hasMinimum && !hasMaximum {
 			errs = append(errs, field.Required(at.Child("limits"),
 				"either minimum or maximum storage value is required, but neither was provided"))
 		}
@@ -112,12 +112,13 @@ func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Key(string(name)), ratio.String(),
 				fmt.Sprintf("ratio %s is less than 1", ratio.String())))
 		}
-		least, ok := l.Min[name]
-		most, also := l.Max[name]
-		if !ok || !also || least.IsZero() {
+		minimum, ok := l.Min[name]
+		maximum, also := l.Max[name]
+		if !ok || !also || minimum.IsZero() {
 			continue
 		}
-		if widest := most.AsApproximateFloat64() / least.AsApproximateFloat64(); ratio.AsApproximateFloat64() > widest {
+		widest := maximum.AsApproximateFloat64() / minimum.AsApproximateFloat64()
+		if ratio.AsApproximateFloat64() > widest {
 			errs = append(errs, field.Invalid(at.Key(string(name)), ratio.String(), fmt.Sprintf(
 				"ratio %s is greater than max/min = %f", ratio.String(), widest)))
 		}
@@ -193,11 +194,11 @@ func validateQuotaName(name corev1.ResourceName, at *field.Path) field.ErrorList
 		return errs
 	}
 	base := strings.TrimPrefix(strings.TrimPrefix(string(name), "requests."), "limits.")
-	known := slices.Contains(countedResources, name) ||
+	isKnown := slices.Contains(countedResources, name) ||
 		slices.Contains(validate.StandardResources, corev1.ResourceName(base)) ||
 		base == string(corev1.ResourceStorage) ||
 		strings.HasPrefix(base, corev1.ResourceHugePagesPrefix)
-	if !known {
+	if !isKnown {
 		return field.ErrorList{field.Invalid(at, name, "must be a standard resource for quota")}
 	}
 	return nil

@@ -103,11 +103,11 @@ func podFields(pod *corev1.Pod) fields.Set {
 
 // podGracePeriod gives the kubelet time to stop the containers. A pod without a node, or one that has finished, has
 // nothing to stop.
-func podGracePeriod(obj runtime.Object, asked *int64) int64 {
+func podGracePeriod(obj runtime.Object, requested *int64) int64 {
 	pod := obj.(*corev1.Pod)
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	if asked != nil {
-		seconds = *asked
+	if requested != nil {
+		seconds = *requested
 	} else if pod.Spec.TerminationGracePeriodSeconds != nil {
 		seconds = *pod.Spec.TerminationGracePeriodSeconds
 	}

@@ -46,7 +46,7 @@ func validateDeviceStatuses(list []corev1.ContainerStatus, containers []corev1.C
 // unrequestedReason returns why a container's status cannot be about a resource, or "". Extended resources that a claim
 // provides are reported under the claim's name, which the spec does not contain.
 func unrequestedReason(name corev1.ResourceName, of int, containers []corev1.Container) string {
-	if claim, is := strings.CutPrefix(string(name), "claim:"); is {
+	if claim, ok := strings.CutPrefix(string(name), "claim:"); ok {
 		if of < 0 {
 			return ""
 		}
@@ -64,7 +64,7 @@ func unrequestedReason(name corev1.ResourceName, of int, containers []corev1.Con
 			"'claim:<claimName>' if request is empty"
 	}
 	if of >= 0 {
-		if _, asked := containers[of].Resources.Requests[name]; !asked {
+		if _, requested := containers[of].Resources.Requests[name]; !requested {
 			return "must match one of the container's resource requirements"
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // A status may only contain devices that the container requested, each once.
 func TestDeviceStatusesAreValidated(t *testing.T) {
 	healthy := []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: corev1.ResourceHealthStatusHealthy}}
-	says := func(name corev1.ResourceName, r ...corev1.ResourceHealth) []corev1.ResourceStatus {
+	report := func(name corev1.ResourceName, r ...corev1.ResourceHealth) []corev1.ResourceStatus {
 		return []corev1.ResourceStatus{{Name: name, Resources: r}}
 	}
 	old := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
@@ -41,24 +41,24 @@ func TestDeviceStatusesAreValidated(t *testing.T) {
 		status    []corev1.ResourceStatus
 		refused   string // the field below the container's status
 	}{
-		"a claim":                            {"claims", says("claim:all", healthy...), ""},
-		"a claim's request":                  {"claims", says("claim:one/gpu", healthy...), ""},
-		"another request":                    {"claims", says("claim:one/nic", healthy...), "[0].name"},
-		"all of a claim of which it has one": {"claims", says("claim:one", healthy...), "[0].name"},
-		"another claim":                      {"none", says("claim:all", healthy...), "[0].name"},
-		"an extended resource":               {"extended", says("example.com/gpu", healthy...), ""},
-		"an extended resource by a claim":    {"extended", says("claim:made/gpu", healthy...), ""},
-		"a resource that it has not":         {"none", says("example.com/gpu", healthy...), "[0].name"},
-		"one name twice": {"claims", append(says("claim:all", healthy...), says("claim:all")...),
+		"a claim":                            {"claims", report("claim:all", healthy...), ""},
+		"a claim's request":                  {"claims", report("claim:one/gpu", healthy...), ""},
+		"another request":                    {"claims", report("claim:one/nic", healthy...), "[0].name"},
+		"all of a claim of which it has one": {"claims", report("claim:one", healthy...), "[0].name"},
+		"another claim":                      {"none", report("claim:all", healthy...), "[0].name"},
+		"an extended resource":               {"extended", report("example.com/gpu", healthy...), ""},
+		"an extended resource by a claim":    {"extended", report("claim:made/gpu", healthy...), ""},
+		"a resource that it has not":         {"none", report("example.com/gpu", healthy...), "[0].name"},
+		"one name twice": {"claims", append(report("claim:all", healthy...), report("claim:all")...),
 			"[1].name"},
-		"one device twice": {"claims", says("claim:all", healthy[0], healthy[0]), "[0].resources[1].resourceID"},
-		"another word": {"claims", says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Wild"}),
+		"one device twice": {"claims", report("claim:all", healthy[0], healthy[0]), "[0].resources[1].resourceID"},
+		"another word": {"claims", report("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Wild"}),
 			"[0].resources[0].health"},
 		"a message": {"claims",
-			says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
+			report("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
 				Message: new(strings.Repeat("a", 1024))}), ""},
 		"a long message": {"claims",
-			says("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
+			report("claim:all", corev1.ResourceHealth{ResourceID: "x", Health: "Unknown",
 				Message: new(strings.Repeat("a", 1025))}), "[0].resources[0].message"},
 	} {
 		pod := old.DeepCopy()
@@ -72,7 +72,7 @@ func TestDeviceStatusesAreValidated(t *testing.T) {
 	}
 	visited := old.DeepCopy()
 	visited.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{
-		{Name: "e", AllocatedResourcesStatus: says("claim:all", healthy...)},
+		{Name: "e", AllocatedResourcesStatus: report("claim:all", healthy...)},
 	}
 	if errs := validatePodStatusUpdate(visited, old); len(errs) != 1 ||
 		errs[0].Field != "status.ephemeralContainerStatuses[0].allocatedResourcesStatus" {
@@ -94,8 +94,8 @@ func TestPodLevelResourcesCanBeResized(t *testing.T) {
 		return &corev1.ResourceRequirements{Requests: list(cpu), Limits: list(cpu)}
 	}
 	for name, c := range map[string]struct {
-		is, was *corev1.ResourceRequirements
-		refused string // field and detail
+		after, before *corev1.ResourceRequirements
+		refused       string // field and detail
 	}{
 		"larger":        {both("2"), both("1"), ""},
 		"smaller":       {both("500m"), both("1"), ""},
@@ -111,7 +111,7 @@ func TestPodLevelResourcesCanBeResized(t *testing.T) {
 			both("1"),
 			"spec: only cpu and memory resources are mutable"},
 	} {
-		errs := slices.DeleteFunc(ValidateResize(pod(c.is), pod(c.was)), func(e *field.Error) bool {
+		errs := slices.DeleteFunc(ValidateResize(pod(c.after), pod(c.before)), func(e *field.Error) bool {
 			return e.Field == "metadata.name" || e.Field == "metadata.namespace"
 		})
 		if c.refused == "" && len(errs) > 0 {

@@ -14,7 +14,7 @@ func mergeLabelKeys(pod *corev1.Pod) {
 			return
 		}
 		for _, key := range keys {
-			if value, has := pod.Labels[key]; has {
+			if value, ok := pod.Labels[key]; ok {
 				s.MatchExpressions = append(s.MatchExpressions,
 					metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
 			}

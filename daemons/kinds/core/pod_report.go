@@ -14,46 +14,46 @@ import (
 // validatePodStatusUpdate checks a kubelet's report: a container that has ended for good must not run again, and the
 // QoS class must not change.
 func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
-	path, is, was := field.NewPath("status"), &pod.Status, &old.Status
+	path, after, before := field.NewPath("status"), &pod.Status, &old.Status
 	errs := validateMirrorUpdate(pod, old)
-	if name := is.NominatedNodeName; name != "" && name != was.NominatedNodeName {
+	if name := after.NominatedNodeName; name != "" && name != before.NominatedNodeName {
 		errs = append(errs, validate.DNSSubdomain(name, path.Child("nominatedNodeName"))...)
 	}
 	policy := old.Spec.RestartPolicy
-	errs = append(errs, validateStayTerminated(is.ContainerStatuses, was.ContainerStatuses,
+	errs = append(errs, validateStayTerminated(after.ContainerStatuses, before.ContainerStatuses,
 		restartCheck(policy, old.Spec.Containers), path.Child("containerStatuses"))...)
-	errs = append(errs, validateStayTerminated(is.InitContainerStatuses, was.InitContainerStatuses,
+	errs = append(errs, validateStayTerminated(after.InitContainerStatuses, before.InitContainerStatuses,
 		initRestartCheck(policy, old.Spec.InitContainers), path.Child("initContainerStatuses"))...)
-	errs = append(errs, validateStayTerminated(is.EphemeralContainerStatuses, was.EphemeralContainerStatuses,
+	errs = append(errs, validateStayTerminated(after.EphemeralContainerStatuses, before.EphemeralContainerStatuses,
 		neverRestarts, path.Child("ephemeralContainerStatuses"))...)
-	errs = append(errs, validateDeviceStatuses(is.ContainerStatuses, old.Spec.Containers,
+	errs = append(errs, validateDeviceStatuses(after.ContainerStatuses, old.Spec.Containers,
 		path.Child("containerStatuses"))...)
-	errs = append(errs, validateDeviceStatuses(is.InitContainerStatuses, old.Spec.InitContainers,
+	errs = append(errs, validateDeviceStatuses(after.InitContainerStatuses, old.Spec.InitContainers,
 		path.Child("initContainerStatuses"))...)
-	for i, c := range is.EphemeralContainerStatuses {
+	for i, c := range after.EphemeralContainerStatuses {
 		if len(c.AllocatedResourcesStatus) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child(
 				"allocatedResourcesStatus"), "cannot be set for a container status"))
 		}
 	}
-	errs = append(errs, validate.Immutable(is.QOSClass, was.QOSClass, path.Child("qosClass"))...)
+	errs = append(errs, validate.Immutable(after.QOSClass, before.QOSClass, path.Child("qosClass"))...)
 	var ips, hosts []string
-	for _, ip := range is.PodIPs {
+	for _, ip := range after.PodIPs {
 		ips = append(ips, ip.IP)
 	}
-	for _, ip := range is.HostIPs {
+	for _, ip := range after.HostIPs {
 		hosts = append(hosts, ip.IP)
 	}
-	if !value.Same(is.PodIPs, was.PodIPs) {
+	if !value.Same(after.PodIPs, before.PodIPs) {
 		errs = append(errs, validateDualAddresses(ips, path.Child("podIPs"),
 			"may specify no more than one IP for each IP family")...)
 	}
-	if !value.Same(is.HostIPs, was.HostIPs) {
+	if !value.Same(after.HostIPs, before.HostIPs) {
 		errs = append(errs, validateDualAddresses(hosts, path.Child("hostIPs"),
 			"may specify no more than one IP for each IP family")...)
 	}
-	errs = append(errs, validateClaimStatuses(is.ResourceClaimStatuses, old.Spec.ResourceClaims, path)...)
-	for i, c := range is.Conditions {
+	errs = append(errs, validateClaimStatuses(after.ResourceClaimStatuses, old.Spec.ResourceClaims, path)...)
+	for i, c := range after.Conditions {
 		at := path.Child("conditions").Index(i)
 		if c.ObservedGeneration < 0 {
 			errs = append(errs,
@@ -73,11 +73,11 @@ func validateClaimStatuses(
 	seen := map[string]bool{}
 	for i, c := range list {
 		at := path.Child("resourceClaimStatuses").Index(i)
-		known := false
+		isKnown := false
 		for _, claim := range claims {
-			known = known || claim.Name == c.Name
+			isKnown = isKnown || claim.Name == c.Name
 		}
-		if !known {
+		if !isKnown {
 			errs = append(errs, field.Invalid(at.Child("name"), c.Name,
 				"must match the name of an entry in `spec.resourceClaims`"))
 		}
@@ -138,16 +138,16 @@ func initRestartCheck(pods corev1.RestartPolicy, containers []corev1.Container) 
 }
 
 func validateStayTerminated(
-	is, was []corev1.ContainerStatus,
+	updated, old []corev1.ContainerStatus,
 	restarts func(name string, code int32) bool,
 	path *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
-	for i, before := range was {
+	for i, before := range old {
 		if before.State.Terminated == nil || restarts(before.Name, before.State.Terminated.ExitCode) {
 			continue
 		}
-		for _, now := range is {
+		for _, now := range updated {
 			if now.Name == before.Name && now.State.Terminated == nil {
 				errs = append(errs, field.Forbidden(path.Index(i).Child("state"),
 					"may not be transitioned to non-terminated state"))

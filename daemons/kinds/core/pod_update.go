@@ -25,10 +25,13 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}
 	}
 	errs := validateMirrorUpdate(pod, old)
-	for i, c := range pod.Spec.Containers {
-		if c.Image == "" {
-			errs = append(errs, field.Required(path.Child("containers").Index(i).Child("image"), ""))
-		}
+	for i := range pod.Spec.InitContainers {
+		errs = append(errs, podspec.ValidateImage(pod.Spec.InitContainers[i].Image,
+			path.Child("initContainers").Index(i).Child("image"))...)
+	}
+	for i := range pod.Spec.Containers {
+		errs = append(errs, podspec.ValidateImage(pod.Spec.Containers[i].Image,
+			path.Child("containers").Index(i).Child("image"))...)
 	}
 	errs = append(errs, validateDeadline(pod, old, path.Child("activeDeadlineSeconds"))...)
 	errs = append(errs, validateTolerationsUpdate(pod.Spec.Tolerations, old.Spec.Tolerations,
@@ -43,29 +46,33 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
-	is, was := pod.Spec.DeepCopy(), &old.Spec
-	for i := range is.Containers {
-		is.Containers[i].Image = was.Containers[i].Image
+	after, before := pod.Spec.DeepCopy(), &old.Spec
+	for i := range after.Containers {
+		after.Containers[i].Image = before.Containers[i].Image
 	}
-	for i := range is.InitContainers {
-		is.InitContainers[i].Image = was.InitContainers[i].Image
+	for i := range after.InitContainers {
+		after.InitContainers[i].Image = before.InitContainers[i].Image
 	}
-	is.ActiveDeadlineSeconds, is.Tolerations, is.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations,
-		was.SchedulingGates
-	if value.OrZero(was.TerminationGracePeriodSeconds) < 0 && value.OrZero(is.TerminationGracePeriodSeconds) == 1 {
-		is.TerminationGracePeriodSeconds = was.TerminationGracePeriodSeconds
+	after.ActiveDeadlineSeconds, after.Tolerations, after.SchedulingGates = before.ActiveDeadlineSeconds,
+		before.Tolerations,
+		before.SchedulingGates
+	if value.OrZero(before.TerminationGracePeriodSeconds) < 0 &&
+		value.OrZero(after.TerminationGracePeriodSeconds) == 1 {
+		after.TerminationGracePeriodSeconds = before.TerminationGracePeriodSeconds
 	}
-	if len(was.SchedulingGates) > 0 {
+	if len(before.SchedulingGates) > 0 {
 		// The scheduling constraints of a gated pod may still be narrowed, because the scheduler has not read them yet.
-		if !isNarrower(is.NodeSelector, was.NodeSelector) {
-			errs = append(errs, field.Invalid(path.Child("nodeSelector"), is.NodeSelector,
+		if !isNarrower(after.NodeSelector, before.NodeSelector) {
+			errs = append(errs, field.Invalid(path.Child("nodeSelector"), after.NodeSelector,
 				"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 		}
-		errs = append(errs, validateNarrowerAffinity(is.Affinity, was.Affinity, path.Child("affinity", "nodeAffinity",
-			"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))...)
-		is.NodeSelector, is.Affinity = was.NodeSelector, podspec.WithOldNodeAffinity(is.Affinity, was.Affinity)
+		errs = append(errs, validateNarrowerAffinity(after.Affinity, before.Affinity,
+			path.Child("affinity", "nodeAffinity",
+				"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))...)
+		after.NodeSelector, after.Affinity = before.NodeSelector,
+			podspec.WithOldNodeAffinity(after.Affinity, before.Affinity)
 	}
-	if !value.Same(is, was) {
+	if !value.Same(after, before) {
 		errs = append(errs, field.Forbidden(path, podUpdateText))
 	}
 	return errs
@@ -73,14 +80,14 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 
 // validateNarrowerAffinity allows requirements to be added to each required node selector term. Terms cannot be added:
 // one of several terms suffices, so another term would allow more nodes.
-func validateNarrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {
+func validateNarrowerAffinity(updated, old *corev1.Affinity, path *field.Path) field.ErrorList {
 	terms := func(a *corev1.Affinity) []corev1.NodeSelectorTerm {
 		if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 			return nil
 		}
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
-	now, before := terms(is), terms(was)
+	now, before := terms(updated), terms(old)
 	if len(before) == 0 {
 		return nil
 	}
@@ -100,14 +107,14 @@ func validateNarrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.
 	return errs
 }
 
-// isPrefix reports whether was is a prefix of is. A term without requirements matches nothing, and must stay so.
-func isPrefix(is, was []corev1.NodeSelectorRequirement) bool {
-	return len(is) >= len(was) && value.Same(is[:len(was)], was)
+// isPrefix reports whether before is a prefix of after. A term without requirements matches nothing, and must stay so.
+func isPrefix(after, before []corev1.NodeSelectorRequirement) bool {
+	return len(after) >= len(before) && value.Same(after[:len(before)], before)
 }
 
-func isNarrower(is, was map[string]string) bool {
-	for k, v := range was {
-		if is[k] != v {
+func isNarrower(after, before map[string]string) bool {
+	for k, v := range before {
+		if after[k] != v {
 			return false
 		}
 	}
@@ -115,22 +122,22 @@ func isNarrower(is, was map[string]string) bool {
 }
 
 func validateDeadline(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
-	is, was := pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
+	after, before := pod.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
 	switch {
-	case is != nil && *is < 0:
-		return validate.NotNegative(*is, path)
-	case is != nil && was != nil && *is > *was:
-		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
-	case is == nil && was != nil:
+	case after != nil && *after < 0:
+		return validate.NotNegative(*after, path)
+	case after != nil && before != nil && *after > *before:
+		return field.ErrorList{field.Invalid(path, *after, "must be less than or equal to previous value")}
+	case after == nil && before != nil:
 		return field.ErrorList{field.Invalid(path, nil, "must not update from a positive integer to nil value")}
 	}
 	return nil
 }
 
 // validateTolerationsUpdate allows tolerations to be added, and their periods to be changed.
-func validateTolerationsUpdate(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
-	for _, old := range was {
-		kept := slices.ContainsFunc(is, func(t corev1.Toleration) bool {
+func validateTolerationsUpdate(after, before []corev1.Toleration, path *field.Path) field.ErrorList {
+	for _, old := range before {
+		kept := slices.ContainsFunc(after, func(t corev1.Toleration) bool {
 			t.TolerationSeconds, old.TolerationSeconds = nil, nil
 			return t == old
 		})
@@ -140,18 +147,18 @@ func validateTolerationsUpdate(is, was []corev1.Toleration, path *field.Path) fi
 			}
 		}
 	}
-	return podspec.ValidateTolerations(is, path)
+	return podspec.ValidateTolerations(after, path)
 }
 
 // validateMirrorUpdate returns errors if a pod becomes a mirror pod or stops being one, since permissions depend on it.
 func validateMirrorUpdate(pod, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("metadata", "annotations").Key(corev1.MirrorPodAnnotationKey)
-	is, now := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	was, before := old.Annotations[corev1.MirrorPodAnnotationKey]
+	current, now := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	previous, before := old.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
 	case now && !before:
 		return field.ErrorList{field.Forbidden(path, "may not add mirror pod annotation")}
-	case is != was || before && !now:
+	case current != previous || before && !now:
 		return field.ErrorList{field.Forbidden(path, "may not remove or update mirror pod annotation")}
 	}
 	return nil

@@ -47,11 +47,11 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 			"may not be specified when `allocated` is not set"))
 	}
 	if c.DeletionTimestamp != nil {
-		was := sets.New[string]()
+		before := sets.New[string]()
 		for _, r := range old.Status.ReservedFor {
-			was.Insert(string(r.UID))
+			before.Insert(string(r.UID))
 		}
-		if !was.IsSuperset(seen) {
+		if !before.IsSuperset(seen) {
 			errs = append(errs, field.Forbidden(path.Child("reservedFor"),
 				"new entries may not be added while claim is being deleted"))
 		}
@@ -134,8 +134,8 @@ func validateShareID(id string, path *field.Path) field.ErrorList {
 }
 
 // validateBindingConditions requires valid condition names without duplicates.
-func validateBindingConditions(list []string, most int, path *field.Path) field.ErrorList {
-	errs := limitCount(len(list), most, path)
+func validateBindingConditions(list []string, maximum int, path *field.Path) field.ErrorList {
+	errs := limitCount(len(list), maximum, path)
 	again := validate.MarkRepeats(list)
 	for i, name := range list {
 		if again[i] {
@@ -185,13 +185,13 @@ func validateDeviceStatus(
 	}
 	for _, f := range []struct {
 		name, text string
-		most       int
+		maximum    int
 	}{
 		{"interfaceName", n.InterfaceName, resourcev1.NetworkDeviceDataInterfaceNameMaxLength},
 		{"hardwareAddress", n.HardwareAddress, resourcev1.NetworkDeviceDataHardwareAddressMaxLength},
 	} {
-		if len(f.text) > f.most {
-			errs = append(errs, field.TooLong(where.Child(f.name), "", f.most))
+		if len(f.text) > f.maximum {
+			errs = append(errs, field.TooLong(where.Child(f.name), "", f.maximum))
 		}
 	}
 	errs = append(errs, limitCount(len(n.IPs), resourcev1.NetworkDeviceDataMaxIPs, where.Child("ips"))...)

@@ -66,11 +66,11 @@ func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 		errs = append(errs, field.Invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
 	}
 	errs = append(errs, validateCounterSets(spec.SharedCounters, path.Child("sharedCounters"))...)
-	most, names := resourcev1.ResourceSliceMaxDevices, sets.New[string]()
+	maximum, names := resourcev1.ResourceSliceMaxDevices, sets.New[string]()
 	for i := range spec.Devices {
 		d, at := &spec.Devices[i], path.Child("devices").Index(i)
 		if len(d.Taints) > 0 || len(d.ConsumesCounters) > 0 {
-			most = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
+			maximum = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
 		}
 		if names.Has(d.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
@@ -78,7 +78,7 @@ func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 		names.Insert(d.Name)
 		errs = append(errs, validateDevice(d, value.OrZero(spec.PerDeviceNodeSelection), at)...)
 	}
-	errs = append(errs, limitCount(len(spec.Devices), most, path.Child("devices"))...)
+	errs = append(errs, limitCount(len(spec.Devices), maximum, path.Child("devices"))...)
 	if name := spec.PartitionTypeAttribute; name != nil {
 		errs = append(errs, validateFullyQualified(*name, path.Child("partitionTypeAttribute"))...)
 	}

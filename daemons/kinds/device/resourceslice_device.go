@@ -37,14 +37,14 @@ func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.
 		errs = append(errs, validateDeviceTaint(&d.Taints[i], at.Child("taints").Index(i))...)
 	}
 	for _, c := range []struct {
-		name string
-		list []string
-		most int
+		name    string
+		list    []string
+		maximum int
 	}{
 		{"bindingConditions", d.BindingConditions, resourcev1.BindingConditionsMaxSize},
 		{"bindingFailureConditions", d.BindingFailureConditions, resourcev1.BindingFailureConditionsMaxSize},
 	} {
-		errs = append(errs, validateBindingConditions(c.list, c.most, at.Child(c.name))...)
+		errs = append(errs, validateBindingConditions(c.list, c.maximum, at.Child(c.name))...)
 	}
 	if len(d.BindingConditions) > 0 != (len(d.BindingFailureConditions) > 0) {
 		errs = append(errs, field.Invalid(at.Child("bindingConditions"), d.BindingConditions,
@@ -231,11 +231,11 @@ func validateConsumption(list []resourcev1.DeviceCounterConsumption, path *field
 	return errs
 }
 
-func validateCounters(counters map[string]resourcev1.Counter, most int, path *field.Path) field.ErrorList {
+func validateCounters(counters map[string]resourcev1.Counter, maximum int, path *field.Path) field.ErrorList {
 	if len(counters) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := limitCount(len(counters), most, path)
+	errs := limitCount(len(counters), maximum, path)
 	for name := range counters {
 		errs = append(errs, validate.DNSLabel(name, path.Key(name))...)
 	}

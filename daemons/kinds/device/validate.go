@@ -17,9 +17,9 @@ import (
 
 // Checks that ResourceClaims and ResourceSlices share.
 
-func limitCount(n, most int, path *field.Path) field.ErrorList {
-	if n > most {
-		return field.ErrorList{field.TooMany(path, n, most)}
+func limitCount(n, maximum int, path *field.Path) field.ErrorList {
+	if n > maximum {
+		return field.ErrorList{field.TooMany(path, n, maximum)}
 	}
 	return nil
 }
@@ -83,15 +83,15 @@ func validateFullyQualified(name resourcev1.FullyQualifiedName, path *field.Path
 	return errs
 }
 
-// validateRawObject requires a JSON object of at most most bytes.
-func validateRawObject(raw []byte, most int, path *field.Path) field.ErrorList {
+// validateRawObject requires a JSON object of at most maximum bytes.
+func validateRawObject(raw []byte, maximum int, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var object map[string]json.RawMessage
 	switch {
 	case len(raw) == 0:
 		return field.ErrorList{field.Required(path, "")}
-	case len(raw) > most:
-		errs = append(errs, field.TooLong(path, "", most))
+	case len(raw) > maximum:
+		errs = append(errs, field.TooLong(path, "", maximum))
 	}
 	if err := json.Unmarshal(raw, &object); err != nil {
 		errs = append(errs, field.Invalid(path, "<value omitted>", fmt.Sprintf("error parsing data as JSON: %v", err)))

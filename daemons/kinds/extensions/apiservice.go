@@ -122,16 +122,16 @@ func validateAPIService(s *apiregistrationv1.APIService) field.ErrorList {
 }
 
 func validateAPIServiceStatus(s, _ *apiregistrationv1.APIService) field.ErrorList {
-	known := []apiregistrationv1.ConditionStatus{
+	supported := []apiregistrationv1.ConditionStatus{
 		apiregistrationv1.ConditionFalse,
 		apiregistrationv1.ConditionTrue,
 		apiregistrationv1.ConditionUnknown,
 	}
 	var errs field.ErrorList
 	for i, c := range s.Status.Conditions {
-		if !slices.Contains(known, c.Status) {
+		if !slices.Contains(supported, c.Status) {
 			errs = append(errs, validate.NotSupported(field.NewPath("status", "conditions").Index(i).Child("status"),
-				c.Status, known))
+				c.Status, supported))
 		}
 	}
 	return errs

@@ -52,11 +52,11 @@ func CustomResourceDefinitions() *kind.Kind {
 				to.(crd).Status = *from.(crd).Status.DeepCopy()
 			},
 			Validate: kind.AdaptValidateUpdate(func(d, old crd) field.ErrorList {
-				now, was, errs := internalDefinitions(d, old)
+				now, before, errs := internalDefinitions(d, old)
 				if len(errs) > 0 {
 					return errs
 				}
-				return validation.ValidateUpdateCustomResourceDefinitionStatus(context.Background(), now, was)
+				return validation.ValidateUpdateCustomResourceDefinitionStatus(context.Background(), now, before)
 			}),
 		},
 		Columns: kind.NewColumns("Created At:date"),
@@ -93,26 +93,26 @@ func validateDefinition(d *apiextensionsv1.CustomResourceDefinition) field.Error
 }
 
 func validateDefinitionUpdate(d, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
-	now, was, errs := internalDefinitions(d, old)
+	now, before, errs := internalDefinitions(d, old)
 	if len(errs) > 0 {
 		return errs
 	}
-	return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), now, was)
+	return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), now, before)
 }
 
 // internalDefinitions converts definitions to the internal form that upstream's validation needs.
 func internalDefinitions(
 	d, old *apiextensionsv1.CustomResourceDefinition,
-) (now, was *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
-	now, was = &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
+) (now, before *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
+	now, before = &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
 	// The conversion may share memory with its input, so copy that.
 	if err := toInternal(d.DeepCopy(), now, nil); err != nil {
 		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
 	}
-	if err := toInternal(old.DeepCopy(), was, nil); err != nil {
+	if err := toInternal(old.DeepCopy(), before, nil); err != nil {
 		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
 	}
-	return now, was, errs
+	return now, before, errs
 }
 
 // definitionWarnings returns warnings about parts of schemas that have no effect.

@@ -136,7 +136,7 @@ func validateFlowSubject(s *flowcontrolv1.Subject, path *field.Path) field.Error
 		flowcontrolv1.SubjectKindGroup:          "group",
 		flowcontrolv1.SubjectKindServiceAccount: "serviceAccount",
 	}
-	if _, known := given[s.Kind]; !known {
+	if _, ok := given[s.Kind]; !ok {
 		return field.ErrorList{
 			validate.NotSupported(
 				path.Child("kind"),

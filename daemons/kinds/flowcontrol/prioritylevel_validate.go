@@ -60,11 +60,12 @@ func validateMandatoryLevel(p *flowcontrolv1.PriorityLevelConfiguration, path *f
 		if m.Name != p.Name {
 			continue
 		}
-		have, text := p.Spec, "spec of '%s' must equal the fixed value"
+		current, text := p.Spec, "spec of '%s' must equal the fixed value"
 		if m.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt {
-			have.Exempt, text = m.Spec.Exempt, "spec of '%s' except the 'spec.exempt' field must equal the fixed value"
+			current.Exempt, text = m.Spec.Exempt,
+				"spec of '%s' except the 'spec.exempt' field must equal the fixed value"
 		}
-		if !equality.Semantic.DeepEqual(m.Spec, have) {
+		if !equality.Semantic.DeepEqual(m.Spec, current) {
 			return field.ErrorList{field.Invalid(path, p.Spec, fmt.Sprintf(text, p.Name))}
 		}
 	}

@@ -41,8 +41,8 @@ func AdaptWarnings[T any, P interface {
 	runtime.Object
 }](f func(obj, old P) []string) func(obj, old runtime.Object) []string {
 	return func(obj, old runtime.Object) []string {
-		was, _ := old.(P)
-		return f(obj.(P), was)
+		before, _ := old.(P)
+		return f(obj.(P), before)
 	}
 }
 

@@ -82,9 +82,9 @@ type Kind struct {
 	// RowHasName means that Columns and Row contain NAME themselves. Events have it last.
 	RowHasName bool
 
-	// GracePeriod returns how many seconds a deletion waits for its executor, which is the kubelet for pods. asked is
-	// what the client requested, or nil. If GracePeriod is nil, the deletion does not wait.
-	GracePeriod func(obj runtime.Object, asked *int64) int64
+	// GracePeriod returns how many seconds a deletion waits for its executor, which is the kubelet for pods. requested
+	// is the number in the request, or nil. If GracePeriod is nil, the deletion does not wait.
+	GracePeriod func(obj runtime.Object, requested *int64) int64
 
 	// Status, if set, enables the status subresource. A write to it changes only the status and the metadata that it
 	// does not keep. A write to the object never changes the status.
@@ -102,6 +102,9 @@ type Kind struct {
 
 	// Finalizers are added by a deletion, for work that must be done first.
 	Finalizers []string
+
+	// Expires means that the store removes an object some time after its last write, as with events.
+	Expires bool
 
 	// Untyped is set for kinds that an object in the cluster declares. Each version of them is a Kind of its own.
 	Untyped *Untyped

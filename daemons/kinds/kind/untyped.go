@@ -54,16 +54,16 @@ func (f *Family) Convert(
 ) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objs))
 	var others []int
-	var asked []*unstructured.Unstructured
+	var requests []*unstructured.Unstructured
 	for i, obj := range objs {
 		if f.CallWebhook == nil || obj.GroupVersionKind() == to.GVK {
 			out[i] = obj.DeepCopy()
 			continue
 		}
-		others, asked = append(others, i), append(asked, obj)
+		others, requests = append(others, i), append(requests, obj)
 	}
-	if len(asked) > 0 {
-		made, err := f.CallWebhook(ctx, asked, to)
+	if len(requests) > 0 {
+		made, err := f.CallWebhook(ctx, requests, to)
 		if err != nil {
 			return nil, err
 		}

@@ -47,13 +47,13 @@ func Endpoints() *kind.Kind {
 
 // endpointAddresses lists the first few combinations of addresses and ports. There can be millions of them.
 func endpointAddresses(e *corev1.Endpoints) string {
-	const most = 3
+	const maximum = 3
 	var list []string
 	count := 0
 	for _, s := range e.Subsets {
 		count += len(s.Addresses) * max(1, len(s.Ports))
-		for i := 0; i < max(1, len(s.Ports)) && len(list) < most; i++ {
-			for _, a := range s.Addresses[:min(most-len(list), len(s.Addresses))] {
+		for i := 0; i < max(1, len(s.Ports)) && len(list) < maximum; i++ {
+			for _, a := range s.Addresses[:min(maximum-len(list), len(s.Addresses))] {
 				text := a.IP
 				if len(s.Ports) > 0 {
 					text = net.JoinHostPort(a.IP, strconv.Itoa(int(s.Ports[i].Port)))
@@ -62,9 +62,9 @@ func endpointAddresses(e *corev1.Endpoints) string {
 			}
 		}
 	}
-	text := cell.JoinLimited(list, most)
-	if count > most {
-		text += fmt.Sprintf(" + %d more...", count-most)
+	text := cell.JoinLimited(list, maximum)
+	if count > maximum {
+		text += fmt.Sprintf(" + %d more...", count-maximum)
 	}
 	return text
 }
@@ -150,7 +150,7 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 
 // validateEndpoint checks the fields of an endpoint other than its addresses.
 func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList {
-	const most = 8 // maximum number of hints
+	const maximum = 8 // maximum number of hints
 	var errs field.ErrorList
 	if e.NodeName != nil {
 		errs = append(errs, validate.DNSSubdomain(*e.NodeName, path.Child("nodeName"))...)
@@ -166,8 +166,8 @@ func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList
 		return errs
 	}
 	hinted := func(names []string, path *field.Path) {
-		if len(names) > most {
-			errs = append(errs, field.TooMany(path, len(names), most))
+		if len(names) > maximum {
+			errs = append(errs, field.TooMany(path, len(names), maximum))
 		}
 		again := validate.MarkRepeats(names)
 		for i, name := range names {

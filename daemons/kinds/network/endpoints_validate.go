@@ -68,15 +68,15 @@ func validateEndpointIP(text string, at *field.Path, before ...string) field.Err
 	}
 	ip = ip.Unmap()
 	for _, bad := range []struct {
-		is   bool
-		text string
+		matches bool
+		text    string
 	}{
 		{ip.IsUnspecified(), "may not be unspecified (0.0.0.0 or ::)"},
 		{ip.IsLoopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"},
 		{ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"},
 		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"},
 	} {
-		if bad.is {
+		if bad.matches {
 			return field.ErrorList{field.Invalid(at, text, bad.text)}
 		}
 	}

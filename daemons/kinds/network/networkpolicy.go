@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -58,12 +59,33 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	}
 }
 
-// validateNetworkPolicy accepts invalid ranges that old already has.
+// maxPolicyRules limits the packet rules that every node with a pod of the namespace needs for a policy.
+const maxPolicyRules = 10_000
+
+// countPolicyRules returns the number of combinations of peers and ports in a policy.
+func countPolicyRules(p *networkingv1.NetworkPolicy) (n int) {
+	if p == nil {
+		return 0
+	}
+	for _, r := range p.Spec.Ingress {
+		n += max(len(r.From), 1) * max(len(r.Ports), 1)
+	}
+	for _, r := range p.Spec.Egress {
+		n += max(len(r.To), 1) * max(len(r.Ports), 1)
+	}
+	return n
+}
+
+// validateNetworkPolicy accepts invalid ranges, and as many rules, as old already has.
 func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	before := blocksOf(old)
 	path := field.NewPath("spec")
 	errs := metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, metavalidation.LabelSelectorValidationOptions{},
 		path.Child("podSelector"))
+	if n := countPolicyRules(p); n > maxPolicyRules && n > countPolicyRules(old) {
+		return append(errs, field.Forbidden(path, fmt.Sprintf("its rules have %d combinations of peers and ports; nodes "+
+			"have packet rules for each, and at most %d are allowed", n, maxPolicyRules)))
+	}
 	for i, r := range p.Spec.Ingress {
 		at := path.Child("ingress").Index(i)
 		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ports"))...)
@@ -259,16 +281,16 @@ func validateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
 // validateServiceCIDRUpdate allows a second range of the other family to be added. Existing ranges are immutable.
 func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 	path := field.NewPath("spec", "cidrs")
-	is, was := c.Spec.CIDRs, old.Spec.CIDRs
+	after, before := c.Spec.CIDRs, old.Spec.CIDRs
 	switch {
-	case len(was) == 1 && len(is) == 2:
-		return append(validateServiceCIDR(c), validate.Immutable(is[0], was[0], path.Index(0))...)
-	case len(is) != len(was):
-		return field.ErrorList{field.Invalid(path, is, validate.ImmutableText)}
+	case len(before) == 1 && len(after) == 2:
+		return append(validateServiceCIDR(c), validate.Immutable(after[0], before[0], path.Index(0))...)
+	case len(after) != len(before):
+		return field.ErrorList{field.Invalid(path, after, validate.ImmutableText)}
 	}
 	var errs field.ErrorList
-	for i := range is {
-		errs = append(errs, validate.Immutable(is[i], was[i], path.Index(i))...)
+	for i := range after {
+		errs = append(errs, validate.Immutable(after[i], before[i], path.Index(i))...)
 	}
 	return errs
 }

@@ -44,9 +44,9 @@ func copyAllocated(s, old *corev1.Service) {
 	}
 	for i := range s.Spec.Ports {
 		p := &s.Spec.Ports[i]
-		for _, was := range old.Spec.Ports {
-			if p.NodePort == 0 && was.Port == p.Port && was.Protocol == p.Protocol {
-				p.NodePort = was.NodePort
+		for _, before := range old.Spec.Ports {
+			if p.NodePort == 0 && before.Port == p.Port && before.Protocol == p.Protocol {
+				p.NodePort = before.NodePort
 			}
 		}
 	}
@@ -130,17 +130,19 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 // validateAddressesUpdate allows a second address to be added, and to be removed together with the dual-stack policy.
 // The first address is immutable.
 func validateAddressesUpdate(s, old *corev1.Service, path *field.Path) field.ErrorList {
-	is, was := s.Spec.ClusterIPs, old.Spec.ClusterIPs
+	after, before := s.Spec.ClusterIPs, old.Spec.ClusterIPs
 	var errs field.ErrorList
-	if len(was) > 0 && len(is) == 0 {
-		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), is, "primary clusterIP can not be unset"))
+	if len(before) > 0 && len(after) == 0 {
+		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), after,
+			"primary clusterIP can not be unset"))
 	}
-	for i := range min(len(is), len(was)) {
-		if is[i] != was[i] {
-			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), is, unchangeableText))
+	for i := range min(len(after), len(before)) {
+		if after[i] != before[i] {
+			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), after, unchangeableText))
 		}
 	}
-	if len(was) > len(is) && len(is) == 1 && value.OrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
+	if len(before) > len(after) && len(after) == 1 &&
+		value.OrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
 		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
 			"must be set to 'SingleStack' when releasing the secondary clusterIP"))
 	}
@@ -148,14 +150,15 @@ func validateAddressesUpdate(s, old *corev1.Service, path *field.Path) field.Err
 }
 
 func validateFamiliesUpdate(s, old *corev1.Service, path *field.Path) field.ErrorList {
-	is, was := s.Spec.IPFamilies, old.Spec.IPFamilies
+	after, before := s.Spec.IPFamilies, old.Spec.IPFamilies
 	var errs field.ErrorList
-	for i := range min(len(is), len(was)) {
-		if is[i] != was[i] && (i == 0 || len(is) == len(was)) {
-			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(0), is, unchangeableText))
+	for i := range min(len(after), len(before)) {
+		if after[i] != before[i] && (i == 0 || len(after) == len(before)) {
+			errs = append(errs, field.Invalid(path.Child("ipFamilies").Index(0), after, unchangeableText))
 		}
 	}
-	if len(was) > len(is) && len(is) == 1 && value.OrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
+	if len(before) > len(after) && len(after) == 1 &&
+		value.OrZero(s.Spec.IPFamilyPolicy) != corev1.IPFamilyPolicySingleStack {
 		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
 			"must be set to 'SingleStack' when releasing the secondary ipFamily"))
 	}

@@ -95,11 +95,7 @@ func validateContainer(
 	} else {
 		errs = append(errs, validate.DNSLabel(c.Name, at.Child("name"))...)
 	}
-	if c.Image == "" {
-		errs = append(errs, field.Required(at.Child("image"), ""))
-	} else if strings.TrimSpace(c.Image) != c.Image {
-		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
-	}
+	errs = append(errs, ValidateImage(c.Image, at.Child("image"))...)
 	errs = append(errs, validate.Supported(c.TerminationMessagePolicy, []corev1.TerminationMessagePolicy{
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError,
 	}, at.Child("terminationMessagePolicy"))...)
@@ -122,10 +118,12 @@ func validateContainer(
 		errs = append(errs, validateProbe(c.StartupProbe, true, at.Child("startupProbe"))...)
 	}
 	if c.Lifecycle != nil {
-		errs = append(errs, validateHook(c.Lifecycle.PostStart, at.Child("lifecycle", "postStart"))...)
-		errs = append(errs, validateHook(c.Lifecycle.PreStop, at.Child("lifecycle", "preStop"))...)
+		grace := spec.TerminationGracePeriodSeconds
+		errs = append(errs, validateHook(c.Lifecycle.PostStart, grace, at.Child("lifecycle", "postStart"))...)
+		errs = append(errs, validateHook(c.Lifecycle.PreStop, grace, at.Child("lifecycle", "preStop"))...)
 	}
 	errs = append(errs, validateRestarts(c, at)...)
+	errs = append(errs, validateResizePolicies(c, spec, at.Child("resizePolicy"))...)
 	errs = append(errs, validateStopSignal(c, spec, at)...)
 	if len(c.Resources.Claims) > 0 {
 		errs = append(errs, validateContainerClaims(&c.Resources, spec, at.Child("resources", "claims"))...)
@@ -134,6 +132,17 @@ func validateContainer(
 		errs = append(errs, validateContainerSecurity(c.SecurityContext, spec, at.Child("securityContext"))...)
 	}
 	return errs
+}
+
+// ValidateImage checks the image of a container.
+func ValidateImage(image string, at *field.Path) field.ErrorList {
+	switch {
+	case image == "":
+		return field.ErrorList{field.Required(at, "")}
+	case strings.TrimSpace(image) != image:
+		return field.ErrorList{field.Invalid(at, image, "must not have leading or trailing whitespace")}
+	}
+	return nil
 }
 
 func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList {

@@ -56,14 +56,7 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	sources := 0
 	if f := e.ValueFrom.FieldRef; f != nil {
 		sources++
-		single := strings.HasPrefix(f.FieldPath, "metadata.labels['") ||
-			strings.HasPrefix(f.FieldPath, "metadata.annotations['")
-		if f.FieldPath == "" {
-			errs = append(errs, field.Required(at.Child("fieldRef", "fieldPath"), ""))
-		} else if !single && !slices.Contains(downwardFields, f.FieldPath) {
-			errs = append(errs, validate.NotSupported(at.Child("fieldRef", "fieldPath"), f.FieldPath, downwardFields))
-		}
-		errs = append(errs, validateFieldVersion(f, at.Child("fieldRef"))...)
+		errs = append(errs, validateFieldSelector(f, downwardFields, at.Child("fieldRef"))...)
 	}
 	if r := e.ValueFrom.ResourceFieldRef; r != nil {
 		sources++
@@ -109,13 +102,23 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateFieldVersion requires v1, the only version whose fields can be named.
-func validateFieldVersion(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
-	if f.APIVersion != "v1" {
-		return field.ErrorList{
-			field.Invalid(at.Child("fieldPath"), f.FieldPath,
-				"error converting fieldPath: unsupported pod version: "+f.APIVersion),
-		}
+// validateFieldSelector requires one of the given fields of a pod, or a single label or annotation. v1 is the only
+// version whose fields can be named.
+func validateFieldSelector(f *corev1.ObjectFieldSelector, fields []string, at *field.Path) field.ErrorList {
+	base, key, hasKey := strings.Cut(strings.TrimSuffix(f.FieldPath, "']"), "['")
+	switch {
+	case f.FieldPath == "":
+		return field.ErrorList{field.Required(at.Child("fieldPath"), "")}
+	case f.APIVersion != "v1":
+		return field.ErrorList{field.Invalid(at.Child("fieldPath"), f.FieldPath,
+			"error converting fieldPath: unsupported pod version: "+f.APIVersion)}
+	case hasKey && strings.HasSuffix(f.FieldPath, "']") && base == "metadata.annotations":
+		key = strings.ToLower(key)
+		return validate.Invalid(at, key, validation.IsQualifiedName(key))
+	case hasKey && strings.HasSuffix(f.FieldPath, "']") && base == "metadata.labels":
+		return validate.Invalid(at, key, validation.IsQualifiedName(key))
+	case !slices.Contains(fields, f.FieldPath):
+		return field.ErrorList{validate.NotSupported(at.Child("fieldPath"), f.FieldPath, fields)}
 	}
 	return nil
 }

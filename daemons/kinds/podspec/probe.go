@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,11 +37,17 @@ func validateProbe(p *corev1.Probe, once bool, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateHook(h *corev1.LifecycleHandler, at *field.Path) field.ErrorList {
+// validateHook checks a hook of a pod with the given grace period in seconds.
+func validateHook(h *corev1.LifecycleHandler, grace *int64, at *field.Path) field.ErrorList {
 	if h == nil {
 		return nil
 	}
-	return validateHandlers(h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep, at)
+	errs := validateHandlers(h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep, at)
+	if h.Sleep != nil && grace != nil && (h.Sleep.Seconds < 0 || h.Sleep.Seconds > *grace) {
+		errs = append(errs, field.Invalid(at.Child("sleep"), h.Sleep.Seconds,
+			fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *grace)))
+	}
+	return errs
 }
 
 // validateHandlers requires exactly one handler.
@@ -83,8 +90,8 @@ func validateHandlers(
 	if grpc != nil && one("grpc") {
 		errs = append(errs, validate.PortNumber(int(grpc.Port), at.Child("grpc", "port"))...)
 	}
-	if sleep != nil && one("sleep") && sleep.Seconds < 0 {
-		errs = append(errs, field.Invalid(at.Child("sleep"), sleep.Seconds, "must be non-negative"))
+	if sleep != nil {
+		one("sleep")
 	}
 	if count == 0 {
 		errs = append(errs, field.Required(at, "must specify a handler type"))

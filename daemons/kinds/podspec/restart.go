@@ -12,7 +12,7 @@ import (
 // MaxExitCodes is the maximum number of exit codes in a rule of a container or job.
 const MaxExitCodes = 255
 
-// validateRestarts checks when a container is restarted, and which resizes need a restart.
+// validateRestarts checks when a container is restarted.
 func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := c.RestartPolicy; p != nil {
@@ -53,9 +53,15 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 			}
 		}
 	}
+	return errs
+}
+
+// validateResizePolicies checks which resizes restart a container. A container that is never restarted would end.
+func validateResizePolicies(c *corev1.Container, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	seen := map[corev1.ResourceName]bool{}
 	for i, p := range c.ResizePolicy {
-		where := at.Child("resizePolicy").Index(i)
+		where := at.Index(i)
 		errs = append(errs, validate.Supported(p.ResourceName,
 			[]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}, where.Child("resourceName"))...)
 		errs = append(errs, validate.Supported(p.RestartPolicy,
@@ -65,6 +71,11 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(where, p.ResourceName))
 		}
 		seen[p.ResourceName] = true
+		if p.RestartPolicy == corev1.RestartContainer && c.RestartPolicy == nil &&
+			spec.RestartPolicy == corev1.RestartPolicyNever {
+			errs = append(errs, field.Invalid(where, p.RestartPolicy,
+				"must be 'NotRequired' when `restartPolicy` is 'Never'"))
+		}
 	}
 	return errs
 }

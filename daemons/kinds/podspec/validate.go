@@ -21,6 +21,23 @@ func ValidatePod(pod *corev1.Pod) field.ErrorList {
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "ephemeralContainers"), "cannot be set on create"))
 	}
+	return append(errs, validateClaimNames(pod)...)
+}
+
+// validateClaimNames checks the names of the claims that are created for ephemeral volumes.
+func validateClaimNames(pod *corev1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Ephemeral == nil || pod.Name == "" || v.Name == "" {
+			continue
+		}
+		claim := pod.Name + "-" + v.Name
+		for _, text := range validate.DNSSubdomainNameErrors(claim, false) {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "volumes").Index(i).Child("name"), v.Name,
+				fmt.Sprintf("PVC name %q: %v", claim, text)))
+		}
+	}
 	return errs
 }
 

@@ -2,8 +2,6 @@ package podspec
 
 import (
 	"reflect"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -118,6 +116,7 @@ func countSetFields(source any) int {
 
 func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
 	errs := validateFileMode(p.DefaultMode, at.Child("defaultMode"))
+	errs = append(errs, validateProjectedPaths(p, at)...)
 	for i := range p.Sources {
 		s, where := &p.Sources[i], at.Child("sources").Index(i)
 		if countSetFields(s) > 1 {
@@ -154,6 +153,44 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			errs = append(errs, validateTrustProjection(s.ClusterTrustBundle, where.Child("clusterTrustBundle"))...)
 		case s.PodCertificate != nil:
 			errs = append(errs, validatePodCertificate(s.PodCertificate, where.Child("podCertificate"))...)
+		}
+	}
+	return errs
+}
+
+// validateProjectedPaths rejects sources that write the same file. The value is the object that a source projects, or
+// the path, as upstream reports it. Tokens are not compared.
+func validateProjectedPaths(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	add := func(path, reported string) {
+		if path != "" && seen[path] {
+			errs = append(errs, field.Invalid(at, reported, "conflicting duplicate paths"))
+		}
+		seen[path] = true
+	}
+	addItems := func(items []corev1.KeyToPath, name string) {
+		for _, item := range items {
+			add(item.Path, name)
+		}
+	}
+	for _, s := range p.Sources {
+		switch {
+		case s.Secret != nil:
+			addItems(s.Secret.Items, s.Secret.Name)
+		case s.ConfigMap != nil:
+			addItems(s.ConfigMap.Items, s.ConfigMap.Name)
+		case s.DownwardAPI != nil:
+			for _, item := range s.DownwardAPI.Items {
+				add(item.Path, item.Path)
+			}
+		case s.ClusterTrustBundle != nil:
+			add(s.ClusterTrustBundle.Path, s.ClusterTrustBundle.Path)
+		case s.PodCertificate != nil:
+			c := s.PodCertificate
+			for _, path := range []string{c.CredentialBundlePath, c.KeyPath, c.CertificateChainPath} {
+				add(path, path)
+			}
 		}
 	}
 	return errs
@@ -205,23 +242,15 @@ func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path)
 		case item.ResourceFieldRef != nil:
 			errs = append(errs, validateResourceField(item.ResourceFieldRef, where.Child("resourceFieldRef"))...)
 		default:
-			errs = append(errs, validateDownwardFile(item.FieldRef, where.Child("fieldRef"))...)
+			errs = append(errs, validateFieldSelector(item.FieldRef, fileFields, where.Child("fieldRef"))...)
 		}
 		errs = append(errs, validateFileMode(item.Mode, where.Child("mode"))...)
 	}
 	return errs
 }
 
-// validateDownwardFile checks the pod field for a file: only fields that may change while the pod runs, and its names.
-func validateDownwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
-	fields := []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
-	single := strings.HasPrefix(f.FieldPath, "metadata.labels['") ||
-		strings.HasPrefix(f.FieldPath, "metadata.annotations['")
-	switch {
-	case f.FieldPath == "":
-		return field.ErrorList{field.Required(at.Child("fieldPath"), "")}
-	case !single && !slices.Contains(fields, f.FieldPath):
-		return field.ErrorList{validate.NotSupported(at.Child("fieldPath"), f.FieldPath, fields)}
-	}
-	return validateFieldVersion(f, at)
+// fileFields lists the pod fields that a file may contain, besides single labels and annotations: those that may change
+// while the pod runs, and its names.
+var fileFields = []string{
+	"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
 }

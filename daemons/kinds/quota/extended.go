@@ -32,12 +32,12 @@ func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now tim
 		if !ok || class == "" {
 			continue
 		}
-		is := with.Class(class)
-		if is == nil || is.Spec.ExtendedResourceName == nil {
+		deviceClass := with.Class(class)
+		if deviceClass == nil || deviceClass.Spec.ExtendedResourceName == nil {
 			continue // the class provides no resource; only its devices count
 		}
 		taken[corev1.ResourceName(requestsPrefix+resourcev1.ResourceDeviceClassPrefix+class)] = amount
-		taken[corev1.ResourceName(requestsPrefix+*is.Spec.ExtendedResourceName)] = amount
+		taken[corev1.ResourceName(requestsPrefix+*deviceClass.Spec.ExtendedResourceName)] = amount
 	}
 	if len(taken) == 0 {
 		return

@@ -179,7 +179,7 @@ func TestScopes(t *testing.T) {
 			},
 		}
 	}
-	is := func(scope corev1.ResourceQuotaScope, op corev1.ScopeSelectorOperator,
+	newScope := func(scope corev1.ResourceQuotaScope, op corev1.ScopeSelectorOperator,
 		values ...string) *corev1.ScopeSelector {
 		return &corev1.ScopeSelector{
 			MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
@@ -204,16 +204,16 @@ func TestScopes(t *testing.T) {
 		"not best effort": {[]corev1.ResourceQuotaScope{"NotBestEffort"}, nil, []any{busy}, []any{plain}},
 		"both": {[]corev1.ResourceQuotaScope{"NotBestEffort", "NotTerminating"}, nil, []any{busy},
 			[]any{plain, pod(list("cpu", "1"), nil, ended)}},
-		"as a selector": {nil, is("Terminating", "Exists"), []any{pod(nil, nil, ended)}, []any{plain}},
-		"a priority":    {nil, is("PriorityClass", "In", "high"), []any{pod(nil, nil, high)}, []any{plain}},
-		"no priority":   {nil, is("PriorityClass", "DoesNotExist"), []any{plain}, []any{pod(nil, nil, high)}},
-		"another":       {nil, is("PriorityClass", "NotIn", "high"), []any{plain}, []any{pod(nil, nil, high)}},
-		"any priority":  {nil, is("PriorityClass", "Exists"), []any{pod(nil, nil, high)}, []any{plain}},
+		"as a selector": {nil, newScope("Terminating", "Exists"), []any{pod(nil, nil, ended)}, []any{plain}},
+		"a priority":    {nil, newScope("PriorityClass", "In", "high"), []any{pod(nil, nil, high)}, []any{plain}},
+		"no priority":   {nil, newScope("PriorityClass", "DoesNotExist"), []any{plain}, []any{pod(nil, nil, high)}},
+		"another":       {nil, newScope("PriorityClass", "NotIn", "high"), []any{plain}, []any{pod(nil, nil, high)}},
+		"any priority":  {nil, newScope("PriorityClass", "Exists"), []any{pod(nil, nil, high)}, []any{plain}},
 		"across": {[]corev1.ResourceQuotaScope{"CrossNamespacePodAffinity"}, nil, []any{pod(nil, nil, across)},
 			[]any{plain}},
-		"attributes": {nil, is("VolumeAttributesClass", "In", "gold"), []any{gold},
+		"attributes": {nil, newScope("VolumeAttributesClass", "In", "gold"), []any{gold},
 			[]any{claim(func(*corev1.PersistentVolumeClaim) {}), plain}},
-		"changing attributes": {nil, is("VolumeAttributesClass", "In", "old"),
+		"changing attributes": {nil, newScope("VolumeAttributesClass", "In", "old"),
 			[]any{claim(func(c *corev1.PersistentVolumeClaim) {
 				c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName = ptr("gold"), ptr("old")
 			})}, []any{gold}},

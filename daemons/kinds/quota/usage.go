@@ -120,7 +120,7 @@ func claimUsage(c *corev1.PersistentVolumeClaim, out corev1.ResourceList) {
 
 // deviceUsage counts, by class, the maximum number of devices that a claim can get.
 func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
-	most := func(mode resourcev1.DeviceAllocationMode, count int64) int64 {
+	maximumOf := func(mode resourcev1.DeviceAllocationMode, count int64) int64 {
 		if mode == resourcev1.DeviceAllocationModeAll {
 			return resourcev1.AllocationResultsMaxSize
 		}
@@ -132,7 +132,7 @@ func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
 				out,
 				corev1.ResourceList{
 					corev1.ResourceName(exact.DeviceClassName + claimsPerClassSuffix): newCount(
-						most(exact.AllocationMode, exact.Count),
+						maximumOf(exact.AllocationMode, exact.Count),
 					),
 				},
 			)
@@ -142,8 +142,8 @@ func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
 		greediest := corev1.ResourceList{}
 		for _, sub := range r.FirstAvailable {
 			name, n := corev1.ResourceName(sub.DeviceClassName+claimsPerClassSuffix),
-				newCount(most(sub.AllocationMode, sub.Count))
-			if have := greediest[name]; n.Cmp(have) > 0 {
+				newCount(maximumOf(sub.AllocationMode, sub.Count))
+			if current := greediest[name]; n.Cmp(current) > 0 {
 				greediest[name] = n
 			}
 		}

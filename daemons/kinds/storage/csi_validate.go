@@ -94,13 +94,13 @@ func validateCSINode(n *storagev1.CSINode) field.ErrorList {
 func validateCSINodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 	errs := validateCSINode(n)
 	for i, d := range n.Spec.Drivers {
-		for _, was := range old.Spec.Drivers {
-			if d.Name != was.Name {
+		for _, before := range old.Spec.Drivers {
+			if d.Name != before.Name {
 				continue
 			}
-			d, was = *d.DeepCopy(), *was.DeepCopy()
-			d.Allocatable, was.Allocatable = nil, nil
-			if !equality.Semantic.DeepEqual(d, was) {
+			d, before = *d.DeepCopy(), *before.DeepCopy()
+			d.Allocatable, before.Allocatable = nil, nil
+			if !equality.Semantic.DeepEqual(d, before) {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers").Index(i), d, validate.ImmutableText))
 			}
 		}

@@ -159,11 +159,11 @@ func requireOneSource(sources reflect.Value, path *field.Path) field.ErrorList {
 func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := validatePersistentVolume(v)
 	path := field.NewPath("spec")
-	is, was := v.Spec.PersistentVolumeSource.DeepCopy(), &old.Spec.PersistentVolumeSource
-	if is.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
-		is.CSI.ControllerExpandSecretRef = nil
+	after, before := v.Spec.PersistentVolumeSource.DeepCopy(), &old.Spec.PersistentVolumeSource
+	if after.CSI != nil && before.CSI != nil && before.CSI.ControllerExpandSecretRef == nil {
+		after.CSI.ControllerExpandSecretRef = nil
 	}
-	if !value.Same(is, was) {
+	if !value.Same(after, before) {
 		errs = append(errs, field.Forbidden(path.Child("persistentvolumesource"),
 			"spec.persistentvolumesource is immutable after creation"))
 	}
@@ -189,19 +189,19 @@ var renamedLabels = map[string]string{
 
 // renameLabels returns the node affinity of a volume with the labels that a change renames under their new names.
 // Renaming labels without changing the meaning then counts as no change.
-func renameLabels(was, is *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
-	if is == nil || is.Required == nil || was.Required == nil ||
-		len(is.Required.NodeSelectorTerms) != len(was.Required.NodeSelectorTerms) {
-		return was
+func renameLabels(before, after *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
+	if after == nil || after.Required == nil || before.Required == nil ||
+		len(after.Required.NodeSelectorTerms) != len(before.Required.NodeSelectorTerms) {
+		return before
 	}
-	was = was.DeepCopy()
-	for i, term := range is.Required.NodeSelectorTerms {
-		old := was.Required.NodeSelectorTerms[i].MatchExpressions
+	before = before.DeepCopy()
+	for i, term := range after.Required.NodeSelectorTerms {
+		old := before.Required.NodeSelectorTerms[i].MatchExpressions
 		for j := range min(len(old), len(term.MatchExpressions)) {
 			if now, ok := renamedLabels[old[j].Key]; ok && term.MatchExpressions[j].Key == now {
 				old[j].Key = now
 			}
 		}
 	}
-	return was
+	return before
 }

@@ -49,8 +49,8 @@ func PersistentVolumeClaims() *kind.Kind {
 // snapshots, as it always did. The new field is validated instead. old is the stored spec, or nil. An existing data
 // source stays.
 func prepareDataSource(c, old *corev1.PersistentVolumeClaimSpec) {
-	had := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
-	if d := c.DataSource; d != nil && c.DataSourceRef == nil && !had {
+	hadSource := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
+	if d := c.DataSource; d != nil && c.DataSourceRef == nil && !hadSource {
 		claim := d.Kind == "PersistentVolumeClaim" && value.OrZero(d.APIGroup) == ""
 		snapshot := d.Kind == "VolumeSnapshot" && value.OrZero(d.APIGroup) == "snapshot.storage.k8s.io"
 		if !claim && !snapshot {

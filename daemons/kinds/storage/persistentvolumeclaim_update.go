@@ -21,28 +21,29 @@ const claimUpdateText = "spec is immutable after creation except resources.reque
 func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := volume.ValidateClaim(&c.Spec, path)
-	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
-	mirrorDataSources(was) // it may have been stored before the new field existed
-	if was.VolumeName == "" {
-		is.VolumeName = ""
+	after, before := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	mirrorDataSources(before) // it may have been stored before the new field existed
+	if before.VolumeName == "" {
+		after.VolumeName = ""
 	}
 	errs = append(errs, validateSameClass(c, old)...)
-	if named, marked := old.Annotations[corev1.BetaStorageClassAnnotation]; was.StorageClassName == nil &&
-		(!marked || value.OrZero(is.StorageClassName) == named) {
-		is.StorageClassName = nil
+	if named, marked := old.Annotations[corev1.BetaStorageClassAnnotation]; before.StorageClassName == nil &&
+		(!marked || value.OrZero(after.StorageClassName) == named) {
+		after.StorageClassName = nil
 	}
-	newSize, oldSize := is.Resources.Requests[corev1.ResourceStorage], was.Resources.Requests[corev1.ResourceStorage]
+	newSize, oldSize := after.Resources.Requests[corev1.ResourceStorage],
+		before.Resources.Requests[corev1.ResourceStorage]
 	if old.Status.Phase == corev1.ClaimBound {
-		is.VolumeAttributesClassName = was.VolumeAttributesClassName
-		if is.Resources.Requests != nil {
-			is.Resources.Requests[corev1.ResourceStorage] = oldSize
+		after.VolumeAttributesClassName = before.VolumeAttributesClassName
+		if after.Resources.Requests != nil {
+			after.Resources.Requests[corev1.ResourceStorage] = oldSize
 		}
 	}
-	if !value.Same(is, was) {
+	if !value.Same(after, before) {
 		errs = append(errs, field.Forbidden(path, claimUpdateText))
 	}
 	// A request whose expansion failed may be reduced, but not below the volume's capacity.
-	if has := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(has) <= 0 {
+	if capacity := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(capacity) <= 0 {
 		errs = append(errs, field.Forbidden(path.Child("resources", "requests", "storage"),
 			"field can not be less than status.capacity"))
 	}
@@ -66,16 +67,16 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 
 // validateSameClass returns errors if the deprecated annotation for the class changes, unless it moves to the field.
 func validateSameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	is, stays := c.Annotations[corev1.BetaStorageClassAnnotation]
-	was, marked := old.Annotations[corev1.BetaStorageClassAnnotation]
+	after, stays := c.Annotations[corev1.BetaStorageClassAnnotation]
+	before, marked := old.Annotations[corev1.BetaStorageClassAnnotation]
 	moves := marked && old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil &&
-		*c.Spec.StorageClassName == was &&
-		(!stays || is == was)
-	if is == was || moves {
+		*c.Spec.StorageClassName == before &&
+		(!stays || after == before)
+	if after == before || moves {
 		return nil
 	}
 	return field.ErrorList{
-		field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), is,
+		field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), after,
 			validate.ImmutableText),
 	}
 }

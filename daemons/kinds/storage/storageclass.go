@@ -91,9 +91,9 @@ func validateProvisioner(name string, path *field.Path) field.ErrorList {
 
 // validateClassParameters checks the parameters of a class: at most 512, with a total of 256 KiB.
 func validateClassParameters(parameters map[string]string, path *field.Path) field.ErrorList {
-	const most, size = 512, 256 << 10
-	if len(parameters) > most {
-		return field.ErrorList{field.TooLong(path, "", most)}
+	const maximum, size = 512, 256 << 10
+	if len(parameters) > maximum {
+		return field.ErrorList{field.TooLong(path, "", maximum)}
 	}
 	var errs field.ErrorList
 	total := 0

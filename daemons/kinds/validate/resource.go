@@ -1,10 +1,12 @@
 package validate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -40,6 +42,13 @@ func Quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 		}
 		if !slices.Contains(StandardResources, name) && q.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(where, q.String(), "must be an integer"))
+		}
+		if page, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
+			size, err := resource.ParseQuantity(page)
+			if err != nil || size.Value() <= 0 || q.Value()%size.Value() != 0 {
+				errs = append(errs, field.Invalid(where, q.String(),
+					fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))
+			}
 		}
 	}
 	return errs

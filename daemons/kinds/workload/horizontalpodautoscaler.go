@@ -45,15 +45,15 @@ func HorizontalPodAutoscalers() *kind.Kind {
 		Validate:      kind.AdaptValidate(validateAutoscaler),
 		Columns:       kind.NewColumns("Reference", "Targets", "MinPods", "MaxPods", "Replicas:integer", "Age"),
 		Row: kind.AdaptRow(func(a *autoscalingv2.HorizontalPodAutoscaler) []any {
-			least := "<unset>"
+			minimum := "<unset>"
 			if a.Spec.MinReplicas != nil {
-				least = strconv.Itoa(int(*a.Spec.MinReplicas))
+				minimum = strconv.Itoa(int(*a.Spec.MinReplicas))
 			}
 			target := a.Spec.ScaleTargetRef
 			return []any{
 				target.Kind + "/" + target.Name,
 				autoscalerTargets(a),
-				least,
+				minimum,
 				strconv.Itoa(int(a.Spec.MaxReplicas)),
 				int64(a.Status.CurrentReplicas),
 				cell.Age(a.CreationTimestamp),

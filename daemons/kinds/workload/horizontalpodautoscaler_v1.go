@@ -71,16 +71,16 @@ func autoscalerV1(o runtime.Object) (runtime.Object, error) {
 		})
 	}
 	for _, t := range []struct {
-		key  string
-		is   bool
-		what any
+		key   string
+		isSet bool
+		what  any
 	}{
 		{metricsAnnotation, len(rest) > 0, rest},
 		{behaviorAnnotation, a.Spec.Behavior != nil, encodeBehavior(a.Spec.Behavior)},
 		{currentMetricsAnnotation, len(current) > 0, current},
 		{conditionsAnnotation, len(conditions) > 0, conditions},
 	} {
-		if !t.is {
+		if !t.isSet {
 			continue
 		}
 		text, err := json.Marshal(t.what)

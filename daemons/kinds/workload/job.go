@@ -129,7 +129,7 @@ func jobRow(j *batchv1.Job) []any {
 }
 
 func jobState(j *batchv1.Job) string {
-	is := func(t batchv1.JobConditionType) bool {
+	hasCondition := func(t batchv1.JobConditionType) bool {
 		for _, c := range j.Status.Conditions {
 			if c.Type == t {
 				return c.Status == corev1.ConditionTrue
@@ -138,17 +138,17 @@ func jobState(j *batchv1.Job) string {
 		return false
 	}
 	switch {
-	case is(batchv1.JobComplete):
+	case hasCondition(batchv1.JobComplete):
 		return "Complete"
-	case is(batchv1.JobFailed):
+	case hasCondition(batchv1.JobFailed):
 		return "Failed"
 	case j.DeletionTimestamp != nil:
 		return "Terminating"
-	case is(batchv1.JobSuspended):
+	case hasCondition(batchv1.JobSuspended):
 		return "Suspended"
-	case is(batchv1.JobFailureTarget):
+	case hasCondition(batchv1.JobFailureTarget):
 		return "FailureTarget"
-	case is(batchv1.JobSuccessCriteriaMet):
+	case hasCondition(batchv1.JobSuccessCriteriaMet):
 		return "SuccessCriteriaMet"
 	default:
 		return "Running"

@@ -167,8 +167,8 @@ func validateExitCodes(
 		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn,
 	}, path.Child("operator"))
 	if name := c.ContainerName; name != nil {
-		is := func(c corev1.Container) bool { return c.Name == *name }
-		if !slices.ContainsFunc(pod.Containers, is) && !slices.ContainsFunc(pod.InitContainers, is) {
+		matches := func(c corev1.Container) bool { return c.Name == *name }
+		if !slices.ContainsFunc(pod.Containers, matches) && !slices.ContainsFunc(pod.InitContainers, matches) {
 			errs = append(errs, field.Invalid(path.Child("containerName"), *name,
 				"must be one of the container or initContainer names in the pod template"))
 		}
@@ -292,8 +292,8 @@ func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
 		"job-name": j.Name, batchv1.JobNameLabel: j.Name,
 	}
 	for _, key := range []string{"controller-uid", batchv1.ControllerUidLabel, "job-name", batchv1.JobNameLabel} {
-		if is := j.Spec.Template.Labels[key]; is != own[key] {
-			errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels").Key(key), is,
+		if current := j.Spec.Template.Labels[key]; current != own[key] {
+			errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels").Key(key), current,
 				"must be '"+own[key]+"'"))
 		}
 	}

@@ -22,7 +22,7 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 		before[e.Error()] = true
 	}
 	errs := slices.DeleteFunc(validateJobReport(j), func(e *field.Error) bool { return before[e.Error()] })
-	path, is, was := field.NewPath("status"), &j.Status, &old.Status
+	path, current, previous := field.NewPath("status"), &j.Status, &old.Status
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
 		if hasJobCondition(old, t) && !hasJobCondition(j, t) {
 			errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{},
@@ -38,18 +38,19 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{},
 			"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"))
 	}
-	if is.Failed < was.Failed {
-		errs = append(errs, field.Invalid(path.Child("failed"), is.Failed, "cannot decrease the failed counter"))
+	if current.Failed < previous.Failed {
+		errs = append(errs, field.Invalid(path.Child("failed"), current.Failed, "cannot decrease the failed counter"))
 	}
-	if is.Succeeded < was.Succeeded {
-		errs = append(errs, field.Invalid(path.Child("succeeded"), is.Succeeded,
+	if current.Succeeded < previous.Succeeded {
+		errs = append(errs, field.Invalid(path.Child("succeeded"), current.Succeeded,
 			"cannot decrease the succeeded counter"))
 	}
-	if is.CompletionTime != nil && was.CompletionTime != nil && !is.CompletionTime.Equal(was.CompletionTime) {
-		errs = append(errs, field.Invalid(path.Child("completionTime"), is.CompletionTime,
+	if current.CompletionTime != nil && previous.CompletionTime != nil &&
+		!current.CompletionTime.Equal(previous.CompletionTime) {
+		errs = append(errs, field.Invalid(path.Child("completionTime"), current.CompletionTime,
 			"completionTime cannot be mutated"))
 	}
-	if was.StartTime != nil && !was.StartTime.Equal(is.StartTime) && !value.OrZero(j.Spec.Suspend) {
+	if previous.StartTime != nil && !previous.StartTime.Equal(current.StartTime) && !value.OrZero(j.Spec.Suspend) {
 		errs = append(errs, field.Required(path.Child("startTime"), "startTime cannot be removed for unsuspended job"))
 	}
 	return errs

@@ -82,23 +82,24 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs := validateJob(j)
 	path := field.NewPath("spec")
-	is, was := j.Spec, old.Spec
-	if value.OrZero(is.CompletionMode) != batchv1.IndexedCompletion {
-		errs = append(errs, validate.Immutable(is.Completions, was.Completions, path.Child("completions"))...)
-	} else if is.Completions != nil && !value.Same(is.Completions, was.Completions) &&
-		*is.Completions != value.OrZero(is.Parallelism) {
-		errs = append(errs, field.Invalid(path.Child("completions"), *is.Completions, "can only be modified in "+
+	after, before := j.Spec, old.Spec
+	if value.OrZero(after.CompletionMode) != batchv1.IndexedCompletion {
+		errs = append(errs, validate.Immutable(after.Completions, before.Completions, path.Child("completions"))...)
+	} else if after.Completions != nil && !value.Same(after.Completions, before.Completions) &&
+		*after.Completions != value.OrZero(after.Parallelism) {
+		errs = append(errs, field.Invalid(path.Child("completions"), *after.Completions, "can only be modified in "+
 			"tandem with spec.parallelism"))
 	}
-	errs = append(errs, validate.Immutable(is.Selector, was.Selector, path.Child("selector"))...)
-	errs = append(errs, validate.Immutable(is.CompletionMode, was.CompletionMode, path.Child("completionMode"))...)
-	errs = append(errs, validate.Immutable(is.PodFailurePolicy, was.PodFailurePolicy,
+	errs = append(errs, validate.Immutable(after.Selector, before.Selector, path.Child("selector"))...)
+	errs = append(errs, validate.Immutable(after.CompletionMode, before.CompletionMode,
+		path.Child("completionMode"))...)
+	errs = append(errs, validate.Immutable(after.PodFailurePolicy, before.PodFailurePolicy,
 		path.Child("podFailurePolicy"))...)
-	errs = append(errs, validate.Immutable(is.BackoffLimitPerIndex, was.BackoffLimitPerIndex,
+	errs = append(errs, validate.Immutable(after.BackoffLimitPerIndex, before.BackoffLimitPerIndex,
 		path.Child("backoffLimitPerIndex"))...)
-	errs = append(errs, validate.Immutable(is.ManagedBy, was.ManagedBy, path.Child("managedBy"))...)
-	errs = append(errs, validate.Immutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
-	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
+	errs = append(errs, validate.Immutable(after.ManagedBy, before.ManagedBy, path.Child("managedBy"))...)
+	errs = append(errs, validate.Immutable(after.SuccessPolicy, before.SuccessPolicy, path.Child("successPolicy"))...)
+	newTemplate, oldTemplate := after.Template.DeepCopy(), before.Template.DeepCopy()
 	if isStopped(old) {
 		// Queueing controllers may still change the scheduling constraints and resources of a job that has not started.
 		newTemplate.Labels, newTemplate.Annotations = oldTemplate.Labels, oldTemplate.Annotations

@@ -23,14 +23,14 @@ func PodDisruptionBudgets() *kind.Kind {
 		Validate:      kind.AdaptValidate(validateBudget),
 		Columns:       kind.NewColumns("Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
 		Row: kind.AdaptRow(func(b *policyv1.PodDisruptionBudget) []any {
-			least, most := "N/A", "N/A"
+			minimum, maximum := "N/A", "N/A"
 			if b.Spec.MinAvailable != nil {
-				least = b.Spec.MinAvailable.String()
+				minimum = b.Spec.MinAvailable.String()
 			}
 			if b.Spec.MaxUnavailable != nil {
-				most = b.Spec.MaxUnavailable.String()
+				maximum = b.Spec.MaxUnavailable.String()
 			}
-			return []any{least, most, int64(b.Status.DisruptionsAllowed), cell.Age(b.CreationTimestamp)}
+			return []any{minimum, maximum, int64(b.Status.DisruptionsAllowed), cell.Age(b.CreationTimestamp)}
 		}),
 		Status: kind.NewStatus(func(to, from *policyv1.PodDisruptionBudget) { to.Status = *from.Status.DeepCopy() },
 			validateBudgetStatus),

@@ -146,12 +146,14 @@ func hasVolume(volumes []corev1.Volume, name string) bool {
 
 func validateStatefulSetUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	errs := validateStatefulSet(s)
-	is := s.Spec.DeepCopy()
-	is.Replicas, is.Template, is.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
-	is.MinReadySeconds, is.RevisionHistoryLimit = old.Spec.MinReadySeconds, old.Spec.RevisionHistoryLimit
-	is.Ordinals, is.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals,
+	statefulSetSpec := s.Spec.DeepCopy()
+	statefulSetSpec.Replicas, statefulSetSpec.Template, statefulSetSpec.UpdateStrategy = old.Spec.Replicas,
+		old.Spec.Template, old.Spec.UpdateStrategy
+	statefulSetSpec.MinReadySeconds, statefulSetSpec.RevisionHistoryLimit = old.Spec.MinReadySeconds,
+		old.Spec.RevisionHistoryLimit
+	statefulSetSpec.Ordinals, statefulSetSpec.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals,
 		old.Spec.PersistentVolumeClaimRetentionPolicy
-	if len(validate.Immutable(is, &old.Spec, nil)) > 0 {
+	if len(validate.Immutable(statefulSetSpec, &old.Spec, nil)) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than "+
 			"'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "+
 			"'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))

@@ -26,11 +26,11 @@ func requireNotNegativeCounts(path *field.Path, list ...namedCount) field.ErrorL
 	return errs
 }
 
-// requireAtMost rejects counts above most.
-func requireAtMost(path *field.Path, most int64, text string, list ...namedCount) field.ErrorList {
+// requireAtMost rejects counts above maximum.
+func requireAtMost(path *field.Path, maximum int64, text string, list ...namedCount) field.ErrorList {
 	var errs field.ErrorList
 	for _, c := range list {
-		if c.n > most {
+		if c.n > maximum {
 			errs = append(errs, field.Invalid(path.Child(c.name), int32(c.n), text))
 		}
 	}
@@ -38,10 +38,10 @@ func requireAtMost(path *field.Path, most int64, text string, list ...namedCount
 }
 
 // validateCollisions requires that the collision count does not decrease, since earlier names would be tried again.
-func validateCollisions(is, was *int32, path *field.Path) field.ErrorList {
-	errs := validate.NotNegative(int64(value.OrZero(is)), path.Child("collisionCount"))
-	if was != nil && value.OrZero(is) < *was {
-		errs = append(errs, field.Invalid(path.Child("collisionCount"), value.OrZero(is), "cannot be decremented"))
+func validateCollisions(after, before *int32, path *field.Path) field.ErrorList {
+	errs := validate.NotNegative(int64(value.OrZero(after)), path.Child("collisionCount"))
+	if before != nil && value.OrZero(after) < *before {
+		errs = append(errs, field.Invalid(path.Child("collisionCount"), value.OrZero(after), "cannot be decremented"))
 	}
 	return errs
 }
@@ -90,23 +90,23 @@ func validateReplicationControllerStatus(r, _ *corev1.ReplicationController) fie
 }
 
 func validateStatefulSetStatus(s, old *appsv1.StatefulSet) field.ErrorList {
-	path, is := field.NewPath("status"), &s.Status
-	errs := requireNotNegativeCounts(path, namedCount{"observedGeneration", is.ObservedGeneration})
+	path, current := field.NewPath("status"), &s.Status
+	errs := requireNotNegativeCounts(path, namedCount{"observedGeneration", current.ObservedGeneration})
 	errs = append(
 		errs,
 		validateReplicaCounts(
 			path,
-			is.Replicas,
-			is.ReadyReplicas,
-			is.AvailableReplicas,
+			current.Replicas,
+			current.ReadyReplicas,
+			current.AvailableReplicas,
 			"cannot be greater than status.readyReplicas",
 			namedCount{
 				"currentReplicas",
-				int64(is.CurrentReplicas),
+				int64(current.CurrentReplicas),
 			},
-			namedCount{"updatedReplicas", int64(is.UpdatedReplicas)},
+			namedCount{"updatedReplicas", int64(current.UpdatedReplicas)},
 		)...)
-	return append(errs, validateCollisions(is.CollisionCount, old.Status.CollisionCount, path)...)
+	return append(errs, validateCollisions(current.CollisionCount, old.Status.CollisionCount, path)...)
 }
 
 func validateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {

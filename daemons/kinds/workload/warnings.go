@@ -46,7 +46,7 @@ func cronJobWarnings(c, old *batchv1.CronJob) []string {
 
 func statefulSetWarnings(obj, old runtime.Object) []string {
 	s := obj.(*appsv1.StatefulSet)
-	if was, ok := old.(*appsv1.StatefulSet); ok && was.Generation == s.Generation {
+	if before, ok := old.(*appsv1.StatefulSet); ok && before.Generation == s.Generation {
 		return nil
 	}
 	d := warn.List(podspec.Warnings(&s.Spec.Template.ObjectMeta, &s.Spec.Template.Spec,

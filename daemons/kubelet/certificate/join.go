@@ -134,8 +134,8 @@ func writeCredentials(path, from, user string, pair certs.Pair) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		if gone := os.Remove(f.Name()); !errors.Is(gone, fs.ErrNotExist) {
-			err = errors.Join(err, gone)
+		if goneErr := os.Remove(f.Name()); !errors.Is(goneErr, fs.ErrNotExist) {
+			err = errors.Join(err, goneErr)
 		}
 		return fmt.Errorf("write the node's kubeconfig: %w", err)
 	}

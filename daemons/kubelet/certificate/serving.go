@@ -124,8 +124,8 @@ func (s *Serving) renewAt() time.Time {
 // isCoveredBy reports whether a certificate has the subject, names and addresses of a request.
 func isCoveredBy(cert *x509.Certificate, wanted *x509.CertificateRequest) bool {
 	missing := func(ip net.IP) bool { return !slices.ContainsFunc(cert.IPAddresses, ip.Equal) }
-	lacks := func(have, want []string) bool {
-		return slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(have, s) })
+	lacks := func(existing, want []string) bool {
+		return slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(existing, s) })
 	}
 	return cert.Subject.CommonName == wanted.Subject.CommonName && !slices.ContainsFunc(wanted.IPAddresses, missing) &&
 		!lacks(cert.DNSNames, wanted.DNSNames) && !lacks(cert.Subject.Organization, wanted.Subject.Organization)

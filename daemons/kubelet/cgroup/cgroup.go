@@ -148,8 +148,8 @@ func makeGroup(tree, path string) error {
 			return err
 		}
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			have, err := os.ReadFile(filepath.Join(at, file))
-			if err != nil || strings.TrimSpace(string(have)) != "" {
+			existing, err := os.ReadFile(filepath.Join(at, file))
+			if err != nil || strings.TrimSpace(string(existing)) != "" {
 				continue
 			}
 			value, err := os.ReadFile(filepath.Join(parent, file))

@@ -70,9 +70,9 @@ func podRequests(p *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(p, resource.PodResourcesOptions{})
 }
 
-// ProtectedMemory returns the protected memory of a pod in bytes: least is never reclaimed and is the request of a
+// ProtectedMemory returns the protected memory of a pod in bytes: minimum is never reclaimed and is the request of a
 // guaranteed pod; low is reclaimed last and is the request of a burstable pod.
-func ProtectedMemory(p *corev1.Pod) (least, low int64) {
+func ProtectedMemory(p *corev1.Pod) (minimum, low int64) {
 	memory := podRequests(p)[corev1.ResourceMemory]
 	switch pod.QOS(p) {
 	case corev1.PodQOSGuaranteed:

@@ -25,7 +25,7 @@ func (m *Manager) Protect(guaranteed, burstable int64) error {
 }
 
 // setProtection writes the protected memory of a version 2 cgroup, in bytes.
-func setProtection(dir string, least, low int64) error {
-	return errors.Join(writeFile(filepath.Join(dir, "memory.min"), strconv.FormatInt(least, 10)),
+func setProtection(dir string, minimum, low int64) error {
+	return errors.Join(writeFile(filepath.Join(dir, "memory.min"), strconv.FormatInt(minimum, 10)),
 		writeFile(filepath.Join(dir, "memory.low"), strconv.FormatInt(low, 10)))
 }

@@ -27,10 +27,10 @@ func (m *Manager) Tasks() (current, limit int64, ok bool) {
 		return n, err == nil
 	}
 	for path := filepath.Join("/", m.Root, PodsName); ; path = filepath.Dir(path) {
-		is, counts := number(filepath.Join(tree, path, "pids.current"))
-		most, limits := number(filepath.Join(tree, path, "pids.max"))
-		if counts && limits && (!ok || most-is < limit-current) {
-			current, limit, ok = is, most, true
+		actual, counts := number(filepath.Join(tree, path, "pids.current"))
+		maximum, limits := number(filepath.Join(tree, path, "pids.max"))
+		if counts && limits && (!ok || maximum-actual < limit-current) {
+			current, limit, ok = actual, maximum, true
 		}
 		if path == "/" {
 			return current, limit, ok

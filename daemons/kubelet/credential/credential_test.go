@@ -57,7 +57,7 @@ func TestPatternsMatchAsDocumented(t *testing.T) {
 func newPluginNode(t *testing.T, script, provider string) (*Node, string) {
 	t.Helper()
 	dir := t.TempDir()
-	asked := filepath.Join(dir, "asked")
+	requested := filepath.Join(dir, "asked")
 	write := func(name, text string, mode os.FileMode) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func newPluginNode(t *testing.T, script, provider string) (*Node, string) {
 	}
 	// The plugin is a shell that reads the script. A program written by this process cannot be executed while another
 	// test starts a process (ETXTBSY).
-	write("script", fmt.Sprintf("cat >>%s; echo >>%s; %s\n", asked, asked, script), 0o600)
+	write("script", fmt.Sprintf("cat >>%s; echo >>%s; %s\n", requested, requested, script), 0o600)
 	if err := os.Symlink("/bin/sh", filepath.Join(dir, "provider")); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func newPluginNode(t *testing.T, script, provider string) (*Node, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n, asked
+	return n, requested
 }
 
 const pluginConfig = "matchImages: [\"*.example.com\"]\ndefaultCacheDuration: 1h\nenv: [{name: USER_NAME, value: me}]"
@@ -112,7 +112,7 @@ func credentialsFor(t *testing.T, n *Node, text string) (list []string) {
 func TestPluginResponsesAreCachedByTheirScope(t *testing.T) {
 	images := []string{"a.example.com/x:1", "a.example.com/x:2", "a.example.com/y", "b.example.com/x", "other.org/x"}
 	for kind, want := range map[string]int{"Image": 3, "Registry": 2, "Global": 1} {
-		n, asked := newPluginNode(t, pluginResponse(kind, ""), pluginConfig)
+		n, requested := newPluginNode(t, pluginResponse(kind, ""), pluginConfig)
 		for range 2 {
 			for _, image := range images {
 				got := credentialsFor(t, n, image)
@@ -122,7 +122,7 @@ func TestPluginResponsesAreCachedByTheirScope(t *testing.T) {
 				}
 			}
 		}
-		text, err := os.ReadFile(asked)
+		text, err := os.ReadFile(requested)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,14 +133,14 @@ func TestPluginResponsesAreCachedByTheirScope(t *testing.T) {
 		}
 		n.plugins[0].now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 		credentialsFor(t, n, images[0])
-		if again, err := os.ReadFile(asked); err != nil || len(again) <= len(text) {
+		if again, err := os.ReadFile(requested); err != nil || len(again) <= len(text) {
 			t.Errorf("%s: an expired response is used, %v", kind, err)
 		}
 	}
-	n, asked := newPluginNode(t, pluginResponse("Global", `\"cacheDuration\":\"0s\",`), pluginConfig)
+	n, requested := newPluginNode(t, pluginResponse("Global", `\"cacheDuration\":\"0s\",`), pluginConfig)
 	credentialsFor(t, n, images[0])
 	credentialsFor(t, n, images[0])
-	if text, err := os.ReadFile(asked); err != nil || strings.Count(string(text), "\n") != 2 {
+	if text, err := os.ReadFile(requested); err != nil || strings.Count(string(text), "\n") != 2 {
 		t.Errorf("a response with cacheDuration 0 is used again: %s, %v", text, err)
 	}
 }
@@ -169,9 +169,9 @@ func TestACanceledLookupDoesNotWaitForAPlugin(t *testing.T) {
 	name := parseName(t, "registry.io/app")
 	first, stop := context.WithCancel(t.Context())
 	defer stop()
-	asked := make(chan struct{})
+	requested := make(chan struct{})
 	go func() {
-		defer close(asked)
+		defer close(requested)
 		n.Lookup(first, name)
 	}()
 	for len(n.plugins[0].running) == 0 {
@@ -179,13 +179,13 @@ func TestACanceledLookupDoesNotWaitForAPlugin(t *testing.T) {
 	}
 	second, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	n.Lookup(second, name)
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("it waited for %s", took)
 	}
 	stop()
-	<-asked
+	<-requested
 }
 
 func TestTheKubeletConfigIsReadForEachLookup(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,10 +21,54 @@ func TestReferencesAreExpanded(t *testing.T) {
 		"plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$(B)": "$(B)", "$A": "$A", "$(A": "$(A",
 		"$": "$", "$$": "$", "$(EMPTY)": "", "": "",
 	} {
-		if got := expand(in, values); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
+		if got, err := expand(in, values, 100); got != want || err != nil {
+			t.Errorf("%q became %q, want %q: %v", in, got, want, err)
 		}
 	}
+}
+
+// A pod of a few kilobytes must not use up the memory of its node.
+func TestAnEnvironmentThatMultipliesIsRefused(t *testing.T) {
+	doubles := []corev1.EnvVar{{Name: "A0", Value: "xxxxxxxx"}}
+	for i := range 60 {
+		doubles = append(doubles, corev1.EnvVar{Name: fmt.Sprintf("A%d", i+1),
+			Value: strings.Repeat(fmt.Sprintf("$(A%d)", i), 2)})
+	}
+	large := corev1.EnvVar{Name: "LARGE", Value: strings.Repeat("x", 1<<20)}
+	var copies []corev1.EnvFromSource
+	for i := range 20 {
+		copies = append(copies, corev1.EnvFromSource{Prefix: fmt.Sprintf("P%d_", i),
+			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "large"}}})
+	}
+	many := strings.Repeat("$(LARGE)", 1000)
+	for name, spec := range map[string]corev1.Container{
+		"doubling variables": {Env: doubles},
+		"a long value":       {Env: []corev1.EnvVar{large, {Name: "B", Value: many}}},
+		"many copies":        {EnvFrom: copies},
+		"a long command":     {Env: []corev1.EnvVar{large}, Command: []string{many}},
+		"long arguments": {Env: []corev1.EnvVar{large}, Args: slices.Repeat([]string{"$(LARGE)"}, 1000),
+			Command: []string{"x"}},
+	} {
+		env, err := Env(t.Context(), &corev1.Pod{}, &spec, largeObjects{}, nil, pod.Node{})
+		if err == nil {
+			_, err = Container(&corev1.Pod{}, &spec, NodeSettings{}, ContainerExtras{Env: env})
+		}
+		if err == nil || !strings.Contains(err.Error(), "more than 6291456 bytes") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// References without an end take linear time.
+	open := strings.Repeat("$(", 700_000)
+	if got, err := expand(open, nil, maxProgram); got != open || err != nil {
+		t.Errorf("%d bytes: %v", len(got), err)
+	}
+}
+
+// largeObjects has a ConfigMap of 1 MiB.
+type largeObjects struct{ Objects }
+
+func (largeObjects) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+	return &corev1.ConfigMap{Data: map[string]string{"X": strings.Repeat("x", 1<<20)}}, nil
 }
 
 // With an empty variable, a sub-path would be another directory or the whole volume.

@@ -31,13 +31,21 @@ func Container(p *corev1.Pod, spec *corev1.Container, place NodeSettings,
 	for _, kv := range in.Env {
 		lookup[kv.Key] = string(kv.Value)
 	}
+	command, left, err := expandAll(spec.Command, lookup, maxProgram)
+	if err != nil {
+		return nil, fmt.Errorf("expand the command: %w", err)
+	}
+	args, _, err := expandAll(spec.Args, lookup, left)
+	if err != nil {
+		return nil, fmt.Errorf("expand the arguments: %w", err)
+	}
 	res := resources(spec.Resources.Requests, spec.Resources.Limits)
 	res.Unified = place.Unified.CgroupFiles(p, spec)
 	res.OomScoreAdj = pod.OOMScoreAdj(p, spec, place.Memory)
 	config := &runtime.ContainerConfig{
 		Metadata: &runtime.ContainerMetadata{Name: spec.Name, Attempt: in.Attempt},
 		Image:    &runtime.ImageSpec{Image: in.Image.GetId(), UserSpecifiedImage: spec.Image},
-		Command:  expandAll(spec.Command, lookup), Args: expandAll(spec.Args, lookup), WorkingDir: spec.WorkingDir,
+		Command:  command, Args: args, WorkingDir: spec.WorkingDir,
 		Envs: in.Env, Mounts: in.Mounts, Devices: in.Volumes, LogPath: LogPath(spec.Name, in.Attempt),
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, Tty: spec.TTY,
 		Labels: map[string]string{

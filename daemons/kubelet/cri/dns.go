@@ -58,8 +58,8 @@ func (r Resolver) PodConfig(p *corev1.Pod) (d *runtime.DNSConfig, omitted []stri
 		d.Servers = append(d.Servers, c.Nameservers...)
 		d.Searches = append(d.Searches, c.Searches...)
 		for _, o := range c.Options {
-			d.Options = slices.DeleteFunc(d.Options, func(have string) bool {
-				name, _, _ := strings.Cut(have, ":")
+			d.Options = slices.DeleteFunc(d.Options, func(current string) bool {
+				name, _, _ := strings.Cut(current, ":")
 				return name == o.Name
 			})
 			option := o.Name

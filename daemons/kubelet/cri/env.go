@@ -22,8 +22,12 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
+// maxProgram limits the bytes of a container's environment, and of its command with its arguments. Linux starts no
+// program with more, see execve(2). Without the limit, variables that name each other twice would double with each.
+const maxProgram = 6 << 20
+
 // Env returns a container's environment: the services' variables, then envFrom, then env. It expands $(NAME) with
-// variables that come before.
+// variables that come before. It returns an error if the environment has more than maxProgram bytes.
 func Env(
 	ctx context.Context,
 	p *corev1.Pod,
@@ -34,14 +38,23 @@ func Env(
 ) ([]*runtime.KeyValue, error) {
 	values := map[string]string{}
 	var order []string
-	set := func(k, v string) {
-		if _, ok := values[k]; !ok {
+	size := 0
+	set := func(k, v string) error {
+		old, ok := values[k]
+		if !ok {
 			order = append(order, k)
+			size += len(k)
 		}
 		values[k] = v
+		if size += len(v) - len(old); size > maxProgram {
+			return fmt.Errorf("the environment has more than %d bytes with the variable %s", maxProgram, k)
+		}
+		return nil
 	}
 	for _, kv := range ServiceEnv(p, services) {
-		set(kv.Key, string(kv.Value))
+		if err := set(kv.Key, string(kv.Value)); err != nil {
+			return nil, err
+		}
 	}
 	for _, from := range spec.EnvFrom {
 		data, err := envSource(ctx, p.Namespace, from, objects)
@@ -49,21 +62,27 @@ func Env(
 			return nil, err
 		}
 		for _, k := range sortedKeys(data) {
-			set(from.Prefix+k, data[k])
+			if err := set(from.Prefix+k, data[k]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, e := range spec.Env {
-		v := expand(e.Value, values)
+		v, err := expand(e.Value, values, maxProgram)
+		if err != nil {
+			return nil, fmt.Errorf("expand the variable %s: %w", e.Name, err)
+		}
 		if e.ValueFrom != nil {
 			var ok bool
-			var err error
 			if v, ok, err = envValue(ctx, p, spec, e.ValueFrom, objects, node); err != nil {
 				return nil, err
 			} else if !ok {
 				continue
 			}
 		}
-		set(e.Name, v)
+		if err := set(e.Name, v); err != nil {
+			return nil, err
+		}
 	}
 	env := make([]*runtime.KeyValue, 0, len(order))
 	for _, k := range order {
@@ -150,7 +169,8 @@ func envValue(
 }
 
 // ServiceEnv returns the environment variables for the API server and the services of the pod's namespace. It omits the
-// latter if the pod disables service links.
+// latter if the pod disables service links. Once the variables have more than maxProgram bytes, it leaves out the
+// services that follow; Env refuses so many.
 func ServiceEnv(p *corev1.Pod, services []*corev1.Service) []*runtime.KeyValue {
 	links := p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks
 	chosen := map[string]*corev1.Service{}
@@ -165,8 +185,15 @@ func ServiceEnv(p *corev1.Pod, services []*corev1.Service) []*runtime.KeyValue {
 		}
 	}
 	var env []*runtime.KeyValue
-	add := func(k, v string) { env = append(env, &runtime.KeyValue{Key: k, Value: []byte(v)}) }
+	size := 0
+	add := func(k, v string) {
+		env = append(env, &runtime.KeyValue{Key: k, Value: []byte(v)})
+		size += len(k) + len(v)
+	}
 	for _, name := range sortedKeys(chosen) {
+		if size > maxProgram {
+			break
+		}
 		s := chosen[name]
 		prefix := strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
 		ip := s.Spec.ClusterIP
@@ -198,17 +225,25 @@ func ServiceEnv(p *corev1.Pod, services []*corev1.Service) []*runtime.KeyValue {
 	return env
 }
 
-func expandAll(list []string, values map[string]string) []string {
-	out := make([]string, len(list))
+// expandAll expands the texts of a list, of which the sum may have at most limit bytes.
+func expandAll(list []string, values map[string]string, limit int) (out []string, left int, err error) {
+	out = make([]string, len(list))
 	for i, s := range list {
-		out[i] = expand(s, values)
+		if out[i], err = expand(s, values, limit); err != nil {
+			return nil, 0, err
+		}
+		limit -= len(out[i])
 	}
-	return out
+	return out, limit, nil
 }
 
+// errTooLong means that a text is longer than its limit after its variables are expanded.
+var errTooLong = fmt.Errorf("it has more than %d bytes", maxProgram)
+
 // expand replaces $(NAME) with the variable's value. An unknown name is left unchanged, and $$ becomes a dollar sign.
-func expand(s string, values map[string]string) string {
-	return replaceReferences(s, func(name string) string {
+// The result has at most limit bytes.
+func expand(s string, values map[string]string, limit int) (string, error) {
+	return replaceReferences(s, limit, func(name string) string {
 		if v, ok := values[name]; ok {
 			return v
 		}
@@ -216,35 +251,38 @@ func expand(s string, values map[string]string) string {
 	})
 }
 
-// replaceReferences replaces $(NAME) with the result of of(NAME), and $$ with a dollar sign.
-func replaceReferences(s string, of func(name string) string) string {
-	if !strings.Contains(s, "$") {
-		return s
-	}
+// replaceReferences replaces $(NAME) with the result of of(NAME), and $$ with a dollar sign. It returns errTooLong if
+// the result has more than limit bytes.
+func replaceReferences(s string, limit int, of func(name string) string) (string, error) {
 	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '$' || i+1 == len(s) {
-			b.WriteByte(s[i])
-			continue
+	for rest := s; rest != ""; {
+		at := strings.IndexByte(rest, '$')
+		if at < 0 || at+1 == len(rest) {
+			at = len(rest)
 		}
-		switch next := s[i+1]; next {
-		case '$':
-			b.WriteByte('$')
-			i++
-		case '(':
-			end := strings.IndexByte(s[i+2:], ')')
-			if end < 0 {
-				b.WriteString("$(")
-				i++
-				continue
+		part, next := rest[:at], 0
+		switch rest = rest[at:]; {
+		case rest == "":
+		case rest[1] == '$':
+			part, next = part+"$", 2
+		case rest[1] == '(':
+			end := strings.IndexByte(rest, ')')
+			if end < 0 { // no reference follows
+				part += strings.ReplaceAll(rest, "$$", "$")
+				next = len(rest)
+				break
 			}
-			b.WriteString(of(s[i+2 : i+2+end]))
-			i += end + 2
+			part, next = part+of(rest[2:end]), end+1
 		default:
-			b.WriteByte('$')
+			part, next = part+"$", 1
 		}
+		if b.Len()+len(part) > limit {
+			return "", errTooLong
+		}
+		b.WriteString(part)
+		rest = rest[next:]
 	}
-	return b.String()
+	return b.String(), nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {
@@ -264,7 +302,7 @@ func ExpandPath(path string, env []*runtime.KeyValue) (string, error) {
 		values[kv.Key] = string(kv.Value)
 	}
 	missing := map[string]bool{}
-	expanded := replaceReferences(path, func(name string) string {
+	expanded, err := replaceReferences(path, maxProgram, func(name string) string {
 		if values[name] == "" {
 			missing[name] = true
 		}
@@ -273,5 +311,5 @@ func ExpandPath(path string, env []*runtime.KeyValue) (string, error) {
 	if len(missing) > 0 {
 		return "", fmt.Errorf("missing value for %s", strings.Join(sortedKeys(missing), ", "))
 	}
-	return expanded, nil
+	return expanded, err
 }

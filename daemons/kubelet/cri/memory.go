@@ -42,12 +42,12 @@ func (m *Memory) CgroupFiles(p *corev1.Pod, spec *corev1.Container) map[string]s
 		}
 	}
 	if m.Throttle > 0 && class != corev1.PodQOSGuaranteed && (limit == 0 || request != limit) {
-		most := limit
-		if most == 0 {
-			most = m.Allocatable
+		maximum := limit
+		if maximum == 0 {
+			maximum = m.Allocatable
 		}
 		page := int64(os.Getpagesize())
-		if high := (request + int64(m.Throttle*float64(most-request))) / page * page; high > request {
+		if high := (request + int64(m.Throttle*float64(maximum-request))) / page * page; high > request {
 			set("memory.high", high)
 		}
 	}

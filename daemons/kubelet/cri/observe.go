@@ -66,8 +66,8 @@ func (o Observer) Pod(
 	var containers []pod.Container
 	for _, c := range list {
 		alive[c.Id] = true
-		if known, ok := exited[c.Id]; ok {
-			containers = append(containers, known)
+		if cached, ok := exited[c.Id]; ok {
+			containers = append(containers, cached)
 			continue
 		}
 		st, err := o.Runtime.ContainerStatus(ctx, c.Id)

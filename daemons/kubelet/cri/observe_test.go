@@ -13,8 +13,8 @@ import (
 func TestObserverReadsUserSignalAndMounts(t *testing.T) {
 	usr1 := corev1.SIGUSR1
 	for name, c := range map[string]struct {
-		said *runtime.ContainerStatus
-		want pod.Container
+		reported *runtime.ContainerStatus
+		want     pod.Container
 	}{
 		"nothing": {&runtime.ContainerStatus{}, pod.Container{}},
 		"everything": {&runtime.ContainerStatus{
@@ -28,7 +28,7 @@ func TestObserverReadsUserSignalAndMounts(t *testing.T) {
 			StopSignal: &usr1, ReadOnly: []string{"/b"},
 		}},
 	} {
-		got := Observer{}.containerOf("box", c.said)
+		got := Observer{}.containerOf("box", c.reported)
 		if !reflect.DeepEqual(got.User, c.want.User) || !reflect.DeepEqual(got.StopSignal, c.want.StopSignal) ||
 			!reflect.DeepEqual(got.ReadOnly, c.want.ReadOnly) {
 			t.Errorf("%s: %+v", name, got)

@@ -48,11 +48,11 @@ type condition struct {
 func (h *healthReports) update(driver string, devices []*healthv1.DeviceHealth, now time.Time) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := h.byDriver[driver]
-	is := map[deviceKey]condition{}
-	for at, c := range was {
-		if now.Before(c.expires) && len(was) <= maxUnlisted {
-			is[at] = c
+	old := h.byDriver[driver]
+	updated := map[deviceKey]condition{}
+	for at, c := range old {
+		if now.Before(c.expires) && len(old) <= maxUnlisted {
+			updated[at] = c
 		} else {
 			changed = true
 		}
@@ -66,27 +66,27 @@ func (h *healthReports) update(driver string, devices []*healthv1.DeviceHealth, 
 		case healthv1.HealthStatus_UNHEALTHY:
 			c.status = corev1.ResourceHealthStatusUnhealthy
 		}
-		before, ok := is[at]
+		before, ok := updated[at]
 		changed = changed || !ok || before.status != c.status || before.message != c.message
-		is[at] = c
+		updated[at] = c
 	}
 	if h.byDriver == nil {
 		h.byDriver = map[string]map[deviceKey]condition{}
 	}
-	h.byDriver[driver] = is
+	h.byDriver[driver] = updated
 	return changed
 }
 
 // validity returns how long a report about a device is valid from now on.
 func validity(d *healthv1.DeviceHealth, now time.Time) time.Duration {
-	most := defaultValidity
+	maximum := defaultValidity
 	if s := d.GetHealthCheckTimeoutSeconds(); s > 0 {
-		most = time.Duration(min(s, int64(maxValidity/time.Second))) * time.Second
+		maximum = time.Duration(min(s, int64(maxValidity/time.Second))) * time.Second
 	}
 	if at := d.GetLastUpdatedTime(); at > 0 {
-		most -= max(now.Sub(time.Unix(at, 0)), 0)
+		maximum -= max(now.Sub(time.Unix(at, 0)), 0)
 	}
-	return most
+	return maximum
 }
 
 // truncateMessage returns a driver's message cut to the length that the API allows.

@@ -42,7 +42,7 @@ func TestHealthReportsExpire(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	after := func(d time.Duration) time.Time { return now.Add(d) }
 	h := &healthReports{}
-	is := func(device string, at time.Time) string {
+	healthText := func(device string, at time.Time) string {
 		status, message := h.condition("driver", "n", device, at)
 		return strings.TrimSpace(string(status) + " " + message)
 	}
@@ -52,7 +52,7 @@ func TestHealthReportsExpire(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
-	check("nothing said", is("a", now), "Unknown")
+	check("nothing said", healthText("a", now), "Unknown")
 	list := []*healthv1.DeviceHealth{
 		newReport("a", healthy, "", time.Time{}, 0), newReport("b", unhealthy, "hot", after(-20*time.Second), 0),
 		newReport("c", healthy, "", after(time.Hour), 90),
@@ -73,15 +73,15 @@ func TestHealthReportsExpire(t *testing.T) {
 		{"e", 23 * time.Hour, "Healthy"}, {"e", 24 * time.Hour, "Unknown"},
 		{"f", 29 * time.Second, "Healthy"}, {"f", 30 * time.Second, "Unknown"},
 	} {
-		check(fmt.Sprint(c.device, " after ", c.at), is(c.device, after(c.at)), c.want)
+		check(fmt.Sprint(c.device, " after ", c.at), healthText(c.device, after(c.at)), c.want)
 	}
 	// A device that is no longer listed keeps its last health. Other drivers are not affected.
 	if !h.update("driver", []*healthv1.DeviceHealth{newReport("a", unhealthy, "", time.Time{}, 0)},
 		after(time.Second)) {
 		t.Error("a device that is not healthy any more is no news")
 	}
-	check("a", is("a", after(time.Second)), "Unhealthy")
-	check("b", is("b", after(time.Second)), "Unhealthy hot")
+	check("a", healthText("a", after(time.Second)), "Unhealthy")
+	check("b", healthText("b", after(time.Second)), "Unhealthy hot")
 	if status, _ := h.condition("other", "n", "a", now); status != corev1.ResourceHealthStatusUnknown {
 		t.Errorf("another driver's device is %s", status)
 	}

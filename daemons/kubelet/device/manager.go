@@ -149,8 +149,8 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	}
 	asking.Wait()
 	m.mu.Lock()
-	for c, is := range failed {
-		c.Done = !is
+	for c, isFailed := range failed {
+		c.Done = !isFailed
 	}
 	m.mu.Unlock()
 	return errors.Join(append(errs, m.save())...)
@@ -158,16 +158,16 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 
 // isPrepared reports whether all claims of a pod are prepared for it.
 func (m *Manager) isPrepared(pod *corev1.Pod) bool {
-	have := map[string]bool{}
+	existing := map[string]bool{}
 	m.mu.Lock()
 	for _, one := range m.claims {
 		if one.Done && slices.Contains(one.Pods, pod.UID) {
-			have[one.Name] = true
+			existing[one.Name] = true
 		}
 	}
 	m.mu.Unlock()
 	uses, err := usesOf(pod)
-	return err == nil && !slices.ContainsFunc(uses, func(u claimUse) bool { return !have[u.claim] })
+	return err == nil && !slices.ContainsFunc(uses, func(u claimUse) bool { return !existing[u.claim] })
 }
 
 // claimUse is a claim that a pod uses.
@@ -200,10 +200,10 @@ func (m *Manager) callDriver(
 	driver string,
 	claims []*preparedClaim,
 ) (map[types.UID][]Device, map[types.UID]error, error) {
-	asked := make([]Claim, 0, len(claims))
+	requests := make([]Claim, 0, len(claims))
 	pretended := map[types.UID][]Device{}
 	for _, c := range claims {
-		asked = append(asked, c.Claim)
+		requests = append(requests, c.Claim)
 		pretended[c.UID] = nil
 	}
 	if m.Plugins == nil {
@@ -211,7 +211,7 @@ func (m *Manager) callDriver(
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	return m.Plugins.Prepare(ctx, driver, asked)
+	return m.Plugins.Prepare(ctx, driver, requests)
 }
 
 // readClaim reads a claim of a pod. It returns an error unless the claim is allocated and reserved for the pod.

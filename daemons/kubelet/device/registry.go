@@ -114,7 +114,7 @@ func (r *Registry) reportGone(ctx context.Context, driver string) {
 
 // scan registers plugins with new sockets and removes plugins whose sockets are gone. It returns the drivers that have
 // no plugin left.
-func (r *Registry) scan(ctx context.Context) (gone []string) {
+func (r *Registry) scan(ctx context.Context) (removed []string) {
 	entries, err := os.ReadDir(r.Dir)
 	if err != nil {
 		r.Log.Warn("look for plugins' sockets", "error", err)
@@ -172,10 +172,10 @@ func (r *Registry) scan(ctx context.Context) (gone []string) {
 		_ = i.plugin.conn.Close() // its socket is gone, so the error does not matter
 		if r.find(i.driver) == nil {
 			r.Log.Info("a driver's plugin is gone", "driver", i.driver)
-			gone = append(gone, i.driver)
+			removed = append(removed, i.driver)
 		}
 	}
-	return gone
+	return removed
 }
 
 // register asks a plugin for its type and name, and notifies it whether it is registered.

@@ -26,7 +26,7 @@ func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.Resource
 				}
 			}
 			if !slices.ContainsFunc(s.Resources,
-				func(have corev1.ResourceHealth) bool { return have.ResourceID == r.ResourceID }) {
+				func(current corev1.ResourceHealth) bool { return current.ResourceID == r.ResourceID }) {
 				s.Resources = append(s.Resources, r)
 			}
 		})
@@ -36,7 +36,7 @@ func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.Resource
 		slices.SortFunc(s.Resources,
 			func(a, b corev1.ResourceHealth) int { return cmp.Compare(a.ResourceID, b.ResourceID) })
 		// Several extended resources may map to the same request.
-		if !slices.ContainsFunc(out, func(have corev1.ResourceStatus) bool { return have.Name == s.Name }) {
+		if !slices.ContainsFunc(out, func(current corev1.ResourceStatus) bool { return current.Name == s.Name }) {
 			out = append(out, s)
 		}
 	}

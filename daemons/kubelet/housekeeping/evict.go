@@ -74,8 +74,8 @@ func (e *Evictor) Run(ctx context.Context) {
 	}
 	var ranked []evictionCandidate
 	for _, s := range e.Pods.Snapshot() {
-		p, over := s.Pod, s.Evicted != nil || s.Removed
-		if over || pod.IsCritical(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed ||
+		p, isOver := s.Pod, s.Evicted != nil || s.Removed
+		if isOver || pod.IsCritical(p) || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed ||
 			p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
@@ -114,13 +114,13 @@ const (
 
 // reclaimState tracks how free disk space grows after the containers of an evicted pod were removed.
 type reclaimState struct {
-	began, grewAt time.Time // when the containers were removed, and when free space last grew
+	start, grewAt time.Time // when the containers were removed, and when free space last grew
 	maxFree       int64     // largest free space seen, in bytes
 }
 
 // isReclaiming reports whether a recently evicted pod is still releasing resources that the machine is short of.
 func (e *Evictor) isReclaiming(short nodeagent.Pressures, now time.Time) bool {
-	gone := false
+	isGone := false
 	pods := e.Pods.Snapshot()
 	maps.DeleteFunc(e.freed, func(uid types.UID, _ bool) bool {
 		return !slices.ContainsFunc(pods, func(p Pod) bool { return p.Pod.UID == uid })
@@ -137,7 +137,7 @@ func (e *Evictor) isReclaiming(short nodeagent.Pressures, now time.Time) bool {
 		if left && evicted != nil && evicted.IsNodePressure && now.Sub(at) < releaseTimeout {
 			return true
 		}
-		gone = gone || first
+		isGone = isGone || first
 	}
 	if !short.Disk {
 		return false
@@ -146,20 +146,20 @@ func (e *Evictor) isReclaiming(short nodeagent.Pressures, now time.Time) bool {
 	if err != nil {
 		return false
 	}
-	waits := e.reclaiming.needsWait(gone, d.Available, now)
+	waits := e.reclaiming.needsWait(isGone, d.Available, now)
 	return waits && !short.Memory // if memory is short, the kernel would kill processes during the wait
 }
 
-// needsWait records the free space (room) in bytes, and whether a pod's containers have just been removed (gone). It
+// needsWait records the free space (room) in bytes, and whether a pod's containers have just been removed (isGone). It
 // reports whether free space may still grow.
-func (r *reclaimState) needsWait(gone bool, room int64, now time.Time) bool {
+func (r *reclaimState) needsWait(isGone bool, room int64, now time.Time) bool {
 	switch {
-	case gone:
-		*r = reclaimState{began: now, grewAt: now, maxFree: room}
+	case isGone:
+		*r = reclaimState{start: now, grewAt: now, maxFree: room}
 	case room > r.maxFree:
 		r.grewAt, r.maxFree = now, room
 	}
-	return !r.began.IsZero() && now.Sub(r.grewAt) < freeTimeout && now.Sub(r.began) < maxFreeTimeout
+	return !r.start.IsZero() && now.Sub(r.grewAt) < freeTimeout && now.Sub(r.start) < maxFreeTimeout
 }
 
 // discardEnded has the containers of ended pods removed, together with their writable layers and logs. It waits up to
@@ -202,9 +202,9 @@ func (e *Evictor) LimitStorage(ctx context.Context) {
 		return layers, err
 	})
 	for _, s := range e.Pods.Snapshot() {
-		p, over := s.Pod, s.Evicted != nil || s.Removed
+		p, isOver := s.Pod, s.Evicted != nil || s.Removed
 		ended := p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
-		if ctx.Err() != nil || over || ended || pod.IsCritical(p) || p.DeletionTimestamp != nil {
+		if ctx.Err() != nil || isOver || ended || pod.IsCritical(p) || p.DeletionTimestamp != nil {
 			continue
 		}
 		message := e.Storage.Volumes.ExceededLimit(p)

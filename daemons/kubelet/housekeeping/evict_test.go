@@ -20,16 +20,16 @@ func TestTheNextPodIsEvictedWhenFreeSpaceStopsGrowing(t *testing.T) {
 		t.Error("it is waited although no pod was evicted")
 	}
 	for _, row := range []struct {
-		gone  bool
-		room  int64
-		at    time.Duration
-		waits bool
+		isGone bool
+		room   int64
+		at     time.Duration
+		waits  bool
 	}{
 		{true, 10, 0, true}, {false, 10, 29 * time.Second, true}, {false, 11, 29 * time.Second, true},
 		{false, 9, 58 * time.Second, true},
 		{false, 9, time.Minute, false}, {true, 9, 2 * time.Minute, true}, {false, 9, 3 * time.Minute, false},
 	} {
-		if got := r.needsWait(row.gone, row.room, at(row.at)); got != row.waits {
+		if got := r.needsWait(row.isGone, row.room, at(row.at)); got != row.waits {
 			t.Errorf("after %s with %d: it is waited: %t", row.at, row.room, got)
 		}
 	}
@@ -60,7 +60,7 @@ func (noPods) Snapshot() []Pod { return nil }
 func TestMemoryEvictionDoesNotWaitForTheDisk(t *testing.T) {
 	now := time.Now()
 	e := &Evictor{Pods: noPods{}, Machine: fullMachine{},
-		reclaiming: reclaimState{began: now, grewAt: now, maxFree: 1 << 62}}
+		reclaiming: reclaimState{start: now, grewAt: now, maxFree: 1 << 62}}
 	if !e.isReclaiming(nodeagent.Pressures{Disk: true}, now) {
 		t.Error("a pod is evicted while the disk is being freed")
 	}

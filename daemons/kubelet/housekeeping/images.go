@@ -108,8 +108,8 @@ func (g *Images) pruneRecords(ctx context.Context, images []*criapi.Image) {
 		refs[i.Id] = true
 	}
 	if err := g.Records.Prune(refs, func(ref string) (bool, error) {
-		have, err := g.Runtime.ImageStatus(ctx, ref)
-		return have.GetId() != "", err
+		current, err := g.Runtime.ImageStatus(ctx, ref)
+		return current.GetId() != "", err
 	}); err != nil {
 		g.Log.Warn("remove records of images that are gone", "error", err)
 	}

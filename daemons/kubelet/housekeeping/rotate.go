@@ -25,7 +25,7 @@ type Rotator struct {
 
 // Run renames logs that have grown too large, and has the runtime open new ones.
 func (r *Rotator) Run(ctx context.Context) {
-	most, err := resource.ParseQuantity(r.File.ContainerLogMaxSize)
+	maximum, err := resource.ParseQuantity(r.File.ContainerLogMaxSize)
 	if err != nil {
 		r.Log.Error("logs are not rotated", "containerLogMaxSize", r.File.ContainerLogMaxSize, "error", err)
 		return
@@ -37,7 +37,7 @@ func (r *Rotator) Run(ctx context.Context) {
 				continue
 			}
 			path := r.Logs.Path(p, c.Name, c.Attempt)
-			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < most.Value() {
+			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() < maximum.Value() {
 				continue
 			}
 			reopen := func() error { return r.Runtime.ReopenContainerLog(ctx, c.ID) }

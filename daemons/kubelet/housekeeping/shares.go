@@ -42,8 +42,8 @@ func (s *Shares) Update() {
 	var guaranteed, burstable int64
 	if s.Protects {
 		for _, p := range pods {
-			least, low := cgroup.ProtectedMemory(p)
-			guaranteed, burstable = guaranteed+least, burstable+low
+			minimum, low := cgroup.ProtectedMemory(p)
+			guaranteed, burstable = guaranteed+minimum, burstable+low
 		}
 	}
 	if protected := [2]int64{guaranteed, burstable}; s.protected == nil || *s.protected != protected {

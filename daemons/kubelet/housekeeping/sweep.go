@@ -45,12 +45,12 @@ func (s *Sweeper) Volumes(context.Context) {
 		s.Log.Warn("look for orphaned volumes", "error", err)
 		return
 	}
-	known, ok := s.Pods.Known()
+	pods, ok := s.Pods.Known()
 	if !ok {
 		return
 	}
 	for _, uid := range uids {
-		if known[uid] {
+		if pods[uid] {
 			continue
 		}
 		if _, hangs := s.teardowns.LoadOrStore(uid, true); hangs {
@@ -72,12 +72,12 @@ func (s *Sweeper) Cgroups(context.Context) {
 		s.Log.Warn("look for orphaned cgroups", "error", err)
 		return
 	}
-	known, ok := s.Pods.Known()
+	pods, ok := s.Pods.Known()
 	if !ok {
 		return
 	}
 	for uid, path := range groups {
-		if !known[uid] {
+		if !pods[uid] {
 			if err := s.Groups.Remove(path); err != nil {
 				s.Log.Warn("remove an orphaned cgroup", "cgroup", path, "error", err)
 			}
@@ -94,13 +94,13 @@ func (s *Sweeper) Logs(context.Context) {
 		}
 		return
 	}
-	known, ok := s.Pods.Known()
+	pods, ok := s.Pods.Known()
 	if !ok {
 		return
 	}
 	for _, e := range entries {
 		parts := strings.Split(e.Name(), "_")
-		if uid := parts[len(parts)-1]; len(parts) == 3 && !known[uid] {
+		if uid := parts[len(parts)-1]; len(parts) == 3 && !pods[uid] {
 			if err := s.LogDir.RemoveAll(filepath.Join(string(s.LogDir), e.Name())); err != nil {
 				s.Log.Warn("remove orphaned logs", "directory", e.Name(), "error", err)
 			}

@@ -31,13 +31,13 @@ func runPeriodically(ctx context.Context, log *slog.Logger, c Task) {
 	if ctx.Err() != nil {
 		return
 	}
-	began := time.Now()
+	start := time.Now()
 	one, cancel := context.WithTimeout(ctx, c.Deadline)
 	slow := time.AfterFunc(c.Deadline, func() {
 		log.Warn("housekeeping takes longer than it should", "what", c.Name, "deadline", c.Deadline)
 	})
 	c.Run(one)
-	took := time.Since(began)
+	took := time.Since(start)
 	if !slow.Stop() {
 		log.Info("housekeeping goes on", "what", c.Name, "took", took)
 	}

@@ -118,8 +118,8 @@ func (r *Records) End(image, ref string, with *Credential) error {
 // CanUse reports whether a pod may use an image on the node without pulling it. credentials returns the pod's
 // credentials for the image, and is called only if they are needed.
 func (r *Records) CanUse(image, ref string, credentials func() ([]Credential, error)) (bool, error) {
-	open, known, err := r.findAccess(image, ref)
-	if open || err != nil || len(known) == 0 {
+	open, records, err := r.findAccess(image, ref)
+	if open || err != nil || len(records) == 0 {
 		return open, err
 	}
 	offered, err := credentials()
@@ -127,7 +127,7 @@ func (r *Records) CanUse(image, ref string, credentials func() ([]Credential, er
 		return false, err
 	}
 	for _, c := range offered {
-		for _, s := range known {
+		for _, s := range records {
 			same := s.Hash != "" && s.Hash == c.Secret.Hash
 			if same && s.isSameSecret(c.Secret) {
 				return true, nil
@@ -148,26 +148,26 @@ func (r *Records) CanUse(image, ref string, credentials func() ([]Credential, er
 func (r *Records) findAccess(image, ref string) (open bool, secrets []SecretRef, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	have, err := r.read(ref)
+	current, err := r.read(ref)
 	if err != nil {
 		return false, nil, err
 	}
-	ours := have != nil
+	ours := current != nil
 	if !ours {
-		begun, err := r.Store.Read(pullingFolder, fileName(image))
+		started, err := r.Store.Read(pullingFolder, fileName(image))
 		if err != nil {
 			return false, nil, err
 		}
-		ours = begun != nil
+		ours = started != nil
 	}
 	if !r.Policy.needsProof(image, ours) {
 		return true, nil, nil
 	}
-	if have == nil {
+	if current == nil {
 		return false, nil, nil
 	}
-	known := have.Credentials[Untagged(image)]
-	return known.All, known.Secrets, nil
+	credentials := current.Credentials[Untagged(image)]
+	return credentials.All, credentials.Secrets, nil
 }
 
 // maxSecrets limits the secrets per name in a record. Older ones are dropped, and their pods pull the image again.
@@ -176,29 +176,30 @@ const maxSecrets = 100
 // add records that a credential can pull an image. If with is nil or a credential of the node, every pod may use the
 // image. The caller holds mu.
 func (r *Records) add(image, ref string, with *Credential) error {
-	have, err := r.read(ref)
-	if err != nil || have == nil {
+	current, err := r.read(ref)
+	if err != nil || current == nil {
 		// An unreadable record is replaced.
-		have = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref}
+		current = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref}
 	}
-	if have.Credentials == nil {
-		have.Credentials = map[string]imageAccess{}
+	if current.Credentials == nil {
+		current.Credentials = map[string]imageAccess{}
 	}
 	name := Untagged(image)
-	known := have.Credentials[name]
+	credentials := current.Credentials[name]
 	switch {
-	case known.All:
+	case credentials.All:
 		return nil
 	case with == nil || with.Secret == (SecretRef{}):
-		known = imageAccess{All: true}
+		credentials = imageAccess{All: true}
 	default:
-		known.Secrets = slices.DeleteFunc(known.Secrets, func(s SecretRef) bool { return s.isSameSecret(with.Secret) })
-		known.Secrets = append(known.Secrets, with.Secret)
-		known.Secrets = known.Secrets[max(0, len(known.Secrets)-maxSecrets):]
+		credentials.Secrets = slices.DeleteFunc(credentials.Secrets,
+			func(s SecretRef) bool { return s.isSameSecret(with.Secret) })
+		credentials.Secrets = append(credentials.Secrets, with.Secret)
+		credentials.Secrets = credentials.Secrets[max(0, len(credentials.Secrets)-maxSecrets):]
 	}
-	have.Credentials[name] = known
-	have.LastUpdatedTime = metav1.Now()
-	if err := r.write(pulledFolder, ref, have); err != nil {
+	current.Credentials[name] = credentials
+	current.LastUpdatedTime = metav1.Now()
+	if err := r.write(pulledFolder, ref, current); err != nil {
 		return fmt.Errorf("record the pull of image %q: %w", image, err)
 	}
 	return nil
@@ -225,19 +226,19 @@ func (r *Records) recoverPull(name string, find func(image string) (string, erro
 	if err != nil {
 		return err
 	}
-	var begun intent
-	if err := json.Unmarshal(data, &begun); err != nil || r.runningPulls[begun.Image] > 0 {
+	var started intent
+	if err := json.Unmarshal(data, &started); err != nil || r.runningPulls[started.Image] > 0 {
 		return err
 	}
-	ref, err := find(begun.Image)
+	ref, err := find(started.Image)
 	if err != nil {
 		return err
 	}
 	if ref != "" {
-		if have, err := r.read(ref); err == nil && have == nil {
+		if current, err := r.read(ref); err == nil && current == nil {
 			unknown := record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref,
 				LastUpdatedTime: metav1.Now(),
-				Credentials:     map[string]imageAccess{Untagged(begun.Image): {}}}
+				Credentials:     map[string]imageAccess{Untagged(started.Image): {}}}
 			if err := r.write(pulledFolder, ref, unknown); err != nil {
 				return err
 			}
@@ -248,7 +249,7 @@ func (r *Records) recoverPull(name string, find func(image string) (string, erro
 
 // Prune deletes the records of images that the node no longer has. It calls has for each id that is not in refs,
 // because a list of images may be incomplete. Without its record, an image may be used by all pods.
-func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)) error {
+func (r *Records) Prune(refs map[string]bool, isPresent func(ref string) (bool, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	names, err := r.Store.List(pulledFolder)
@@ -262,22 +263,22 @@ func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)
 	var errs []error
 	for _, name := range names {
 		if !kept[name] {
-			errs = append(errs, r.pruneRecord(name, has))
+			errs = append(errs, r.pruneRecord(name, isPresent))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Records) pruneRecord(name string, has func(ref string) (bool, error)) error {
+func (r *Records) pruneRecord(name string, isPresent func(ref string) (bool, error)) error {
 	data, err := r.Store.Read(pulledFolder, name)
 	if err != nil || data == nil {
 		return err
 	}
-	var have record
-	if err := json.Unmarshal(data, &have); err != nil {
+	var current record
+	if err := json.Unmarshal(data, &current); err != nil {
 		return fmt.Errorf("record %s of a pulled image cannot be read: %w", name, err)
 	}
-	if exists, err := has(have.ImageRef); err != nil || exists {
+	if exists, err := isPresent(current.ImageRef); err != nil || exists {
 		return err
 	}
 	return r.Store.Remove(pulledFolder, name)
@@ -289,11 +290,11 @@ func (r *Records) read(ref string) (*record, error) {
 	if err != nil || data == nil {
 		return nil, err
 	}
-	var have record
-	if err := json.Unmarshal(data, &have); err != nil {
+	var current record
+	if err := json.Unmarshal(data, &current); err != nil {
 		return nil, fmt.Errorf("the record of image %s cannot be read: %w", ref, err)
 	}
-	return &have, nil
+	return &current, nil
 }
 
 func (r *Records) write(folder, image string, what any) error {

@@ -183,11 +183,11 @@ func TestRecordsAreRemovedWithTheirImages(t *testing.T) {
 		}
 		left := map[string]bool{}
 		for _, ref := range []string{"listed", "there", "gone", "unknown"} {
-			have, err := r.read(ref)
+			got, err := r.read(ref)
 			if err != nil {
 				t.Fatal(err)
 			}
-			left[ref] = have != nil
+			left[ref] = got != nil
 		}
 		want := map[string]bool{"listed": true, "there": true, "gone": false, "unknown": true}
 		if !reflect.DeepEqual(left, want) {
@@ -226,11 +226,11 @@ func TestSecretsOfARecordAreLimited(t *testing.T) {
 		uid := strings.Repeat("x", i)
 		recordPull(t, r, webImage, webImageID, credentialOf("pull", uid, uid))
 	}
-	have, err := r.read(webImageID)
+	got, err := r.read(webImageID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(have.Credentials[Untagged(webImage)].Secrets); n != maxSecrets {
+	if n := len(got.Credentials[Untagged(webImage)].Secrets); n != maxSecrets {
 		t.Errorf("the record has %d secrets", n)
 	}
 }

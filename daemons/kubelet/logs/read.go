@@ -217,8 +217,8 @@ type lastBytes struct {
 
 func (l *lastBytes) Write(b []byte) (int, error) {
 	l.text = append(l.text, b...)
-	if over := len(l.text) - l.limit; over > 0 {
-		l.text = append(l.text[:0], l.text[over:]...)
+	if excess := len(l.text) - l.limit; excess > 0 {
+		l.text = append(l.text[:0], l.text[excess:]...)
 	}
 	return len(b), nil
 }

@@ -72,12 +72,12 @@ func TestFollowedLogContinuesAfterItsRotation(t *testing.T) {
 	path := logFile(t, "2030-01-01T00:00:00Z stdout F one\n")
 	var out syncBuffer
 	var mu sync.Mutex
-	over := false
+	isOver := false
 	done := make(chan error, 1)
 	go func() {
 		done <- Dir(filepath.Dir(path)).Write(context.Background(), path,
 			Options{Tail: -1, Limit: -1, Follow: true},
-			func() bool { mu.Lock(); defer mu.Unlock(); return over }, &out)
+			func() bool { mu.Lock(); defer mu.Unlock(); return isOver }, &out)
 	}()
 	waitUntil(t, func() bool { return out.String() == "one\n" })
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -97,7 +97,7 @@ func TestFollowedLogContinuesAfterItsRotation(t *testing.T) {
 	}
 	waitUntil(t, func() bool { return strings.HasSuffix(out.String(), "three\n") })
 	mu.Lock()
-	over = true
+	isOver = true
 	mu.Unlock()
 	if err := <-done; err != nil || out.String() != "one\ntwo\nthree\n" {
 		t.Errorf("got %q, %v", out.String(), err)

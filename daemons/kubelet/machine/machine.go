@@ -90,7 +90,7 @@ func (Local) Memory() (available, capacity int64, err error) {
 func (l Local) Disk() (Disk, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(l.Root, &s); err != nil {
-		return Disk{}, fmt.Errorf("look at the file system of %s: %w", l.Root, err)
+		return Disk{}, fmt.Errorf("read the file system of %s: %w", l.Root, err)
 	}
 	return Disk{
 		Available: int64(s.Bavail) * s.Bsize, Capacity: int64(s.Blocks) * s.Bsize,
@@ -102,12 +102,12 @@ func (l Local) Disk() (Disk, error) {
 // tasks, or the pids limits of the cgroups that contain pods.
 func (l Local) Processes() (used, capacity int64, err error) {
 	for _, limit := range []string{"pid_max", "threads-max"} {
-		most, err := strconv.ParseInt(firstLine(filepath.Join(l.procRoot(), "sys/kernel", limit)), 10, 64)
+		maximum, err := strconv.ParseInt(firstLine(filepath.Join(l.procRoot(), "sys/kernel", limit)), 10, 64)
 		if err != nil {
 			return 0, 0, fmt.Errorf("read the kernel's %s: %w", limit, err)
 		}
-		if capacity == 0 || most < capacity {
-			capacity = most
+		if capacity == 0 || maximum < capacity {
+			capacity = maximum
 		}
 	}
 	// The fourth field of loadavg is running/total tasks.
@@ -119,8 +119,8 @@ func (l Local) Processes() (used, capacity int64, err error) {
 	if used, err = strconv.ParseInt(all, 10, 64); err != nil {
 		return 0, capacity, fmt.Errorf("read the number of processes: %w", err)
 	}
-	if inside, most, ok := l.Cgroups.Tasks(); ok && most-inside < capacity-used {
-		return inside, most, nil
+	if inside, maximum, ok := l.Cgroups.Tasks(); ok && maximum-inside < capacity-used {
+		return inside, maximum, nil
 	}
 	return used, capacity, nil
 }

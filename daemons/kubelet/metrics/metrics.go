@@ -96,7 +96,7 @@ func New(r prometheus.Registerer, served bool) *Metrics {
 }
 
 // RecordStep records the duration of one step of a pod's worker.
-func (m *Metrics) RecordStep(f *pod.Facts, step pod.Step, began time.Time) {
+func (m *Metrics) RecordStep(f *pod.Facts, step pod.Step, start time.Time) {
 	if m.stepSeconds == nil {
 		return
 	}
@@ -109,26 +109,26 @@ func (m *Metrics) RecordStep(f *pod.Facts, step pod.Step, began time.Time) {
 	case len(f.Sandboxes) == 0:
 		operation = "create"
 	}
-	m.stepSeconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
+	m.stepSeconds.WithLabelValues(operation).Observe(time.Since(start).Seconds())
 }
 
 // RecordObserve records that the runtime was asked about a pod. last is the time of the previous request, or zero.
-func (m *Metrics) RecordObserve(began, last time.Time) {
+func (m *Metrics) RecordObserve(start, last time.Time) {
 	if m.observeSeconds == nil {
 		return
 	}
-	m.observeSeconds.Observe(time.Since(began).Seconds())
+	m.observeSeconds.Observe(time.Since(start).Seconds())
 	if !last.IsZero() {
-		m.observeInterval.Observe(began.Sub(last).Seconds())
+		m.observeInterval.Observe(start.Sub(last).Seconds())
 	}
 }
 
 // RecordMount records that the volumes of a pod were set up or torn down, once for each volume plugin of the pod.
-func (m *Metrics) RecordMount(p *corev1.Pod, operation string, began time.Time, err error) {
+func (m *Metrics) RecordMount(p *corev1.Pod, operation string, start time.Time, err error) {
 	if m.mountSeconds == nil {
 		return
 	}
-	status, took := "success", time.Since(began).Seconds()
+	status, took := "success", time.Since(start).Seconds()
 	if err != nil {
 		status = "fail-unknown"
 	}

@@ -124,7 +124,7 @@ func (a *Agent) ensureNode(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	nodes := a.Client.CoreV1().Nodes()
-	have, err := nodes.Get(ctx, a.Name, metav1.GetOptions{})
+	current, err := nodes.Get(ctx, a.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		node := a.newNode(ctx)
 		created, err := nodes.Create(ctx, node, metav1.CreateOptions{})
@@ -136,21 +136,21 @@ func (a *Agent) ensureNode(ctx context.Context) (*corev1.Node, error) {
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, fmt.Errorf("create node %s: %w", a.Name, err)
 		}
-		have, err = nodes.Get(ctx, a.Name, metav1.GetOptions{})
+		current, err = nodes.Get(ctx, a.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("read node %s: %w", a.Name, err)
 		}
 	} else if err != nil {
 		return nil, fmt.Errorf("read node %s: %w", a.Name, err)
 	}
-	ours, theirs := a.Machine.Info().MachineID, have.Status.NodeInfo.MachineID
-	if theirs != "" && ours != "" && theirs != ours && a.isAlive(ctx, have) {
+	ours, theirs := a.Machine.Info().MachineID, current.Status.NodeInfo.MachineID
+	if theirs != "" && ours != "" && theirs != ours && a.isAlive(ctx, current) {
 		return nil, &nameTakenError{a.Name, ours, theirs}
 	}
 	// The kubelet owns the labels that describe the machine, whichever client created the Node.
 	labels := map[string]string{}
 	for name, value := range a.configuredLabels() {
-		if have.Labels[name] != value {
+		if current.Labels[name] != value {
 			labels[name] = value
 		}
 	}
@@ -159,11 +159,11 @@ func (a *Agent) ensureNode(ctx context.Context) (*corev1.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if have, err = nodes.Patch(ctx, a.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if current, err = nodes.Patch(ctx, a.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return nil, fmt.Errorf("label node %s: %w", a.Name, err)
 		}
 	}
-	return have, nil
+	return current, nil
 }
 
 // isAlive reports whether the machine of a Node renews its lease.

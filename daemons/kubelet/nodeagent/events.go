@@ -14,7 +14,7 @@ type nodeEvent struct{ kind, reason, message string }
 // are in the order of the conditions.
 var pressureReasons = []struct {
 	condition    corev1.NodeConditionType
-	begins, over string
+	begins, ends string
 }{
 	{corev1.NodeMemoryPressure, "NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
 	{corev1.NodeDiskPressure, "NodeHasDiskPressure", "NodeHasNoDiskPressure"},
@@ -23,15 +23,15 @@ var pressureReasons = []struct {
 
 // nodeEvents returns the events for the difference between two node statuses. The first report of readiness is not an
 // event.
-func nodeEvents(name string, was, is *corev1.NodeStatus) []nodeEvent {
+func nodeEvents(name string, old, updated *corev1.NodeStatus) []nodeEvent {
 	var list []nodeEvent
-	if was.NodeInfo.BootID != "" && is.NodeInfo.BootID != "" && was.NodeInfo.BootID != is.NodeInfo.BootID {
+	if old.NodeInfo.BootID != "" && updated.NodeInfo.BootID != "" && old.NodeInfo.BootID != updated.NodeInfo.BootID {
 		list = append(
 			list,
 			nodeEvent{
 				corev1.EventTypeWarning,
 				"Rebooted",
-				fmt.Sprintf("Node %s has been rebooted, boot id: %s", name, is.NodeInfo.BootID),
+				fmt.Sprintf("Node %s has been rebooted, boot id: %s", name, updated.NodeInfo.BootID),
 			},
 		)
 	}
@@ -45,15 +45,15 @@ func nodeEvents(name string, was, is *corev1.NodeStatus) []nodeEvent {
 	}
 	record := func(reason string) { list = append(list, statusEvent(name, reason)) }
 	for _, p := range pressureReasons {
-		switch now := status(is, p.condition); {
-		case now == status(was, p.condition):
+		switch now := status(updated, p.condition); {
+		case now == status(old, p.condition):
 		case now == corev1.ConditionTrue:
 			record(p.begins)
 		case now == corev1.ConditionFalse:
-			record(p.over)
+			record(p.ends)
 		}
 	}
-	switch before, now := status(was, corev1.NodeReady), status(is, corev1.NodeReady); {
+	switch before, now := status(old, corev1.NodeReady), status(updated, corev1.NodeReady); {
 	case before == "" || before == now:
 	case now == corev1.ConditionTrue:
 		record("NodeReady")
@@ -69,11 +69,11 @@ func statusEvent(name, reason string) nodeEvent {
 
 // recordStatusEvents records events for what a written status has changed. Simulated nodes skip their first status,
 // because they are created by the thousand.
-func (a *Agent) recordStatusEvents(was, is *corev1.NodeStatus) {
-	if a.Simulated && len(was.Conditions) == 0 {
+func (a *Agent) recordStatusEvents(before, after *corev1.NodeStatus) {
+	if a.Simulated && len(before.Conditions) == 0 {
 		return
 	}
-	for _, e := range nodeEvents(a.Name, was, is) {
+	for _, e := range nodeEvents(a.Name, before, after) {
 		a.recordNodeEvent(e)
 	}
 }

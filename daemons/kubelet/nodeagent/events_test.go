@@ -12,20 +12,20 @@ import (
 func TestStatusChangesAreRecordedAsEvents(t *testing.T) {
 	status := func(boot, memory, disk, pids, ready string) *corev1.NodeStatus {
 		s := &corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}}
-		for i, is := range []string{memory, disk, pids, ready} {
-			if is != "" {
+		for i, after := range []string{memory, disk, pids, ready} {
+			if after != "" {
 				kind := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
 					corev1.NodePIDPressure, corev1.NodeReady}[i]
 				s.Conditions = append(s.Conditions,
-					corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(is)})
+					corev1.NodeCondition{Type: kind, Status: corev1.ConditionStatus(after)})
 			}
 		}
 		return s
 	}
 	well := status("a", "False", "False", "False", "True")
 	for name, c := range map[string]struct {
-		was, is *corev1.NodeStatus
-		want    []string
+		before, after *corev1.NodeStatus
+		want          []string
 	}{
 		"it begins": {status("", "", "", "", ""), status("a", "False", "False", "False", "False"),
 			[]string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure", "Normal NodeHasSufficientPID"}},
@@ -43,7 +43,7 @@ func TestStatusChangesAreRecordedAsEvents(t *testing.T) {
 			[]string{"Normal NodeHasSufficientMemory"}},
 	} {
 		var got []string
-		for _, e := range nodeEvents("n1", c.was, c.is) {
+		for _, e := range nodeEvents("n1", c.before, c.after) {
 			got = append(got, e.kind+" "+e.reason)
 			want := fmt.Sprintf("Node n1 status is now: %s", e.reason)
 			if e.reason == "Rebooted" {

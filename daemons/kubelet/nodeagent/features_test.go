@@ -9,13 +9,13 @@ import (
 )
 
 func TestNodeStatusReportsTheFeaturesOfItsRuntime(t *testing.T) {
-	said := runtimeHandlers(&criapi.StatusResponse{RuntimeHandlers: []*criapi.RuntimeHandler{
+	handlers := runtimeHandlers(&criapi.StatusResponse{RuntimeHandlers: []*criapi.RuntimeHandler{
 		{Name: "runc", Features: &criapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true, UserNamespaces: true}},
 		{Name: "gvisor"},
 		{Name: "", Features: &criapi.RuntimeHandlerFeatures{UserNamespaces: true}},
 	}})
 	var got []string
-	for _, h := range said {
+	for _, h := range handlers {
 		got = append(got, fmt.Sprintf("%q %v %v", h.Name, *h.Features.RecursiveReadOnlyMounts,
 			*h.Features.UserNamespaces))
 	}

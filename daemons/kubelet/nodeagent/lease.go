@@ -38,13 +38,13 @@ func (a *Agent) runLeaseLoop(ctx context.Context) {
 	}
 }
 
-func (a *Agent) renewLease(ctx context.Context, have *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (a *Agent) renewLease(ctx context.Context, current *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	leases := a.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	var err error
-	if have == nil {
-		have, err = leases.Get(ctx, a.Name, metav1.GetOptions{})
+	if current == nil {
+		current, err = leases.Get(ctx, a.Name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func (a *Agent) renewLease(ctx context.Context, have *coordinationv1.Lease) (*co
 		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &a.Name, LeaseDurationSeconds: &seconds, RenewTime: &now}
 		return leases.Create(ctx, lease, metav1.CreateOptions{})
 	}
-	have = have.DeepCopy()
-	have.Spec.HolderIdentity, have.Spec.LeaseDurationSeconds, have.Spec.RenewTime = &a.Name, &seconds, &now
-	return leases.Update(ctx, have, metav1.UpdateOptions{})
+	current = current.DeepCopy()
+	current.Spec.HolderIdentity, current.Spec.LeaseDurationSeconds, current.Spec.RenewTime = &a.Name, &seconds, &now
+	return leases.Update(ctx, current, metav1.UpdateOptions{})
 }

@@ -35,8 +35,8 @@ func (m *Monitor) Report(at time.Time) Pressures { return m.Update(m.Measure(), 
 func (m *Monitor) Update(now Pressures, at time.Time) Pressures {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	lately := func(is bool, last *time.Time) bool {
-		if is {
+	lately := func(underPressure bool, last *time.Time) bool {
+		if underPressure {
 			*last = at
 		}
 		return !last.IsZero() && at.Sub(*last) < pressureTTL
@@ -58,10 +58,10 @@ func (p Pressures) RejectingConditions(of *corev1.Pod) (conditions []corev1.Node
 		return nil
 	}
 	for _, c := range []struct {
-		is   bool
-		what corev1.NodeConditionType
+		underPressure bool
+		what          corev1.NodeConditionType
 	}{{p.Memory, corev1.NodeMemoryPressure}, {p.Disk, corev1.NodeDiskPressure}, {p.PIDs, corev1.NodePIDPressure}} {
-		if c.is {
+		if c.underPressure {
 			conditions = append(conditions, c.what)
 		}
 	}

@@ -18,14 +18,14 @@ import (
 // kubeletVersion is the version that the node reports: the Kubernetes release whose API is implemented.
 const kubeletVersion = version.Kubernetes
 
-// MeasureStatus returns the node's current status. Conditions that did not change keep their transition times from was.
-func (a *Agent) MeasureStatus(ctx context.Context, was *corev1.NodeStatus) corev1.NodeStatus {
-	s := *was.DeepCopy()
+// MeasureStatus returns the node's current status. Unchanged conditions keep their transition times from before.
+func (a *Agent) MeasureStatus(ctx context.Context, before *corev1.NodeStatus) corev1.NodeStatus {
+	s := *before.DeepCopy()
 	s.Addresses = nil
 	for _, ip := range a.IPs {
 		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
 	}
-	for _, a := range was.Addresses {
+	for _, a := range before.Addresses {
 		if a.Type == corev1.NodeExternalIP || a.Type == corev1.NodeExternalDNS {
 			s.Addresses = append(s.Addresses, a) // set by the cloud node controller
 		}
@@ -36,16 +36,16 @@ func (a *Agent) MeasureStatus(ctx context.Context, was *corev1.NodeStatus) corev
 	if v, err := a.Runtime.Version(ctx); err == nil {
 		info.ContainerRuntimeVersion = v.RuntimeName + "://" + v.RuntimeVersion
 	} else {
-		info.ContainerRuntimeVersion = was.NodeInfo.ContainerRuntimeVersion
+		info.ContainerRuntimeVersion = before.NodeInfo.ContainerRuntimeVersion
 	}
 	s.NodeInfo = info
 	s.DaemonEndpoints.KubeletEndpoint.Port = int32(a.File.Port)
-	s.Capacity = addExtended(a.capacity(), was.Capacity)
+	s.Capacity = addExtended(a.capacity(), before.Capacity)
 	s.Allocatable = a.allocatable(s.Capacity)
-	s.Images = a.statusImages(ctx, was.Images)
+	s.Images = a.statusImages(ctx, before.Images)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	s.Conditions = nil
-	for _, c := range was.Conditions {
+	for _, c := range before.Conditions {
 		if !isOwnedCondition(c.Type) {
 			s.Conditions = append(s.Conditions, c)
 		}
@@ -56,7 +56,7 @@ func (a *Agent) MeasureStatus(ctx context.Context, was *corev1.NodeStatus) corev
 	}
 	for _, c := range a.conditions(status, err) {
 		c.LastHeartbeatTime, c.LastTransitionTime = now, now
-		for _, old := range was.Conditions {
+		for _, old := range before.Conditions {
 			if old.Type == c.Type && old.Status == c.Status {
 				c.LastTransitionTime = old.LastTransitionTime
 			}
@@ -76,8 +76,8 @@ func isOwnedCondition(t corev1.NodeConditionType) bool {
 
 // addExtended adds the extended resources that other components have put into the node's capacity. Their names contain
 // a domain. All of their capacity is allocatable.
-func addExtended(own, was corev1.ResourceList) corev1.ResourceList {
-	for name, q := range was {
+func addExtended(own, before corev1.ResourceList) corev1.ResourceList {
+	for name, q := range before {
 		if _, ours := own[name]; !ours && IsExtended(name) {
 			own[name] = q
 		}
@@ -163,10 +163,10 @@ func (a *Agent) conditions(runtime *criapi.StatusResponse, err error) []corev1.N
 
 func condition(
 	t corev1.NodeConditionType,
-	is bool,
+	isTrue bool,
 	reason, message, otherwise, otherMessage string,
 ) corev1.NodeCondition {
-	if is {
+	if isTrue {
 		return corev1.NodeCondition{Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: message}
 	}
 	return corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: otherwise, Message: otherMessage}
@@ -200,12 +200,12 @@ func runtimeProblems(runtime *criapi.StatusResponse, err error) []string {
 // maxImages is how many images the node status lists, largest first.
 const maxImages = 50
 
-func (a *Agent) statusImages(ctx context.Context, was []corev1.ContainerImage) []corev1.ContainerImage {
+func (a *Agent) statusImages(ctx context.Context, before []corev1.ContainerImage) []corev1.ContainerImage {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	list, err := a.Runtime.ListImages(ctx)
 	if err != nil {
-		return was
+		return before
 	}
 	sort.Slice(list, func(i, j int) bool {
 		if list[i].Size != list[j].Size {

@@ -71,15 +71,15 @@ func (a *Agent) writeStatus(ctx context.Context, written *time.Time) (ready bool
 		}
 		node, status = existing, a.MeasureStatus(ctx, &existing.Status)
 	}
-	was, err := json.Marshal(corev1.Node{Status: node.Status})
+	before, err := json.Marshal(corev1.Node{Status: node.Status})
 	if err != nil {
 		return ready, err
 	}
-	is, err := json.Marshal(corev1.Node{Status: status})
+	after, err := json.Marshal(corev1.Node{Status: status})
 	if err != nil {
 		return ready, err
 	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(was, is, corev1.Node{})
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Node{})
 	if err != nil {
 		return ready, err
 	}

@@ -10,20 +10,20 @@ import (
 
 // conditions returns the pod's conditions. It computes the kubelet's own from s and keeps the others.
 func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
-	over := ""
+	endReason := ""
 	switch s.Phase {
 	case corev1.PodSucceeded:
-		over = "PodCompleted"
+		endReason = "PodCompleted"
 	case corev1.PodFailed:
-		over = "PodFailed"
+		endReason = "PodFailed"
 	}
 	box := f.sandbox()
 	own := []corev1.PodCondition{
 		newCondition(corev1.PodReadyToStartContainers, box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork),
 			"", ""),
-		initializedCondition(f, s, over),
+		initializedCondition(f, s, endReason),
 	}
-	containers := readyCondition(f, s, over)
+	containers := readyCondition(f, s, endReason)
 	ready := containers
 	ready.Type = corev1.PodReady
 	if ready.Status == corev1.ConditionTrue {
@@ -33,7 +33,7 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 		}
 	}
 	own = append(own, ready, containers, newCondition(corev1.PodScheduled, true, "", ""))
-	own = append(own, resizeConditions(f, over != "")...)
+	own = append(own, resizeConditions(f, endReason != "")...)
 	pressed := f.Evicted != nil && f.Evicted.IsNodePressure
 	if pressed {
 		own = append(own, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
@@ -43,15 +43,15 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	for i := range own {
 		own[i].LastTransitionTime = now
 		own[i].ObservedGeneration = f.Pod.Generation
-		for _, was := range f.Pod.Status.Conditions {
-			if was.Type == own[i].Type && was.Status == own[i].Status {
-				own[i].LastTransitionTime = was.LastTransitionTime
+		for _, before := range f.Pod.Status.Conditions {
+			if before.Type == own[i].Type && before.Status == own[i].Status {
+				own[i].LastTransitionTime = before.LastTransitionTime
 			}
 		}
 	}
-	for _, was := range f.Pod.Status.Conditions {
-		if !isOwnedCondition(was.Type) && !(pressed && was.Type == corev1.DisruptionTarget) {
-			own = append(own, was)
+	for _, before := range f.Pod.Status.Conditions {
+		if !isOwnedCondition(before.Type) && !(pressed && before.Type == corev1.DisruptionTarget) {
+			own = append(own, before)
 		}
 	}
 	return own
@@ -61,9 +61,9 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 // own.
 func retainedConditions(f *Facts) []corev1.PodCondition {
 	var list []corev1.PodCondition
-	for _, was := range f.Pod.Status.Conditions {
-		if !isOwnedCondition(was.Type) || was.Type == corev1.PodScheduled {
-			list = append(list, was)
+	for _, before := range f.Pod.Status.Conditions {
+		if !isOwnedCondition(before.Type) || before.Type == corev1.PodScheduled {
+			list = append(list, before)
 		}
 	}
 	return list
@@ -90,9 +90,9 @@ func newCondition(t corev1.PodConditionType, ok bool, reason, message string) co
 	return corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: reason, Message: message}
 }
 
-func initializedCondition(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
-	if over == "PodCompleted" {
-		return corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, Reason: over}
+func initializedCondition(f *Facts, s *corev1.PodStatus, endReason string) corev1.PodCondition {
+	if endReason == "PodCompleted" {
+		return corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, Reason: endReason}
 	}
 	var incomplete []string
 	if !IsInitialized(f) {
@@ -110,9 +110,9 @@ func initializedCondition(f *Facts, s *corev1.PodStatus, over string) corev1.Pod
 		fmt.Sprintf("containers with incomplete status: %v", incomplete))
 }
 
-func readyCondition(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondition {
-	if over != "" {
-		return newCondition(corev1.ContainersReady, false, over, "")
+func readyCondition(f *Facts, s *corev1.PodStatus, endReason string) corev1.PodCondition {
+	if endReason != "" {
+		return newCondition(corev1.ContainersReady, false, endReason, "")
 	}
 	var unready []string
 	for i, c := range s.InitContainerStatuses {

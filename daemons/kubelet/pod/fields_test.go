@@ -155,13 +155,13 @@ func TestEveryPodFieldIsClassified(t *testing.T) {
 	look(reflect.TypeFor[corev1.PodSpec]())
 	for key := range fates {
 		typ, field, _ := strings.Cut(key, ".")
-		for have := range seen {
-			if _, ok := have.FieldByName(field); have.Name() == typ && !ok {
+		for got := range seen {
+			if _, ok := got.FieldByName(field); got.Name() == typ && !ok {
 				t.Errorf("%s is listed and no longer there", key)
 			}
 		}
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)),
-			func(have reflect.Type) bool { return have.Name() == typ }) {
+			func(got reflect.Type) bool { return got.Name() == typ }) {
 			t.Errorf("%s is listed, and no pod has a %s", key, typ)
 		}
 	}

@@ -15,8 +15,8 @@ func mountStatuses(spec *corev1.Container, c *Container) []corev1.VolumeMountSta
 		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := corev1.RecursiveReadOnlyDisabled
-			if asked := m.RecursiveReadOnly; asked != nil && (*asked == corev1.RecursiveReadOnlyEnabled ||
-				*asked == corev1.RecursiveReadOnlyIfPossible && c != nil &&
+			if requested := m.RecursiveReadOnly; requested != nil && (*requested == corev1.RecursiveReadOnlyEnabled ||
+				*requested == corev1.RecursiveReadOnlyIfPossible && c != nil &&
 					slices.Contains(c.ReadOnly, filepath.Clean(m.MountPath))) {
 				mode = corev1.RecursiveReadOnlyEnabled
 			}

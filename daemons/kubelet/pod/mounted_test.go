@@ -59,8 +59,8 @@ func TestContainerStatusReportsUserAndStopSignal(t *testing.T) {
 	status := Status(runningFacts(func(f *Facts) {
 		f.Pod.Spec.InitContainers = []corev1.Container{testSidecar("s")}
 		f.Pod.Spec.EphemeralContainers = ephemeralContainers("v")
-		asked := &corev1.Lifecycle{StopSignal: &signal}
-		f.Pod.Spec.InitContainers[0].Lifecycle, f.Pod.Spec.Containers[0].Lifecycle = asked, asked
+		lifecycle := &corev1.Lifecycle{StopSignal: &signal}
+		f.Pod.Spec.InitContainers[0].Lifecycle, f.Pod.Spec.Containers[0].Lifecycle = lifecycle, lifecycle
 		for _, name := range []string{"s", "m", "v"} {
 			c := attemptOf(name, 0, Running, 0, 0)
 			c.User, c.StopSignal = user, &signal
@@ -78,7 +78,7 @@ func TestContainerStatusReportsUserAndStopSignal(t *testing.T) {
 
 // The status has the health of a container's devices while they are prepared, and the last health afterwards.
 func TestContainerStatusReportsDeviceHealth(t *testing.T) {
-	is := func(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
+	statusOf := func(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
 		return []corev1.ResourceStatus{
 			{Name: "claim:c", Resources: []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: health}}},
 		}
@@ -88,8 +88,9 @@ func TestContainerStatusReportsDeviceHealth(t *testing.T) {
 		last []corev1.ResourceStatus
 		want corev1.ResourceHealthStatus
 	}{
-		"none": {nil, nil, ""}, "at first": {is("Healthy"), nil, "Healthy"},
-		"later": {is("Unhealthy"), is("Healthy"), "Unhealthy"}, "taken back": {nil, is("Unhealthy"), "Unhealthy"},
+		"none": {nil, nil, ""}, "at first": {statusOf("Healthy"), nil, "Healthy"},
+		"later":      {statusOf("Unhealthy"), statusOf("Healthy"), "Unhealthy"},
+		"taken back": {nil, statusOf("Unhealthy"), "Unhealthy"},
 	} {
 		status := Status(runningFacts(func(f *Facts) {
 			f.Containers = []Container{attemptOf("m", 0, Running, 0, 0)}

@@ -15,18 +15,18 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass
 	}
-	var asked []*corev1.ResourceRequirements
+	var requests []*corev1.ResourceRequirements
 	if r := p.Spec.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
-		asked = append(asked, r)
+		requests = append(requests, r)
 	} else {
 		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 			for i := range list {
-				asked = append(asked, &list[i].Resources)
+				requests = append(requests, &list[i].Resources)
 			}
 		}
 	}
 	any, guaranteed := false, true
-	for _, r := range asked {
+	for _, r := range requests {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, limit := r.Requests[name], r.Limits[name]
 			if !request.IsZero() || !limit.IsZero() {
@@ -83,13 +83,13 @@ func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 	if capacity <= 0 {
 		return 999
 	}
-	least := int64(math.MaxInt64) // smallest memory request of a regular container
+	minimum := int64(math.MaxInt64) // smallest memory request of a regular container
 	for i := range p.Spec.Containers {
-		least = min(least, p.Spec.Containers[i].Resources.Requests.Memory().Value())
+		minimum = min(minimum, p.Spec.Containers[i].Resources.Requests.Memory().Value())
 	}
 	request := c.Resources.Requests.Memory().Value()
-	if IsSidecar(c) && isInitContainer(p, c) && least < math.MaxInt64 {
-		request = max(request, least) // a sidecar must not be killed before the containers that it serves
+	if IsSidecar(c) && isInitContainer(p, c) && minimum < math.MaxInt64 {
+		request = max(request, minimum) // a sidecar must not be killed before the containers that it serves
 	}
 	if resource.IsPodLevelRequestsSet(p) {
 		request += podLevelShare(p)

@@ -94,19 +94,19 @@ func ReportedAllocation(p *corev1.Pod) Allocation {
 		if _, ours := a[s.Name]; !ours || s.Resources == nil {
 			continue
 		}
-		was := corev1.ResourceRequirements{
+		before := corev1.ResourceRequirements{
 			Requests: s.AllocatedResources,
 			Limits:   s.Resources.Limits,
 			Claims:   a[s.Name].Claims,
 		}
-		for name, limit := range was.Limits {
+		for name, limit := range before.Limits {
 			// Status reports the limits that the container runs with, which a running resize may still have to change.
-			if request, ok := was.Requests[name]; ok && request.Cmp(limit) > 0 {
-				was.Limits = was.Limits.DeepCopy()
-				was.Limits[name] = request
+			if request, ok := before.Requests[name]; ok && request.Cmp(limit) > 0 {
+				before.Limits = before.Limits.DeepCopy()
+				before.Limits[name] = request
 			}
 		}
-		a[s.Name] = was
+		a[s.Name] = before
 	}
 	if r := p.Spec.Resources; r != nil && p.Status.Resources != nil {
 		a[podLevelKey] = corev1.ResourceRequirements{Requests: withoutOverhead(p, r.Requests,
@@ -153,7 +153,7 @@ func WithAllocation(p *corev1.Pod, a Allocation) *corev1.Pod {
 
 // hasOtherSize reports whether a container runs with another size than the allocated one, and whether the change needs
 // a restart.
-func hasOtherSize(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bool) {
+func hasOtherSize(p *corev1.Pod, spec *corev1.Container, c *Container) (differs, restart bool) {
 	if c.Size == nil ||
 		!slices.ContainsFunc(resizableContainers(p), func(r *corev1.Container) bool { return r.Name == spec.Name }) {
 		return false, false
@@ -180,8 +180,8 @@ func HasResizingContainers(f *Facts) bool {
 		if c == nil || c.State != Running {
 			return false
 		}
-		is, _ := hasOtherSize(f.Pod, spec, c)
-		return is
+		differs, _ := hasOtherSize(f.Pod, spec, c)
+		return differs
 	})
 }
 
@@ -189,7 +189,7 @@ func HasResizingContainers(f *Facts) bool {
 // allocated one, because the runtime does not know it.
 func actualResources(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.ResourceRequirements {
 	r := spec.Resources.DeepCopy()
-	if is, _ := hasOtherSize(p, spec, c); !is || c.State != Running {
+	if differs, _ := hasOtherSize(p, spec, c); !differs || c.State != Running {
 		return r
 	}
 	want := SizeOf(spec.Resources)
@@ -199,16 +199,16 @@ func actualResources(p *corev1.Pod, spec *corev1.Container, c *Container) *corev
 		}
 		(*list)[name] = *q
 	}
-	if has := max(c.Size.Memory, 0); has != want.Memory {
+	if current := max(c.Size.Memory, 0); current != want.Memory {
 		delete(r.Limits, corev1.ResourceMemory)
-		if has > 0 {
-			set(&r.Limits, corev1.ResourceMemory, resource.NewQuantity(has, resource.BinarySI))
+		if current > 0 {
+			set(&r.Limits, corev1.ResourceMemory, resource.NewQuantity(current, resource.BinarySI))
 		}
 	}
-	if has := max(c.Size.CPUQuota, 0); has != want.CPUQuota {
+	if current := max(c.Size.CPUQuota, 0); current != want.CPUQuota {
 		delete(r.Limits, corev1.ResourceCPU)
-		if has > 0 {
-			set(&r.Limits, corev1.ResourceCPU, resource.NewMilliQuantity(has*1000/max(c.Size.CPUPeriod, 1),
+		if current > 0 {
+			set(&r.Limits, corev1.ResourceCPU, resource.NewMilliQuantity(current*1000/max(c.Size.CPUPeriod, 1),
 				resource.DecimalSI))
 		}
 	}
@@ -247,10 +247,10 @@ func lastDevices(p *corev1.Pod, container string) []corev1.ResourceStatus {
 	return nil
 }
 
-// resizeConditions returns the conditions of a pending or running resize. over means that the pod has ended.
-func resizeConditions(f *Facts, over bool) []corev1.PodCondition {
+// resizeConditions returns the conditions of a pending or running resize. isOver means that the pod has ended.
+func resizeConditions(f *Facts, isOver bool) []corev1.PodCondition {
 	var list []corev1.PodCondition
-	if over {
+	if isOver {
 		return nil
 	}
 	if f.Resize.Pending != "" {

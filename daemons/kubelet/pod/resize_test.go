@@ -125,9 +125,9 @@ func conditionOf(s corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondi
 func TestAllocatedResourcesAreInTheStatus(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main",
 		Resources: equalResources("4", "1Gi")}}}}
-	was := equalResources("1", "1Gi")
+	before := equalResources("1", "1Gi")
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{
-		{Name: "main", AllocatedResources: was.Requests, Resources: &was},
+		{Name: "main", AllocatedResources: before.Requests, Resources: &before},
 	}
 	given := ReportedAllocation(p)
 	if got := WithAllocation(p, given).Spec.Containers[0].Resources; got.Requests.Cpu().Value() != 1 ||

@@ -122,9 +122,9 @@ func TestAnEvictedPodHasTheDisruptionCondition(t *testing.T) {
 		Reason: "EvictionByEvictionAPI",
 	}
 	for name, c := range map[string]struct {
-		end  *End
-		was  []corev1.PodCondition
-		want string
+		end    *End
+		before []corev1.PodCondition
+		want   string
 	}{
 		"it runs": {nil, nil, ""},
 		"the machine was short": {&End{Phase: corev1.PodFailed, Reason: "Evicted", Message: "short",
@@ -137,7 +137,7 @@ func TestAnEvictedPodHasTheDisruptionCondition(t *testing.T) {
 	} {
 		f := runningFacts(func(f *Facts) {
 			f.Containers, f.Evicted, f.Pod.Status.Conditions = []Container{attemptOf("m", 0, Running, 0, 0)}, c.end,
-				c.was
+				c.before
 		})
 		got := ""
 		for _, condition := range Status(f).Conditions {
@@ -164,12 +164,12 @@ func TestQualityOfService(t *testing.T) {
 			},
 		}
 	}
-	for want, have := range map[corev1.PodQOSClass]*corev1.Pod{
+	for want, current := range map[corev1.PodQOSClass]*corev1.Pod{
 		corev1.PodQOSBestEffort: p(nil, nil),
 		corev1.PodQOSGuaranteed: p(list("1", "1Gi"), list("1", "1Gi")),
 		corev1.PodQOSBurstable:  p(list("1", "1Gi"), list("2", "1Gi")),
 	} {
-		if got := QOS(have); got != want {
+		if got := QOS(current); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

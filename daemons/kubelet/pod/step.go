@@ -99,8 +99,9 @@ func Next(f *Facts) Step {
 // to free their data. Others are when the machine is short of disk space, which also removes their logs. The API server
 // already knows how they ended.
 func needsDiscard(f *Facts) bool {
-	over := f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded
-	return len(f.Containers) > 0 && over && !IsStatic(f.Pod) && (f.DiscardRequested || f.Pod.Status.Reason == "Evicted")
+	isOver := f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded
+	return len(f.Containers) > 0 && isOver && !IsStatic(f.Pod) &&
+		(f.DiscardRequested || f.Pod.Status.Reason == "Evicted")
 }
 
 // requireAdmission returns Admit instead of a Start in a sandbox whose network policies are not yet known to be in
@@ -193,10 +194,10 @@ func containerStep(f *Facts, spec *corev1.Container, box string) (Step, time.Tim
 			kill.Message = "Container " + spec.Name + " definition changed, will be restarted"
 			return kill, time.Time{}
 		}
-		if is, restart := hasOtherSize(f.Pod, spec, c); restart {
+		if differs, restart := hasOtherSize(f.Pod, spec, c); restart {
 			kill.Message = "Container " + spec.Name + " resize requires restart"
 			return kill, time.Time{}
-		} else if is {
+		} else if differs {
 			if until := f.Resize.NotBefore[spec.Name]; f.Now.Before(until) {
 				return Step{}, until
 			}

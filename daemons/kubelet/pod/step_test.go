@@ -371,19 +371,19 @@ func carryOut(t *rapid.T, f *Facts, step Step, serial *int) (atRest bool) {
 			f.Sandboxes[i].Ready = f.Sandboxes[i].Ready && step.Kind != KillPod
 		}
 	case RemoveContainers, RemoveSandboxes:
-		gone := map[string]bool{}
+		removed := map[string]bool{}
 		for _, id := range step.IDs {
-			gone[id] = true
+			removed[id] = true
 		}
 		var cs []Container
 		for _, c := range f.Containers {
-			if !gone[c.ID] {
+			if !removed[c.ID] {
 				cs = append(cs, c)
 			}
 		}
 		var bs []Sandbox
 		for _, b := range f.Sandboxes {
-			if !gone[b.ID] {
+			if !removed[b.ID] {
 				bs = append(bs, b)
 			}
 		}

@@ -19,9 +19,9 @@ func TestASimulatedContainerIsHealthyWithoutAConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := ln.Addr().(*net.TCPAddr).Port
-	asked := make(chan struct{})
+	requested := make(chan struct{})
 	go func() {
-		defer close(asked)
+		defer close(requested)
 		if conn, err := ln.Accept(); err == nil {
 			t.Error("the address was asked")
 			_ = conn.Close()
@@ -53,5 +53,5 @@ func TestASimulatedContainerIsHealthyWithoutAConnection(t *testing.T) {
 		t.Errorf("a port that the container does not have: %v", err)
 	}
 	_ = ln.Close()
-	<-asked
+	<-requested
 }

@@ -80,9 +80,9 @@ func (w *Worker) Run(ctx context.Context) {
 	fresh := time.Since(w.Started) < period+time.Duration(w.Probe.InitialDelaySeconds)*time.Second
 	var next time.Time
 	for {
-		began := time.Now()
+		start := time.Now()
 		err := Run(ctx, w.Probe, w.Target)
-		took := time.Since(began)
+		took := time.Since(start)
 		if ctx.Err() != nil {
 			return
 		}

@@ -173,26 +173,26 @@ func requestAttributes(r *http.Request) (verb, subresource string) {
 		verb = "get"
 	}
 	path := r.URL.Path
-	is := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+	isBelow := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
 	switch {
-	case is("/exec"), is("/attach"), is("/portForward"), is("/run"):
+	case isBelow("/exec"), isBelow("/attach"), isBelow("/portForward"), isBelow("/run"):
 		// A WebSocket starts with a GET request. A client that may only get must not run commands through it.
 		return "create", "proxy"
-	case is("/stats"):
+	case isBelow("/stats"):
 		return verb, "stats"
-	case is("/metrics"):
+	case isBelow("/metrics"):
 		return verb, "metrics"
-	case is("/logs"):
+	case isBelow("/logs"):
 		return verb, "log"
-	case is("/healthz"):
+	case isBelow("/healthz"):
 		return verb, "healthz"
-	case is("/pods"), is("/runningpods"):
+	case isBelow("/pods"), isBelow("/runningpods"):
 		return verb, "pods"
-	case is("/configz"):
+	case isBelow("/configz"):
 		return verb, "configz"
-	case is("/statusz"):
+	case isBelow("/statusz"):
 		return verb, "statusz"
-	case is("/flagz"):
+	case isBelow("/flagz"):
 		return verb, "flagz"
 	}
 	return verb, "proxy"

@@ -42,8 +42,8 @@ func TestPathsMapToVerbsAndSubresources(t *testing.T) {
 		{"DELETE", "/localVolumes/pvc-1", "delete proxy"},
 	} {
 		verb, subresource := requestAttributes(httptest.NewRequest(c.method, "https://n"+c.path, nil))
-		if is := verb + " " + subresource; is != c.want {
-			t.Errorf("%s %s: %s, want %s", c.method, c.path, is, c.want)
+		if got := verb + " " + subresource; got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.method, c.path, got, c.want)
 		}
 	}
 }
@@ -52,9 +52,9 @@ func TestPathsMapToVerbsAndSubresources(t *testing.T) {
 func newTestAuthFilter(t *testing.T, resource string, answer func(apiruntime.Object)) *authFilter {
 	client := fake.NewClientset()
 	client.PrependReactor("create", resource, func(a k8stesting.Action) (bool, apiruntime.Object, error) {
-		asked := a.(k8stesting.CreateAction).GetObject().DeepCopyObject()
-		answer(asked)
-		return true, asked, nil
+		object := a.(k8stesting.CreateAction).GetObject().DeepCopyObject()
+		answer(object)
+		return true, object, nil
 	})
 	file := config.DefaultKubeletFile()
 	file.Authentication.X509.ClientCAFile = ""
@@ -99,14 +99,14 @@ func TestVerdictsAreCachedPerUserWithExtra(t *testing.T) {
 		r.Status.Allowed = len(r.Spec.Extra["scopes"]) == 2
 	})
 	for _, row := range []struct {
-		scopes []string
-		may    bool
+		scopes  []string
+		allowed bool
 	}{{[]string{"read", "write"}, true}, {[]string{"read"}, false}, {[]string{"read write"}, false}, {nil, false}} {
 		user := authenticationv1.UserInfo{Username: "u",
 			Extra: map[string]authenticationv1.ExtraValue{"scopes": row.scopes}}
-		may, err := g.authorize(httptest.NewRequest("GET", "https://n/metrics", nil), user)
-		if err != nil || may != row.may {
-			t.Errorf("a user with the scopes %q is allowed: %t, %v", row.scopes, may, err)
+		allowed, err := g.authorize(httptest.NewRequest("GET", "https://n/metrics", nil), user)
+		if err != nil || allowed != row.allowed {
+			t.Errorf("a user with the scopes %q is allowed: %t, %v", row.scopes, allowed, err)
 		}
 	}
 }

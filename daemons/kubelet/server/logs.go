@@ -50,8 +50,8 @@ func (s *Server) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	p, c, err := s.findContainer(r, previous)
 	if err != nil && p != nil {
-		if was, ok := removedContainer(p, r.PathValue("container"), previous); ok {
-			c, err = was, nil
+		if before, ok := removedContainer(p, r.PathValue("container"), previous); ok {
+			c, err = before, nil
 		}
 	}
 	if err != nil {

@@ -44,7 +44,7 @@ type measuredClaim struct {
 	use      volume.Use
 	isValid  bool          // use is valid
 	done     chan struct{} // closed when the running measurement ends; nil if none runs
-	began    time.Time     // start of the last measurement
+	start    time.Time     // start of the last measurement
 	reported bool          // the volume is reported as hanging
 }
 
@@ -98,10 +98,10 @@ func (c *Meter) startMeasuring(claims map[types.NamespacedName][]Mounted) (wait 
 			m = &measuredClaim{}
 			c.claims[key] = m
 		}
-		since := time.Since(m.began)
+		since := time.Since(m.start)
 		switch {
 		case m.done == nil && since > maxMeasureAge:
-			m.began, m.done = time.Now(), make(chan struct{})
+			m.start, m.done = time.Now(), make(chan struct{})
 			go c.measureClaim(m, all)
 			wait = append(wait, m.done)
 		case m.done != nil && since < measureTimeout:

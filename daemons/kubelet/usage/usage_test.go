@@ -26,11 +26,11 @@ func podWithClaim(name, claim string) *corev1.Pod {
 // measurement of another volume.
 func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 	end := make(chan struct{})
-	var asked, reported atomic.Int32
+	var requests, reported atomic.Int32
 	c := Meter{HangTimeout: time.Millisecond}
 	c.Measure = func(p *corev1.Pod, v *corev1.Volume) (volume.Use, error) {
 		if volume.ClaimName(p, v) == "hung" {
-			asked.Add(1)
+			requests.Add(1)
 			<-end
 			return volume.Use{Used: 2}, nil
 		}
@@ -52,8 +52,8 @@ func TestAHungVolumeDoesNotBlockTheSummary(t *testing.T) {
 			t.Fatalf("the figures are %+v", uses)
 		}
 	}
-	if asked.Load() != 1 || reported.Load() != 1 {
-		t.Errorf("the hung volume was read %d times and reported %d times", asked.Load(), reported.Load())
+	if requests.Load() != 1 || reported.Load() != 1 {
+		t.Errorf("the hung volume was read %d times and reported %d times", requests.Load(), reported.Load())
 	}
 	close(end)
 	deadline := time.Now().Add(10 * time.Second)

@@ -189,15 +189,15 @@ func TestDeepDirectoriesAreRemoved(t *testing.T) {
 	}
 	unix.Close(at)
 	// Lower the file limit to the usual thousand, because this process may have a higher one.
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: was.Max}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: before.Max}); err != nil {
 		t.Fatal(err)
 	}
 	err = removeTree(dir)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
 	if err != nil {

@@ -28,13 +28,13 @@ func replaceProgram(t *testing.T, name, script string) (restore func()) {
 // formatAndKill makes a kubelet create a file system, and kills it after script has run in place of mkfs.
 func formatAndKill(t *testing.T, m *Manager, p *corev1.Pod, mkfs, script string) {
 	t.Helper()
-	begun := filepath.Join(t.TempDir(), "begun")
-	defer replaceProgram(t, mkfs, script+"\ntouch "+begun+"\nexec sleep 60\n")()
+	started := filepath.Join(t.TempDir(), "begun")
+	defer replaceProgram(t, mkfs, script+"\ntouch "+started+"\nexec sleep 60\n")()
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := os.Stat(begun); err == nil {
+			if _, err := os.Stat(started); err == nil {
 				kill()
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -131,8 +131,8 @@ func TestAnInterruptedFormatOfXFSIsRepeated(t *testing.T) {
 	copy(super[224:228], "\x00\x00\x00\x00")
 	binary.LittleEndian.PutUint32(super[224:], crc32.Checksum(super, crc32.MakeTable(crc32.Castagnoli)))
 	writeAt(t, device, 0, string(super))
-	if there, err := signature(t.Context(), device); there != "xfs" || err != nil {
-		t.Fatalf("it is %q to blkid, %v", there, err)
+	if got, err := signature(t.Context(), device); got != "xfs" || err != nil {
+		t.Fatalf("it is %q to blkid, %v", got, err)
 	}
 	if _, err := m.Setup(t.Context(), p); err != nil {
 		t.Error(err)

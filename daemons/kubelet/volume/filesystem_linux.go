@@ -31,12 +31,12 @@ func (Kernel) MountDevice(ctx context.Context, f FileSystem, at string) error {
 	if err != nil {
 		return err
 	}
-	begun, err := f.isFormatMarked()
+	started, err := f.isFormatMarked()
 	if err != nil {
 		return err
 	}
 	found, err := signature(ctx, f.Device)
-	if err == nil && found == "xfs" && begun && !used {
+	if err == nil && found == "xfs" && started && !used {
 		if isPartial, failed := isInterruptedXFS(f.Device); isPartial || failed != nil {
 			found, err = "", failed
 		}
@@ -51,7 +51,7 @@ func (Kernel) MountDevice(ctx context.Context, f FileSystem, at string) error {
 	case used:
 		// Do not check or change a file system that is already mounted.
 	case found == "" && !reads:
-		if !begun {
+		if !started {
 			// After an interrupted format the contents are disposable and need not be empty. Such a device has no
 			// signature, because programs write it last. See isInterruptedXFS for the exception.
 			if err := checkEmpty(f.Device); err != nil {
@@ -88,8 +88,8 @@ func (f FileSystem) isFormatMarked() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	is, err := f.deviceIdentity()
-	return string(note) == is, err
+	current, err := f.deviceIdentity()
+	return string(note) == current, err
 }
 
 // deviceIdentity returns the identification of the device for the file FormatMark. The name alone is not enough,
@@ -102,7 +102,7 @@ func (f FileSystem) deviceIdentity() (string, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(f.Device, &st); err != nil {
-		return "", fmt.Errorf("look at %s: %w", f.Device, err)
+		return "", fmt.Errorf("read %s: %w", f.Device, err)
 	}
 	dir, err := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
 	if err != nil {

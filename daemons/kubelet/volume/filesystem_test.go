@@ -128,10 +128,10 @@ func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 		return func(v *corev1.PersistentVolume, _ *corev1.Pod) { v.Spec.Local.FSType = &kind }
 	}
 	for name, c := range map[string]struct {
-		has     func(*testing.T, string)
-		change  func(*corev1.PersistentVolume, *corev1.Pod)
-		refused string
-		begun   bool // a killed kubelet had started to format
+		contains func(*testing.T, string)
+		change   func(*corev1.PersistentVolume, *corev1.Pod)
+		refused  string
+		started  bool // a killed kubelet had started to format
 	}{
 		"empty, for another type": {nothing, as("ext3"), "", false},
 		"empty, to read": {nothing, func(_ *corev1.PersistentVolume, p *corev1.Pod) {
@@ -154,10 +154,10 @@ func TestADeviceWithDataIsNotFormatted(t *testing.T) {
 			false},
 	} {
 		device := newDevice(t)
-		c.has(t, device)
+		c.contains(t, device)
 		m, v, p := newDeviceClaim(t, device)
 		c.change(v, p)
-		if made := filepath.Join(m.Root, "formatting", "volume"); c.begun {
+		if made := filepath.Join(m.Root, "formatting", "volume"); c.started {
 			if err := os.MkdirAll(filepath.Dir(made), 0o750); err != nil {
 				t.Fatal(err)
 			}

@@ -71,14 +71,14 @@ func remount(at string, flags uintptr) error {
 	if err := unix.Statfs(at, &st); err != nil {
 		return err
 	}
-	have := uintptr(
+	current := uintptr(
 		st.Flags,
 	) & (unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
-	if have&unix.ST_NOATIME == 0 && uintptr(st.Flags)&unix.ST_RELATIME != 0 &&
+	if current&unix.ST_NOATIME == 0 && uintptr(st.Flags)&unix.ST_RELATIME != 0 &&
 		flags&(unix.MS_NOATIME|unix.MS_STRICTATIME) == 0 {
 		flags |= unix.MS_RELATIME
 	}
-	return unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|have|flags, "")
+	return unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|current|flags, "")
 }
 
 // removeStaging removes the directory in which a bind mount is prepared, and a mount left there by a killed kubelet. It
@@ -240,7 +240,7 @@ func (Kernel) IsMounted(path string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at %s: %w", path, err)
+		return false, fmt.Errorf("read %s: %w", path, err)
 	}
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }

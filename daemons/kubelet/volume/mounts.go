@@ -184,7 +184,7 @@ func (m *Manager) WriteHosts(p *corev1.Pod, hostname, domain string, ips []strin
 	}
 	// The file itself is mounted into containers, so it is rewritten in place. On a full disk that could leave it
 	// empty, so an up-to-date file is not touched.
-	if was, err := os.ReadFile(path); err == nil && string(was) == b.String() {
+	if before, err := os.ReadFile(path); err == nil && string(before) == b.String() {
 		return path, nil
 	}
 	return path, os.WriteFile(path, []byte(b.String()), 0o644)

@@ -18,12 +18,12 @@ func (t *nameLocks) tryLock(name string) bool { return t.lockOrWait(name) == nil
 // lock waits for a name's turn and takes it.
 func (t *nameLocks) lock(ctx context.Context, name string) error {
 	for {
-		over := t.lockOrWait(name)
-		if over == nil {
+		done := t.lockOrWait(name)
+		if done == nil {
 			return nil
 		}
 		select {
-		case <-over:
+		case <-done:
 		case <-ctx.Done():
 			return fmt.Errorf("wait until volume %s is not being changed: %w", name, ctx.Err())
 		}
@@ -34,8 +34,8 @@ func (t *nameLocks) lock(ctx context.Context, name string) error {
 func (t *nameLocks) lockOrWait(name string) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if over, taken := t.held[name]; taken {
-		return over
+	if done, taken := t.held[name]; taken {
+		return done
 	}
 	if t.held == nil {
 		t.held = map[string]chan struct{}{}

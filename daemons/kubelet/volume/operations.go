@@ -15,7 +15,7 @@ type runningOperations struct {
 
 type operation struct {
 	description string
-	began       time.Time
+	start       time.Time
 }
 
 // begin records that an operation on a pod's volumes is running until the returned function is called.
@@ -44,7 +44,7 @@ func (m *Manager) Hanging(uid string, longer time.Duration) (list []string) {
 	m.operations.mu.Lock()
 	defer m.operations.mu.Unlock()
 	for one := range m.operations.byPod[uid] {
-		if time.Since(one.began) >= longer {
+		if time.Since(one.start) >= longer {
 			list = append(list, one.description)
 		}
 	}

@@ -129,7 +129,7 @@ func (m *Manager) checkNode(ctx context.Context, pv *corev1.PersistentVolume) er
 	}
 	labels, err := m.Labels(ctx)
 	if err != nil {
-		return fmt.Errorf("look whether persistent volume %s is reached from here: %w", pv.Name, err)
+		return fmt.Errorf("check whether persistent volume %s is reached from here: %w", pv.Name, err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Node().Name, Labels: labels}}
 	matches, err := scheduling.MatchNodeSelectorTerms(node, pv.Spec.NodeAffinity.Required)

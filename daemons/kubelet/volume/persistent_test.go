@@ -236,12 +236,12 @@ func hasUnrestrictedMount(path string) bool {
 		return false
 	}
 	defer unix.Close(fd)
-	var is unix.Statx_t
+	var stat unix.Statx_t
 	var fs unix.Statfs_t
-	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &is) != nil || unix.Fstatfs(fd, &fs) != nil {
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &stat) != nil || unix.Fstatfs(fd, &fs) != nil {
 		return false
 	}
-	return is.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && fs.Flags&unix.ST_NOEXEC == 0
+	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && fs.Flags&unix.ST_NOEXEC == 0
 }
 
 // modeRecorder is a Mounter that records the mode of a volume when it is mounted.

@@ -79,11 +79,11 @@ func (p *Projects) Limit(dir string, bytes int64) error {
 	if err := k.SetLimit(dir, r.ID, uint64(max(bytes, 1)), inodesOf(bytes)); err != nil {
 		return fmt.Errorf("set the limit of project %d, which is %s: %w", r.ID, dir, err)
 	}
-	is, err := k.Project(dir)
+	current, err := k.Project(dir)
 	if err != nil {
 		return fmt.Errorf("read which project %s is of: %w", dir, err)
 	}
-	if r.Complete && is == r.ID {
+	if r.Complete && current == r.ID {
 		return nil
 	}
 	if err := k.SetProject(dir, r.ID); err != nil {
@@ -124,7 +124,7 @@ func (p *Projects) readRecord(k ProjectKernel, dir string) (Record, error) {
 		}
 		q, err := k.Quota(dir, id)
 		if err != nil {
-			return r, fmt.Errorf("look whether project %d is free: %w", id, err)
+			return r, fmt.Errorf("check whether project %d is free: %w", id, err)
 		}
 		if q != (Quota{}) {
 			continue // used by another program

@@ -65,10 +65,11 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 	if exists, err := m.hasVolume(pv.Name); err != nil || exists {
 		return err
 	}
-	if reason, known := m.missingReason(pv.Annotations[directory.UsedAnnotation] != "",
+	if reason, reasonCode := m.missingReason(pv.Annotations[directory.UsedAnnotation] != "",
 		pv.Annotations[directory.MachineAnnotation]); reason != "" {
 		return fmt.Errorf("persistent volume %s: %w: %s; bring the directory back, or, if the data is gone for good, "+
-			"delete the claim or take the %s off the volume to have an empty one", pv.Name, ErrMissing, reason, known)
+			"delete the claim or take the %s off the volume to have an empty one", pv.Name, ErrMissing, reason,
+			reasonCode)
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (m *Manager) checkMissing(pv *corev1.PersistentVolume) error {
 // missingReason returns why the data of a missing volume may be on another machine or disk, and the names of the
 // annotations that indicate this. made means that a pod has used the volume. machine is the ID of the machine where it
 // was provisioned. An empty why means that the volume was never created.
-func (m *Manager) missingReason(made bool, machine string) (reason, known string) {
+func (m *Manager) missingReason(made bool, machine string) (reason, reasonCode string) {
 	switch {
 	case made:
 		return fmt.Sprintf("the machine was installed again, or its disk is not mounted at %s", m.Provisioned),
@@ -236,9 +237,9 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 		return err
 	}
 	if !exists && !records(m.Root).wasRemoved(name) {
-		if reason, known := m.missingReason(made, machine); reason != "" {
+		if reason, reasonCode := m.missingReason(made, machine); reason != "" {
 			return fmt.Errorf("%w: %s; bring the directory back to have it removed, or, if the data is gone for good, "+
-				"take the %s off the volume", ErrMissing, reason, known)
+				"take the %s off the volume", ErrMissing, reason, reasonCode)
 		}
 	}
 	if !exists {
@@ -271,12 +272,12 @@ func (m *Manager) releaseProject(path string) error {
 // usersOf returns the UIDs of the pods that have a volume mounted in their directory. A mount has the same device and
 // inode as its source. It also finds pods that are otherwise unknown.
 func (m *Manager) usersOf(path string) ([]string, error) {
-	var is unix.Stat_t
-	switch err := unix.Lstat(path, &is); {
+	var stat unix.Stat_t
+	switch err := unix.Lstat(path, &stat); {
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("look at %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	uids, err := m.Pods()
 	if err != nil {
@@ -285,11 +286,11 @@ func (m *Manager) usersOf(path string) ([]string, error) {
 	var users []string
 	for _, uid := range uids {
 		for _, volumes := range []string{"volumes", "volumeDevices"} {
-			has, err := hasFile(filepath.Join(m.PodDir(uid), volumes, pluginDir(&corev1.Volume{})), &is)
+			after, err := hasFile(filepath.Join(m.PodDir(uid), volumes, pluginDir(&corev1.Volume{})), &stat)
 			if err != nil {
 				return nil, err
 			}
-			if has && !slices.Contains(users, uid) {
+			if after && !slices.Contains(users, uid) {
 				users = append(users, uid)
 			}
 		}
@@ -298,7 +299,7 @@ func (m *Manager) usersOf(path string) ([]string, error) {
 }
 
 // hasFile reports whether an entry of a directory is the same file by device and inode.
-func hasFile(dir string, is *unix.Stat_t) (bool, error) {
+func hasFile(dir string, stat *unix.Stat_t) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -312,9 +313,9 @@ func hasFile(dir string, is *unix.Stat_t) (bool, error) {
 		case errors.Is(err, unix.ENOENT):
 			continue
 		case err != nil:
-			return false, fmt.Errorf("look at %s: %w", filepath.Join(dir, e.Name()), err)
+			return false, fmt.Errorf("read %s: %w", filepath.Join(dir, e.Name()), err)
 		}
-		if st.Dev == is.Dev && st.Ino == is.Ino {
+		if st.Dev == stat.Dev && st.Ino == stat.Ino {
 			return true, nil
 		}
 	}

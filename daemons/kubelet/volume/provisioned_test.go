@@ -190,7 +190,7 @@ func TestAReinstalledMachineNeitherCreatesNorRemovesVolumes(t *testing.T) {
 	const made, machine = directory.UsedAnnotation, directory.MachineAnnotation
 	for name, c := range map[string]struct {
 		annotations map[string]string
-		there       bool
+		exists      bool
 		want        string
 	}{
 		"never had":                       {map[string]string{machine: "this"}, false, ""},
@@ -206,7 +206,7 @@ func TestAReinstalledMachineNeitherCreatesNorRemovesVolumes(t *testing.T) {
 			m, s, p := provisioned(t)
 			m.MachineID = "this"
 			at := filepath.Join(m.Provisioned, "pvc-1")
-			if c.there {
+			if c.exists {
 				if err := os.MkdirAll(at, 0o700); err != nil {
 					t.Fatal(err)
 				}

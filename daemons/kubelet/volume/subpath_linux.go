@@ -47,8 +47,8 @@ func (m *Manager) bindSubPath(base, sub, target string) error {
 	if mounted, err := m.Mounter.IsMounted(target); err != nil {
 		return err
 	} else if mounted {
-		var was unix.Stat_t
-		if err := unix.Lstat(target, &was); err == nil && was.Dev == st.Dev && was.Ino == st.Ino {
+		var before unix.Stat_t
+		if err := unix.Lstat(target, &before); err == nil && before.Dev == st.Dev && before.Ino == st.Ino {
 			return nil
 		}
 		if err := m.Mounter.Unmount(target); err != nil {

@@ -260,8 +260,8 @@ func (m *Manager) DiskUsage(p *corev1.Pod) int64 {
 func (m *Manager) memorySize(p *corev1.Pod, e *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	node := m.Node().Allocatable
-	if most := node.Memory(); most != nil {
-		size = most.Value()
+	if maximum := node.Memory(); maximum != nil {
+		size = maximum.Value()
 	}
 	limits := podresource.PodLimits(p, podresource.PodResourcesOptions{})
 	limited := limits.Memory().Value() > 0

@@ -233,14 +233,14 @@ func (a *Announcer) updateDuties(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ready, known := a.local.watchNeeded(ctx, services)
+	ready, ok := a.local.watchNeeded(ctx, services)
 	peers := a.routing.routedAddresses(pools, services)
-	if known {
+	if ok {
 		a.updateSessions(ctx, pools, peers, services, nodes, ready)
 	}
 	routed := func(at netip.Addr) bool { return len(peers[at]) > 0 }
 	duties := map[string]Duty{}
-	if !known { // duties of Local Services stay as they are
+	if !ok { // duties of Local Services stay as they are
 		services = slices.DeleteFunc(slices.Clone(services), isLocal)
 		a.mu.Lock()
 		for lease, d := range a.duties {
@@ -294,7 +294,7 @@ func (a *Announcer) placeOf(address netip.Addr) (addressPlace, error) {
 		}
 	}
 	p, err := a.find(address, names)
-	if was := a.places[address]; err != nil && (was.err == nil || was.err.Error() != err.Error()) {
+	if before := a.places[address]; err != nil && (before.err == nil || before.err.Error() != err.Error()) {
 		a.Log.Warn("this machine cannot have an address of a service", "address", address, "error", err)
 	}
 	for other, f := range a.places {

@@ -23,8 +23,8 @@ type routing struct {
 }
 
 // peersOf returns the routers for an address according to its pool. The list is empty if machines announce the address
-// by ARP and NDP. known reports whether a pool contains the address.
-func peersOf(pools []config.Pool, a netip.Addr) (list []bgp.Peer, known bool) {
+// by ARP and NDP. isKnown reports whether a pool contains the address.
+func peersOf(pools []config.Pool, a netip.Addr) (list []bgp.Peer, isKnown bool) {
 	for _, pool := range pools {
 		if !pool.Contains(a) {
 			continue
@@ -53,8 +53,8 @@ func (r *routing) routedAddresses(pools []config.Pool, services []*corev1.Servic
 	peers := map[netip.Addr][]bgp.Peer{}
 	for _, s := range services {
 		for _, a := range loadbalancer.AnnouncedAddresses(s) {
-			list, known := peersOf(pools, a)
-			if !known {
+			list, ok := peersOf(pools, a)
+			if !ok {
 				list = r.peers[a]
 			}
 			if len(list) > 0 {

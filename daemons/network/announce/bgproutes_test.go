@@ -70,12 +70,12 @@ func TestRoutersGetTheAddressesOfTheirPools(t *testing.T) {
 func TestAnAddressWithoutAPoolKeepsItsRouters(t *testing.T) {
 	r, services := routing{}, []*corev1.Service{service("a", "203.0.113.7")}
 	r.peers = r.routedAddresses(parsePools(t, map[string]string{"bgp": routedPool}), services)
-	was := r.peers[netip.MustParseAddr("203.0.113.7")]
-	if len(was) != 2 {
-		t.Fatalf("%v", was)
+	before := r.peers[netip.MustParseAddr("203.0.113.7")]
+	if len(before) != 2 {
+		t.Fatalf("%v", before)
 	}
-	if got := r.routedAddresses(nil, services)[netip.MustParseAddr("203.0.113.7")]; !slices.Equal(got, was) {
-		t.Errorf("%v, want %v", got, was)
+	if got := r.routedAddresses(nil, services)[netip.MustParseAddr("203.0.113.7")]; !slices.Equal(got, before) {
+		t.Errorf("%v, want %v", got, before)
 	}
 }
 

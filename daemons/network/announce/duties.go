@@ -49,8 +49,8 @@ func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, 
 		}
 		able := machines
 		for _, s := range stays {
-			has := ready(s, a)
-			able = slices.DeleteFunc(slices.Clone(able), func(name string) bool { return !has[name] })
+			candidates := ready(s, a)
+			able = slices.DeleteFunc(slices.Clone(able), func(name string) bool { return !candidates[name] })
 		}
 		local = append(local, Duty{Addresses: []netip.Addr{a}, Machines: rankMachines(able, a.String()), Local: true})
 	}
@@ -97,9 +97,9 @@ func eligibleMachines(nodes []*corev1.Node) []string {
 }
 
 // IsRelevantUpdate reports whether an update of a node changes which machines may hold addresses.
-func IsRelevantUpdate(was, is *corev1.Node) bool {
-	return isReady(was) != isReady(is) || !maps.Equal(was.Labels, is.Labels) ||
-		(was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil)
+func IsRelevantUpdate(before, after *corev1.Node) bool {
+	return isReady(before) != isReady(after) || !maps.Equal(before.Labels, after.Labels) ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }
 
 func isReady(n *corev1.Node) bool {
@@ -115,12 +115,12 @@ func rankBySlot(machines []string) (all [loadbalancer.Slots][]string) {
 		return all
 	}
 	share := (loadbalancer.Slots + len(machines) - 1) / len(machines)
-	has := map[string]int{}
+	counts := map[string]int{}
 	for i := range all {
 		list := rankMachines(machines, loadbalancer.Slot(i))
-		best := slices.IndexFunc(list, func(name string) bool { return has[name] < share })
+		best := slices.IndexFunc(list, func(name string) bool { return counts[name] < share })
 		name := list[best]
-		has[name]++
+		counts[name]++
 		all[i] = append([]string{name}, slices.Delete(list, best, best+1)...)
 	}
 	return all

@@ -59,11 +59,11 @@ func setCordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
 // endpointsOn returns a localNodes according to which all Services have endpoints on the given nodes.
 func endpointsOn(nodes string) localNodes {
-	has := map[string]bool{}
+	holders := map[string]bool{}
 	for _, n := range strings.Fields(nodes) {
-		has[n] = true
+		holders[n] = true
 	}
-	return func(*corev1.Service, netip.Addr) map[string]bool { return has }
+	return func(*corev1.Service, netip.Addr) map[string]bool { return holders }
 }
 
 func TestOnlyEligibleMachinesMayHoldAnAddress(t *testing.T) {
@@ -128,7 +128,7 @@ func TestASharedAddressNeedsEndpointsOfAllServices(t *testing.T) {
 
 // Each address has one lease, and each local address its own. No machine is the best for more slots than its share.
 func TestAddressesAreSpread(t *testing.T) {
-	known := loadbalancer.Leases()
+	current := loadbalancer.Leases()
 	rapid.Check(t, func(r *rapid.T) {
 		var nodes []*corev1.Node
 		for i := range rapid.IntRange(1, 12).Draw(r, "nodes") {
@@ -148,7 +148,7 @@ func TestAddressesAreSpread(t *testing.T) {
 		duties := Duties(services, nodes, endpointsOn("n0"), notRouted)
 		leases, best := map[string]bool{}, map[string]int{}
 		for _, d := range duties {
-			if leases[d.Lease] || !slices.Contains(known, d.Lease) {
+			if leases[d.Lease] || !slices.Contains(current, d.Lease) {
 				r.Fatalf("lease %s exists twice, or no machine may hold it", d.Lease)
 			}
 			leases[d.Lease] = true
@@ -191,8 +191,8 @@ func TestANewMachineMovesFewAddresses(t *testing.T) {
 			}
 		}
 	}
-	if most := 40; moved > most {
-		t.Errorf("%d slots move while 28 machines come, more than %d", moved, most)
+	if maximum := 40; moved > maximum {
+		t.Errorf("%d slots move while 28 machines come, more than %d", moved, maximum)
 	}
 }
 

@@ -149,11 +149,11 @@ func newTestCluster(t testing.TB, objects ...runtime.Object) *testCluster {
 		w.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			m := a.(clienttesting.UpdateAction).GetObject().(metav1.Object)
 			if a.GetVerb() == "update" && a.GetResource().Resource == "leases" {
-				have, err := w.Tracker().Get(a.GetResource(), a.GetNamespace(), m.GetName())
+				got, err := w.Tracker().Get(a.GetResource(), a.GetNamespace(), m.GetName())
 				if err != nil {
 					return true, nil, err
 				}
-				if have.(metav1.Object).GetResourceVersion() != m.GetResourceVersion() {
+				if got.(metav1.Object).GetResourceVersion() != m.GetResourceVersion() {
 					return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(),
 						errors.New("changed"))
 				}
@@ -223,14 +223,14 @@ func (w *testCluster) powerOff(name string) {
 // waitUntil waits until a condition is true, and returns how long that took.
 func (w *testCluster) waitUntil(what string, so func() bool) time.Duration {
 	w.Helper()
-	began := time.Now()
+	start := time.Now()
 	for !so() {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(start) > 30*time.Second {
 			w.Fatalf("not seen: %s", what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	return time.Since(began)
+	return time.Since(start)
 }
 
 func (w *testCluster) update(s *corev1.Service) {

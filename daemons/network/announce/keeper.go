@@ -87,7 +87,7 @@ func (k *leaseKeeper) run(ctx context.Context, wake <-chan struct{}) {
 		}
 		if problem != k.loggedProblem && ctx.Err() == nil {
 			if k.loggedProblem = problem; problem != "" {
-				k.Log.Warn("look after addresses of services", "lease", k.lease, "problem", problem)
+				k.Log.Warn("hold addresses of services", "lease", k.lease, "problem", problem)
 			}
 		}
 		if next == 0 {
@@ -160,13 +160,13 @@ func (k *leaseKeeper) checkLease(ctx context.Context, d Duty, rank int, able boo
 		k.vacantSince = started
 	}
 	next = nextCheckInterval
-	was := k.seenVersion
+	before := k.seenVersion
 	if k.seenVersion = ""; lease != nil {
 		k.seenVersion = lease.ResourceVersion
 	}
 	// A machine far down the ranking checks less often. If the lease was unchanged since its last check, it checks soon
 	// again, because the holder may be dead.
-	if (rank >= nextMachines || rank < 0) && len(k.announced) == 0 && (rank < 0 || k.seenVersion != was) {
+	if (rank >= nextMachines || rank < 0) && len(k.announced) == 0 && (rank < 0 || k.seenVersion != before) {
 		next = otherCheckInterval
 	}
 	switch k.claim.Next(lease, able, started) {
@@ -217,9 +217,10 @@ func (k *leaseKeeper) checkLease(ctx context.Context, d Duty, rank int, able boo
 // isAnswering reports whether another machine answers for the first address that the lease's holder had. It returns
 // false if the question cannot be sent.
 func (k *leaseKeeper) isAnswering(lease *coordinationv1.Lease, d Duty) bool {
-	had := strings.Split(lease.Annotations[addressesAnnotation], ", ")
+	before := strings.Split(lease.Annotations[addressesAnnotation], ", ")
 	// Skip addresses that were added since, because no machine has them yet.
-	first := max(slices.IndexFunc(d.Addresses, func(a netip.Addr) bool { return slices.Contains(had, a.String()) }), 0)
+	first := max(slices.IndexFunc(d.Addresses,
+		func(a netip.Addr) bool { return slices.Contains(before, a.String()) }), 0)
 	p, err := k.placeOf(d.Addresses[first])
 	if err != nil {
 		return false

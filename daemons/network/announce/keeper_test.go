@@ -69,10 +69,10 @@ func TestTheBestMachineTakesOverFromAWorkingOne(t *testing.T) {
 		t.Errorf("one that is not the best has it after %s", took)
 	}
 	end := w.checkNoGap(testAddress)
-	began := time.Now()
+	start := time.Now()
 	w.startMachine(best)
 	w.waitUntil("an answer by the best", func() bool { return w.answeringMachine(testAddress) == best })
-	if since := time.Since(began); since < takeoverDelay {
+	if since := time.Since(start); since < takeoverDelay {
 		t.Errorf("the best has taken over after %s", since)
 	}
 	w.waitUntil("one holder", func() bool { return slices.Equal(w.currentHolders(testAddress), []string{best}) })
@@ -150,11 +150,11 @@ func TestAnAddressStaysWithoutAnAPIServer(t *testing.T) {
 	first := w.answeringMachine(testAddress)
 	end := w.checkNoGap(testAddress)
 	w.isDown.Store(true)
-	over := time.Now().Add(3 * addressLifetime)
-	w.waitUntil("time that passes", func() bool { return time.Now().After(over) })
+	deadline := time.Now().Add(3 * addressLifetime)
+	w.waitUntil("time that passes", func() bool { return time.Now().After(deadline) })
 	w.isDown.Store(false)
-	over = time.Now().Add(2 * renewInterval)
-	w.waitUntil("time that passes", func() bool { return time.Now().After(over) })
+	deadline = time.Now().Add(2 * renewInterval)
+	w.waitUntil("time that passes", func() bool { return time.Now().After(deadline) })
 	if who := w.answeringMachine(testAddress); who != first {
 		t.Errorf("%s had it, %s has it", first, who)
 	}

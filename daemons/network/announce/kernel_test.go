@@ -193,7 +193,7 @@ type moveResult struct {
 
 // moveAddress moves a Service's address twice as planned, then by stopping a daemon for good, and then by a power loss.
 // It sends packets to the address all the time.
-func moveAddress(t testing.TB, to netip.Addr) (is moveResult) {
+func moveAddress(t testing.TB, to netip.Addr) (current moveResult) {
 	s := newTestSegment(t, to)
 	w := newTestCluster(t, append(threeNodes(), service("web", to.String()))...)
 	w.findPlace = func(machine string, a netip.Addr, names []string) (addressPlace, error) {
@@ -222,7 +222,7 @@ func moveAddress(t testing.TB, to netip.Addr) (is moveResult) {
 		w.waitUntil("the first one without it", func() bool { return tr.sent.Load() > from+400 })
 		until := tr.sent.Load()
 		w.waitUntil("answers", func() bool { return tr.sent.Load() > until+40 })
-		is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lostCount(from+1, until)
+		current.sent, current.lost = current.sent+int(until-from), current.lost+tr.lostCount(from+1, until)
 		if _, err := w.CoreV1().Nodes().Update(t.Context(), node(first), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -233,15 +233,15 @@ func moveAddress(t testing.TB, to netip.Addr) (is moveResult) {
 	tr.waitAnswered(w)
 	until := tr.sent.Load()
 	tr.waitAnswered(w)
-	is.sent, is.lost = is.sent+int(until-from), is.lost+tr.lostCount(from+1, until)
+	current.sent, current.lost = current.sent+int(until-from), current.lost+tr.lostCount(from+1, until)
 	tr.longestGap()
 	first = w.holder()
 	s.wire.IP(t, "link set "+first+" down")
 	w.powerOff(first)
 	w.waitUntil("another machine that has it", func() bool { return w.holder() != first })
 	tr.waitAnswered(w)
-	is.gap = tr.longestGap()
-	return is
+	current.gap = tr.longestGap()
+	return current
 }
 
 var movedAddresses = map[string]netip.Addr{"IPv4": testAddress, "IPv6": netip.MustParseAddr("fd00::10")}
@@ -251,15 +251,15 @@ var movedAddresses = map[string]netip.Addr{"IPv4": testAddress, "IPv6": netip.Mu
 func TestPacketsFromOutsideSurviveMoves(t *testing.T) {
 	for family, to := range movedAddresses {
 		t.Run(family, func(t *testing.T) {
-			is := moveAddress(t, to)
-			if is.lost > 0 {
-				t.Errorf("%d of %d packets are lost while the address moves as planned, or its daemon ends", is.lost,
-					is.sent)
+			got := moveAddress(t, to)
+			if got.lost > 0 {
+				t.Errorf("%d of %d packets are lost while the address moves as planned, or its daemon ends", got.lost,
+					got.sent)
 			}
-			if is.gap > 5*time.Second || is.gap < 500*time.Millisecond {
-				t.Errorf("no answer for %s after the machine's power was cut", is.gap)
+			if got.gap > 5*time.Second || got.gap < 500*time.Millisecond {
+				t.Errorf("no answer for %s after the machine's power was cut", got.gap)
 			}
-			t.Logf("%d packets through planned moves; answered again %s after the power was cut", is.sent, is.gap)
+			t.Logf("%d packets through planned moves; answered again %s after the power was cut", got.sent, got.gap)
 		})
 	}
 }
@@ -270,8 +270,8 @@ func BenchmarkAddressMoves(b *testing.B) {
 		b.Run(family, func(b *testing.B) {
 			var all moveResult
 			for range b.N {
-				is := moveAddress(b, to)
-				all.sent, all.lost, all.gap = all.sent+is.sent, all.lost+is.lost, max(all.gap, is.gap)
+				got := moveAddress(b, to)
+				all.sent, all.lost, all.gap = all.sent+got.sent, all.lost+got.lost, max(all.gap, got.gap)
 			}
 			b.ReportMetric(float64(all.sent), "sent")
 			b.ReportMetric(float64(all.lost), "lost")

@@ -66,12 +66,12 @@ func (k *leaseKeeper) reportError(err error) error {
 
 // formatAddresses returns the text of the annotation. It names only the first addresses if there are many.
 func formatAddresses(addresses []netip.Addr) string {
-	const most = 20
+	const maximum = 20
 	var texts []string
-	for _, a := range addresses[:min(most, len(addresses))] {
+	for _, a := range addresses[:min(maximum, len(addresses))] {
 		texts = append(texts, a.String())
 	}
-	if more := len(addresses) - most; more > 0 {
+	if more := len(addresses) - maximum; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(texts, ", ")

@@ -39,8 +39,8 @@ type slicesWatch struct {
 const serviceIndex = "service"
 
 // watchNeeded watches the slices that are needed. It returns a function for the nodes with ready endpoints of a
-// Service. known reports whether the slices are listed.
-func (l *localSlices) watchNeeded(ctx context.Context, services []*corev1.Service) (ready localNodes, known bool) {
+// Service. isKnown reports whether the slices are listed.
+func (l *localSlices) watchNeeded(ctx context.Context, services []*corev1.Service) (ready localNodes, isKnown bool) {
 	names := map[string]bool{}
 	for _, s := range services {
 		if isLocal(s) && len(loadbalancer.AnnouncedAddresses(s)) > 0 {

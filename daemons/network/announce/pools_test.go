@@ -32,7 +32,7 @@ func TestPoolsStayUntilNewOnesAreRead(t *testing.T) {
 		return a
 	}
 	a := start()
-	said := func(data, annotations map[string]string) *corev1.ConfigMap {
+	configMap := func(data, annotations map[string]string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace:   metav1.NamespaceSystem,
@@ -62,17 +62,17 @@ func TestPoolsStayUntilNewOnesAreRead(t *testing.T) {
 	}
 	office := map[string]string{"office": `{"addresses":["10.0.0.10"],"interfaces":["eth7"]}`}
 	reads("before anything is said", nil, 0)
-	reads("with a pool", said(office, nil), 1)
+	reads("with a pool", configMap(office, nil), 1)
 	reads("when it is missing", nil, 1)
-	reads("when it is empty", said(nil, nil), 1)
+	reads("when it is empty", configMap(nil, nil), 1)
 	a = start()
 	reads("after a restart without it", nil, 1)
-	reads("when it cannot be read", said(map[string]string{"office": `{`}, nil), 1)
-	reads("when there are to be none", said(nil, none), 0)
+	reads("when it cannot be read", configMap(map[string]string{"office": `{`}, nil), 1)
+	reads("when there are to be none", configMap(nil, none), 0)
 	reads("when that is missing", nil, 0)
 	a = start()
 	reads("after a restart without that", nil, 0)
-	reads("with a pool again", said(office, none), 1)
+	reads("with a pool again", configMap(office, none), 1)
 }
 
 // An unreadable file of pools counts as missing.

@@ -83,10 +83,10 @@ func (r *birdRouter) eventually(t *testing.T, words string, patterns ...string) 
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		said := r.runCommand(words)
+		message := r.runCommand(words)
 		all := true
 		for _, p := range patterns {
-			if pattern, not := strings.CutPrefix(p, "!"); regexp.MustCompile(pattern).MatchString(said) == not {
+			if pattern, not := strings.CutPrefix(p, "!"); regexp.MustCompile(pattern).MatchString(message) == not {
 				all = false
 			}
 		}
@@ -94,7 +94,7 @@ func (r *birdRouter) eventually(t *testing.T, words string, patterns ...string) 
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: no output matches %q; it says\n%s", words, patterns, said)
+			t.Fatalf("%s: no output matches %q; it says\n%s", words, patterns, message)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -182,15 +182,15 @@ func TestADaemonRestartKeepsTheRoutes(t *testing.T) {
 	stop()
 	first.Wait()
 	r.eventually(t, "show protocols all machine", `BGP state: +(Passive|Active|Idle)`)
-	if said := r.runCommand("show route"); !strings.Contains(said, "203.0.113.7/32") {
-		t.Fatalf("it was forgotten at once: %s", said)
+	if message := r.runCommand("show route"); !strings.Contains(message, "203.0.113.7/32") {
+		t.Fatalf("it was forgotten at once: %s", message)
 	}
 	second := speaker()
 	ctx, stop = context.WithCancel(t.Context())
 	second.Set(ctx, testMachine, wants)
 	r.eventually(t, "show protocols all machine", `BGP state: +Established`)
-	if said := r.runCommand("show route"); !strings.Contains(said, "203.0.113.7/32") {
-		t.Fatalf("it was forgotten: %s", said)
+	if message := r.runCommand("show route"); !strings.Contains(message, "203.0.113.7/32") {
+		t.Fatalf("it was forgotten: %s", message)
 	}
 	stop()
 	second.Wait()

@@ -60,8 +60,8 @@ func (c *session) run(ctx context.Context, established func()) error {
 	established()
 	messages := make(chan *bgp.BGPMessage)
 	failed := make(chan error, 1)
-	over := make(chan struct{})
-	defer close(over)
+	done := make(chan struct{})
+	defer close(done)
 	go func() {
 		for {
 			m, err := c.readMessage(c.holdTime)
@@ -71,7 +71,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 			}
 			select {
 			case messages <- m:
-			case <-over:
+			case <-done:
 				return
 			}
 		}
@@ -273,9 +273,10 @@ func (c *session) update(ends bool) error {
 		return !ok
 	})
 	added := slices.DeleteFunc(slices.Clone(wants), func(a netip.Addr) bool { return slices.Contains(c.announced, a) })
-	gone := slices.DeleteFunc(slices.Clone(c.announced), func(a netip.Addr) bool { return slices.Contains(wants, a) })
+	removed := slices.DeleteFunc(slices.Clone(c.announced),
+		func(a netip.Addr) bool { return slices.Contains(wants, a) })
 	for _, v4 := range []bool{true, false} {
-		for list := range slices.Chunk(ofFamily(gone, v4), maxAnnounced) {
+		for list := range slices.Chunk(ofFamily(removed, v4), maxAnnounced) {
 			if err := c.sendMessage(withdrawal(list, v4)); err != nil {
 				return err
 			}

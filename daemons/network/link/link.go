@@ -111,8 +111,8 @@ func (p Pair) Create(path string) (err error) {
 // with accept_ra=2 on all others.
 func IgnoreRouterAdvertisements(name string) error {
 	path := "/proc/sys/net/ipv6/conf/" + name + "/accept_ra"
-	have, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == "0" {
+	existing, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(existing)) == "0" {
 		return nil // IPv6 is disabled, or advertisements are already ignored
 	}
 	if err == nil {
@@ -223,7 +223,7 @@ func removeLink(name string) error {
 // Check returns an error that describes what is missing of the pair.
 func (p Pair) Check(path string) error {
 	if _, err := netlink.LinkByName(p.Host); err != nil {
-		return fmt.Errorf("look at the interface %s: %w", p.Host, err)
+		return fmt.Errorf("read the interface %s: %w", p.Host, err)
 	}
 	pod, err := openNamespace(path)
 	if err != nil {
@@ -232,15 +232,15 @@ func (p Pair) Check(path string) error {
 	defer pod.close()
 	l, err := pod.LinkByName(p.Inside)
 	if err != nil {
-		return fmt.Errorf("look at the pod's interface %s: %w", p.Inside, err)
+		return fmt.Errorf("read the pod's interface %s: %w", p.Inside, err)
 	}
-	have, err := pod.AddrList(l, netlink.FAMILY_ALL)
+	existing, err := pod.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
-		return fmt.Errorf("look at the addresses of the pod's interface %s: %w", p.Inside, err)
+		return fmt.Errorf("read the addresses of the pod's interface %s: %w", p.Inside, err)
 	}
 	for _, a := range p.Addresses {
 		exists := false
-		for _, h := range have {
+		for _, h := range existing {
 			exists = exists || h.IP.Equal(a.IP.AsSlice())
 		}
 		if !exists {

@@ -55,7 +55,7 @@ func Reclaim(folder string, now time.Time) (n int, err error) {
 		}
 		used, err := isInUse(a, string(text))
 		if err != nil {
-			return n, fmt.Errorf("look whether a pod has %s: %w", a, err)
+			return n, fmt.Errorf("check whether a pod has %s: %w", a, err)
 		}
 		if used {
 			continue

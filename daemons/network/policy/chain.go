@@ -138,7 +138,7 @@ func (b *chainBuilder) lookup(s setName, key []nft.Field) []nft.Stmt {
 // addPeer adds the rules for one peer. who returns the match of the peer's addresses. called returns the match of its
 // addresses together with the numbers of a named port.
 func (b *chainBuilder) addPeer(who func() []nft.Stmt, r peerRule, called func(name string) []nft.Stmt) {
-	is := func(stmts ...nft.Stmt) {
+	accept := func(stmts ...nft.Stmt) {
 		var rule nft.Rule
 		if who != nil {
 			rule = who()
@@ -146,7 +146,7 @@ func (b *chainBuilder) addPeer(who func() []nft.Stmt, r peerRule, called func(na
 		b.appendRule(b.appendAccept(append(rule, stmts...)))
 	}
 	if r.anyPort {
-		is()
+		accept()
 	}
 	for _, p := range r.ports {
 		switch {
@@ -154,12 +154,12 @@ func (b *chainBuilder) addPeer(who func() []nft.Stmt, r peerRule, called func(na
 			b.appendRule(b.appendAccept(append(nft.Rule{nft.IsProtocol{Protocol: p.Protocol}}, called(p.Name)...)))
 		case p.Name != "":
 			for _, n := range b.ports[p.namedPort] {
-				is(nft.IsProtocol{Protocol: p.Protocol}, nft.ToPorts{First: n, Last: n})
+				accept(nft.IsProtocol{Protocol: p.Protocol}, nft.ToPorts{First: n, Last: n})
 			}
 		case p.first == 0 && p.last == 65535:
-			is(nft.IsProtocol{Protocol: p.Protocol})
+			accept(nft.IsProtocol{Protocol: p.Protocol})
 		default:
-			is(nft.IsProtocol{Protocol: p.Protocol}, nft.ToPorts{First: p.first, Last: p.last})
+			accept(nft.IsProtocol{Protocol: p.Protocol}, nft.ToPorts{First: p.first, Last: p.last})
 		}
 	}
 }

@@ -17,12 +17,12 @@ func (n *Node) useList(p *podState, d direction) (string, error) {
 	var chains []string
 	uses := map[string]*policyChain{}
 	for key := range p.selected {
-		is := n.policy(key)
-		if !is.isolates[d] {
+		parsedPolicy := n.policy(key)
+		if !parsedPolicy.isolates[d] {
 			continue
 		}
-		ports := p.resolve(is.namedPorts)
-		name := chainName(is, d, ports)
+		ports := p.resolve(parsedPolicy.namedPorts)
+		name := chainName(parsedPolicy, d, ports)
 		chains = append(chains, name)
 		uses[name] = &policyChain{policy: key, d: d, ports: ports}
 	}
@@ -37,13 +37,13 @@ func (n *Node) useList(p *podState, d direction) (string, error) {
 	}
 	var failures []error
 	for _, c := range chains {
-		have := n.chains[c]
-		if have == nil {
-			have = uses[c]
-			n.chains[c] = have
-			failures = append(failures, n.setChain(c, have, n.policy(have.policy)))
+		current := n.chains[c]
+		if current == nil {
+			current = uses[c]
+			n.chains[c] = current
+			failures = append(failures, n.setChain(c, current, n.policy(current.policy)))
 		}
-		have.users++
+		current.users++
 	}
 	l := &chainList{d: d, chains: chains, users: 1}
 	n.lists[name] = l
@@ -74,13 +74,13 @@ func (n *Node) releaseList(name string) error {
 	delete(n.lists, name)
 	failures := []error{n.putFragment(name, noFragment)}
 	for _, c := range l.chains {
-		have := n.chains[c]
-		if have.users--; have.users > 0 {
+		current := n.chains[c]
+		if current.users--; current.users > 0 {
 			continue
 		}
 		delete(n.chains, c)
 		failures = append(failures, n.putFragment(c, noFragment))
-		for s := range have.uses {
+		for s := range current.uses {
 			failures = append(failures, n.releaseSet(s))
 		}
 	}

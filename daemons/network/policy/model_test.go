@@ -38,7 +38,7 @@ func (k *fakeKernel) apply(t fataler, table *nft.Table) {
 	}
 	for n, list := range c.DelElements {
 		for _, e := range list {
-			if _, there := k.elements[n][e.Key]; !there {
+			if _, exists := k.elements[n][e.Key]; !exists {
 				t.Fatalf("takes %v from %s, where it is not", e, n)
 			}
 			delete(k.elements[n], e.Key)
@@ -49,7 +49,7 @@ func (k *fakeKernel) apply(t fataler, table *nft.Table) {
 	}
 	for n, list := range c.AddElements {
 		for _, e := range list {
-			if _, there := k.elements[n][e.Key]; there {
+			if _, exists := k.elements[n][e.Key]; exists {
 				t.Fatalf("adds %v to %s, where it is", e, n)
 			}
 			k.elements[n][e.Key] = e.Value
@@ -70,7 +70,7 @@ func (k *fakeKernel) apply(t fataler, table *nft.Table) {
 func (k *fakeKernel) check(t fataler) {
 	t.Helper()
 	chain := func(from, to string) {
-		if _, there := k.chains[to]; to != "" && !there {
+		if _, exists := k.chains[to]; to != "" && !exists {
 			t.Fatalf("%s leads to the chain %s, which is not there", from, to)
 		}
 	}
@@ -82,7 +82,7 @@ func (k *fakeKernel) check(t fataler) {
 			for _, s := range r {
 				switch s := s.(type) {
 				case nft.InSet:
-					if _, there := k.sets[s.Set]; !there {
+					if _, exists := k.sets[s.Set]; !exists {
 						t.Fatalf("%s looks into the set %s, which is not there", n, s.Set)
 					}
 				case nft.Decide:
@@ -130,7 +130,7 @@ type packet struct {
 	protocol          uint8
 	port              uint16
 	icmp              uint8
-	known             bool
+	isKnown           bool
 	mark              uint32
 	in                string // input interface
 	hasWrongInterface bool   // the sender is not reached by that interface
@@ -164,7 +164,7 @@ func (k *fakeKernel) isPassed(t fataler, hook string, p packet) bool {
 		}
 	}
 	if p.mark != 0 {
-		t.Fatalf("a packet goes on with the mark %#x", p.mark)
+		t.Fatalf("a packet keeps the mark %#x", p.mark)
 	}
 	return true
 }
@@ -198,9 +198,9 @@ func (k *fakeKernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matc
 		ok := false
 		switch s := s.(type) {
 		case nft.EstablishedConnection:
-			ok = p.known
+			ok = p.isKnown
 		case nft.NewConnection:
-			ok = !p.known
+			ok = !p.isKnown
 		case nft.IsProtocol:
 			ok = p.protocol == s.Protocol
 		case nft.WrongInterface:
@@ -218,11 +218,11 @@ func (k *fakeKernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matc
 		case nft.ToNet:
 			ok = s.Net.Contains(p.to) != s.Not
 		case nft.InSet:
-			_, there := k.find(s.Set, s.Key, p)
-			ok = there != s.Not
+			_, exists := k.find(s.Set, s.Key, p)
+			ok = exists != s.Not
 		case nft.Lookup:
-			found, there := k.find(s.Map, s.Key, p)
-			v, ok = found.Verdict, there
+			found, exists := k.find(s.Map, s.Key, p)
+			v, ok = found.Verdict, exists
 		case nft.Mark:
 			p.mark, ok = p.mark|s.Bits, true
 		case nft.Marked:
@@ -262,8 +262,8 @@ func (k *fakeKernel) find(name string, fields []nft.Field, p *packet) (nft.Value
 		}
 	}
 	if !set.Ranges {
-		v, there := k.elements[name][key]
-		return v, there
+		v, exists := k.elements[name][key]
+		return v, exists
 	}
 	at := key.Source.First
 	if !at.IsValid() {

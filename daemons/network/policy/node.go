@@ -150,11 +150,11 @@ func podKey(uid string) string { return "pod/" + uid }
 // SetPolicy sets a policy. p is nil if the policy was deleted.
 func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) {
 	key := namespace + "/" + name
-	was := n.policies[namespace][key]
-	if was != nil && p != nil && equality.Semantic.DeepEqual(was.object.Spec, p.Spec) {
+	before := n.policies[namespace][key]
+	if before != nil && p != nil && equality.Semantic.DeepEqual(before.object.Spec, p.Spec) {
 		return
 	}
-	if was == nil && p == nil {
+	if before == nil && p == nil {
 		return
 	}
 	if p == nil {
@@ -172,9 +172,9 @@ func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) 
 		return
 	}
 	n.stalePolicies[key] = true
-	is := n.policy(key)
+	after := n.policy(key)
 	for _, pod := range n.podsByNamespace[namespace] {
-		selects := is != nil && is.pods.Matches(labels.Set(pod.Labels))
+		selects := after != nil && after.pods.Matches(labels.Set(pod.Labels))
 		if selects || pod.selected[key] {
 			n.markOutdated(pod)
 		}
@@ -431,7 +431,7 @@ func (n *Node) setChain(name string, c *policyChain, p *parsedPolicy) error {
 // putPod sets the rules of a pod in the tables.
 func (n *Node) putPod(p *podState) error {
 	var failures []error
-	was := p.chains
+	before := p.chains
 	p.chains = [2]string{}
 	own := n.ownedAddresses(p)
 	if !p.deleted && len(own) > 0 {
@@ -441,7 +441,7 @@ func (n *Node) putPod(p *podState) error {
 			failures = append(failures, err)
 		}
 	}
-	for _, name := range was {
+	for _, name := range before {
 		failures = append(failures, n.releaseList(name))
 	}
 	if p.deleted {

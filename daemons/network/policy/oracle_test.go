@@ -32,22 +32,22 @@ func newTestNode(t fataler) *testNode {
 // passSlices passes the slices of the needed groups to the Node.
 func (n *testNode) passSlices(t fataler, c *isolation.Cluster) {
 	t.Helper()
-	needed, is := n.NeededGroups(), map[[2]string]bool{}
+	needed, got := n.NeededGroups(), map[[2]string]bool{}
 	c.Publish(needed, func(group, slice string, addresses []netip.Addr, ports []isolation.Port) {
-		is[[2]string{group, slice}] = true
+		got[[2]string{group, slice}] = true
 		if err := n.SetSlice(group, slice, &Slice{addresses, portsOf(ports)}); err != nil {
 			t.Fatalf("%v", err)
 		}
 	})
 	for s := range n.passed {
-		if is[s] {
+		if got[s] {
 			continue
 		}
 		if err := n.SetSlice(s[0], s[1], nil); err != nil {
 			t.Fatalf("%v", err)
 		}
 	}
-	n.passed = is
+	n.passed = got
 	n.SetKnownGroups(needed)
 }
 
@@ -89,12 +89,12 @@ func applyRandomChange(t *rapid.T, c *isolation.Cluster, n *testNode) {
 	}
 	number := rapid.IntRange(0, isolation.TotalPods-1).Draw(t, "pod")
 	uid := fmt.Sprint(number)
-	was := c.Pods[uid]
+	before := c.Pods[uid]
 	delete(c.Pods, uid)
 	if rapid.IntRange(0, 4).Draw(t, "gone") > 0 {
 		c.Pods[uid] = isolation.DrawPod(t, number)
-		if was != nil {
-			c.Pods[uid].Namespace = was.Namespace
+		if before != nil {
+			c.Pods[uid].Namespace = before.Namespace
 		}
 	}
 	if number < isolation.LocalPods {

@@ -175,8 +175,8 @@ func TestAppliedRulesAreReadBack(t *testing.T) {
 		}
 		for _, deep := range []bool{false, true} {
 			k.generation-- // simulates a change by another program
-			if is, err := k.IsIntact(table, deep); err != nil || !is {
-				t.Errorf("%s: intact is %t, %v", f, is, err)
+			if isIntact, err := k.IsIntact(table, deep); err != nil || !isIntact {
+				t.Errorf("%s: intact is %t, %v", f, isIntact, err)
 			}
 		}
 		out, err := exec.Command("nft", "list", "table", f.String(), "test").CombinedOutput()
@@ -233,20 +233,20 @@ func TestForeignChangesAreDetected(t *testing.T) {
 		}
 		runCommand(t, "nft add table ip other") // rules in other tables do not matter
 		for _, deep := range []bool{false, true} {
-			if is, err := k.IsIntact(table, deep); err != nil || !is {
-				t.Fatalf("%s: before it intact is %t, %v", what, is, err)
+			if isIntact, err := k.IsIntact(table, deep); err != nil || !isIntact {
+				t.Fatalf("%s: before it intact is %t, %v", what, isIntact, err)
 			}
 		}
 		runCommand(t, c.command)
-		if is, err := k.IsIntact(table, c.deep); err != nil || is {
-			t.Errorf("%s: intact is %t, %v", what, is, err)
+		if isIntact, err := k.IsIntact(table, c.deep); err != nil || isIntact {
+			t.Errorf("%s: intact is %t, %v", what, isIntact, err)
 		}
 		k.Invalidate()
 		if err := k.Apply(table); err != nil {
 			t.Fatalf("%s: put back: %v", what, err)
 		}
-		if is, err := k.IsIntact(table, true); err != nil || !is {
-			t.Errorf("%s: after it was put back intact is %t, %v", what, is, err)
+		if isIntact, err := k.IsIntact(table, true); err != nil || !isIntact {
+			t.Errorf("%s: after it was put back intact is %t, %v", what, isIntact, err)
 		}
 	}
 	if err := Remove(nft.IPv4, "test"); err != nil {
@@ -272,8 +272,8 @@ func TestForeignChangesDuringTheCheckAreDetected(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply()
-	if is, err := k.IsIntact(table, true); err != nil || is {
-		t.Errorf("an edit before a change: intact is %t, %v", is, err)
+	if isIntact, err := k.IsIntact(table, true); err != nil || isIntact {
+		t.Errorf("an edit before a change: intact is %t, %v", isIntact, err)
 	}
 
 	flush := make(chan struct{})
@@ -298,16 +298,16 @@ func TestForeignChangesDuringTheCheckAreDetected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, there, err := s.read(table)
+		_, exists, err := s.read(table)
 		s.close()
 		if err != nil {
 			t.Fatal(err)
 		}
-		is, err := k.IsIntact(table, false)
+		isIntact, err := k.IsIntact(table, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.IsApplied() && is && !there {
+		if k.IsApplied() && isIntact && !exists {
 			t.Fatalf("round %d: the table is gone, and counts as intact", i)
 		}
 	}

@@ -102,8 +102,8 @@ func BenchmarkCompare(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			k.generation-- // simulates a change by another program
-			if is, err := k.IsIntact(t, true); err != nil || !is {
-				b.Fatal(is, err)
+			if isIntact, err := k.IsIntact(t, true); err != nil || !isIntact {
+				b.Fatal(isIntact, err)
 			}
 		}
 	})
@@ -331,8 +331,8 @@ func (w *libraryWriter) expressions(s nft.Stmt) ([]expr.Any, error) {
 		return &expr.Cmp{Op: op, Register: firstRegister, Data: data}
 	}
 	equal := func(data []byte) expr.Any { return compare(expr.CmpOpEq, data) }
-	notEqual := func(is bool) expr.CmpOp {
-		if is {
+	notEqual := func(isNegated bool) expr.CmpOp {
+		if isNegated {
 			return expr.CmpOpNeq
 		}
 		return expr.CmpOpEq
@@ -368,8 +368,8 @@ func (w *libraryWriter) expressions(s nft.Stmt) ([]expr.Any, error) {
 		return append(list, compare(notEqual(not), p.Masked().Addr().AsSlice()))
 	}
 	port := func(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
-	within := func(least, most []byte) expr.Any {
-		return &expr.Range{Op: expr.CmpOpEq, Register: firstRegister, FromData: least, ToData: most}
+	within := func(minimum, maximum []byte) expr.Any {
+		return &expr.Range{Op: expr.CmpOpEq, Register: firstRegister, FromData: minimum, ToData: maximum}
 	}
 	state := func(of uint32) []expr.Any {
 		return []expr.Any{connection(expr.CtKeySTATE), setBits(of, 0), compare(expr.CmpOpNeq, nativeUint32(0))}

@@ -150,7 +150,7 @@ func readRule(body []byte, table string, into map[string]nft.KernelChain) {
 			mark = readMark(v)
 		}
 	})
-	if c, known := into[chain]; known && in == table {
+	if c, ok := into[chain]; ok && in == table {
 		c.Rules = append(c.Rules, mark)
 		into[chain] = c
 	}

@@ -176,7 +176,7 @@ func (s *socket) hasBaseRules(t *nft.Table) (bool, error) {
 		m.end()
 		err := s.list(&m, func([]byte) { rules++ })
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, errRulesChanging) {
-			return false, fmt.Errorf("look at the chain %s: %w", name, err)
+			return false, fmt.Errorf("read the chain %s: %w", name, err)
 		}
 		if err == nil && rules != len(t.Chain(name).Rules) || errors.Is(err, unix.ENOENT) {
 			return false, nil

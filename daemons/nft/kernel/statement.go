@@ -164,7 +164,7 @@ func (b *batch) matchReply() {
 
 // decide ends a rule with a verdict.
 func (b *batch) decide(s nft.Decide) error {
-	if _, known := verdicts[s.Action]; !known {
+	if _, ok := verdicts[s.Action]; !ok {
 		return fmt.Errorf("unknown verdict %q", s.Action)
 	}
 	b.addExpression("immediate", func() {
@@ -395,12 +395,12 @@ func (b *batch) matchPorts(s nft.ToPorts) {
 	b.matchRange(binary.BigEndian.AppendUint16(nil, s.First), binary.BigEndian.AppendUint16(nil, s.Last))
 }
 
-func (b *batch) matchRange(least, most []byte) {
+func (b *batch) matchRange(minimum, maximum []byte) {
 	b.addExpression("range", func() {
 		b.addUint32(unix.NFTA_RANGE_SREG, firstRegister)
 		b.addUint32(unix.NFTA_RANGE_OP, unix.NFT_RANGE_EQ)
-		b.addRegisterValue(unix.NFTA_RANGE_FROM_DATA, least)
-		b.addRegisterValue(unix.NFTA_RANGE_TO_DATA, most)
+		b.addRegisterValue(unix.NFTA_RANGE_FROM_DATA, minimum)
+		b.addRegisterValue(unix.NFTA_RANGE_TO_DATA, maximum)
 	})
 }
 

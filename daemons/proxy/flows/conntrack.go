@@ -59,10 +59,10 @@ func (f *flowMatcher) addPaths(p rules.Port, to netip.AddrPort, into map[flowPat
 }
 
 // isStale reports whether to delete a flow.
-func (f *flowMatcher) isStale(is conntrackFlow) bool {
-	proto, via, to := is.proto, is.destination, is.endpoint
+func (f *flowMatcher) isStale(current conntrackFlow) bool {
+	proto, via, to := current.proto, current.destination, current.endpoint
 	again := proto == nft.UDP || proto == nft.SCTP
-	if !again && is.tcpState != synSent {
+	if !again && current.tcpState != synSent {
 		return false
 	}
 	port := netip.AddrPortFrom(netip.Addr{}, via.Port())

@@ -58,13 +58,13 @@ func TestStaleFlowsAreDeleted(t *testing.T) {
 		"UDP to it by another service":           {nft.UDP, 0, "10.96.0.8", 8, "10.244.0.1", 80, false},
 		"UDP to others":                          {nft.UDP, 0, "10.96.0.7", 8, "10.244.0.2", 80, false},
 	} {
-		is := conntrackFlow{
+		current := conntrackFlow{
 			proto:       test.proto,
 			destination: netip.AddrPortFrom(netip.MustParseAddr(test.via), test.port),
 			endpoint:    netip.AddrPortFrom(netip.MustParseAddr(test.to), test.toPort),
 			tcpState:    test.state,
 		}
-		if got := f.isStale(is); got != test.forget {
+		if got := f.isStale(current); got != test.forget {
 			t.Errorf("%s: forgotten is %t", name, got)
 		}
 	}

@@ -110,8 +110,8 @@ func (t *Tables) applyAll(c *rules.Chains) (transactions int, err error) {
 			t.spellings = map[rules.Chain]ruleSpelling{}
 		}
 		for chain, lines := range want {
-			if has, ok := found[chain]; ok && !slices.Equal(has, lines) && len(has) == len(lines) {
-				t.spellings[chain] = ruleSpelling{strings.Join(lines, "\n"), strings.Join(has, "\n")}
+			if existing, ok := found[chain]; ok && !slices.Equal(existing, lines) && len(existing) == len(lines) {
+				t.spellings[chain] = ruleSpelling{strings.Join(lines, "\n"), strings.Join(existing, "\n")}
 			}
 		}
 		if changed, jumps := t.differences(want, found); len(changed)+len(jumps) > 0 {
@@ -129,12 +129,12 @@ func (t *Tables) applyAll(c *rules.Chains) (transactions int, err error) {
 func (t *Tables) differences(want, found map[rules.Chain][]string) (map[rules.Chain][]string, []rules.Jump) {
 	changed := map[rules.Chain][]string{}
 	for chain, lines := range want {
-		has, ok := found[chain]
-		if ok && slices.Equal(has, lines) {
+		existing, ok := found[chain]
+		if ok && slices.Equal(existing, lines) {
 			continue
 		}
-		if s, known := t.spellings[chain]; ok && known && s.written == strings.Join(lines, "\n") &&
-			s.printed == strings.Join(has, "\n") {
+		if s, exists := t.spellings[chain]; ok && exists && s.written == strings.Join(lines, "\n") &&
+			s.printed == strings.Join(existing, "\n") {
 			continue
 		}
 		changed[chain] = lines

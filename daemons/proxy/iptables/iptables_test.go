@@ -83,7 +83,7 @@ func TestTheNumberOfTransactionsIsNeverTooLarge(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			said, err := restore(nft.IPv4, changed, nil)
+			count, err := restore(nft.IPv4, changed, nil)
 			if err != nil {
 				return err
 			}
@@ -91,8 +91,8 @@ func TestTheNumberOfTransactionsIsNeverTooLarge(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if were := after - before; uint32(said) > were {
-				t.Errorf("%d: it is said to have been written in %d transactions, and there were %d", i, said, were)
+			if were := after - before; uint32(count) > were {
+				t.Errorf("%d: it is said to have been written in %d transactions, and there were %d", i, count, were)
 			}
 		}
 		return nil
@@ -129,8 +129,8 @@ func TestManyChainsAreWrittenInSeveralTransactions(t *testing.T) {
 		if _, err := tables.Apply(chains); err != nil {
 			return err
 		}
-		if there, err := tables.IsIntact(chains, true); err != nil || !there || len(tables.spellings) > 0 {
-			return fmt.Errorf("intact: %t, %w", there, err)
+		if exists, err := tables.IsIntact(chains, true); err != nil || !exists || len(tables.spellings) > 0 {
+			return fmt.Errorf("intact: %t, %w", exists, err)
 		}
 		return nil
 	}); err != nil {

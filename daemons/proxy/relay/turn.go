@@ -52,7 +52,7 @@ func (t *Turns) Next(w rules.Candidates, client netip.Addr, failed map[netip.Add
 	}
 	kept := time.Duration(w.Affinity) * time.Second
 	now := t.now()
-	if v, known := s.clients[client]; known && kept > 0 && now.Sub(v.last) < kept && !failed[v.to] {
+	if v, found := s.clients[client]; found && kept > 0 && now.Sub(v.last) < kept && !failed[v.to] {
 		for _, e := range w.Endpoints {
 			if e.To == v.to {
 				s.clients[client] = clientEndpoint{v.to, now}
@@ -95,7 +95,7 @@ func (s *turnState) setClient(client netip.Addr, v clientEndpoint) {
 	if s.clients == nil {
 		s.clients = map[netip.Addr]clientEndpoint{}
 	}
-	if _, known := s.clients[client]; !known && len(s.clients) >= maxClients {
+	if _, ok := s.clients[client]; !ok && len(s.clients) >= maxClients {
 		for c := range s.clients {
 			delete(s.clients, c)
 			break

@@ -183,38 +183,38 @@ func (c *Chains) SetService(service string, ports []Port) error {
 }
 
 // store stores the new part of a service, and records which chains changed.
-func (c *Chains) store(service string, is *servicePart) {
-	was := c.parts[service]
-	if was == nil {
-		was = &servicePart{}
+func (c *Chains) store(service string, after *servicePart) {
+	before := c.parts[service]
+	if before == nil {
+		before = &servicePart{}
 	}
-	for chain, lines := range is.own {
-		if old, ok := was.own[chain]; !ok || !slices.Equal(old, lines) {
+	for chain, lines := range after.own {
+		if old, ok := before.own[chain]; !ok || !slices.Equal(old, lines) {
 			c.changed[chain] = true
 		}
 		c.ownChains[chain] = lines
 	}
-	for chain := range was.own {
-		if _, stays := is.own[chain]; !stays {
+	for chain := range before.own {
+		if _, stays := after.own[chain]; !stays {
 			c.changed[chain] = true
 			delete(c.ownChains, chain)
 		}
 	}
-	for chain, lines := range is.lines {
-		if !slices.Equal(was.lines[chain], lines) {
+	for chain, lines := range after.lines {
+		if !slices.Equal(before.lines[chain], lines) {
 			c.changed[chain] = true
 			c.sharedLines[chain] = insertName(c.sharedLines[chain], service)
 		}
 	}
-	for chain := range was.lines {
-		if _, stays := is.lines[chain]; !stays {
+	for chain := range before.lines {
+		if _, stays := after.lines[chain]; !stays {
 			c.changed[chain] = true
 			c.sharedLines[chain] = removeName(c.sharedLines[chain], service)
 		}
 	}
 	delete(c.parts, service)
-	if len(is.own)+len(is.lines) > 0 {
-		c.parts[service] = is
+	if len(after.own)+len(after.lines) > 0 {
+		c.parts[service] = after
 	}
 }
 

@@ -235,7 +235,7 @@ func TestChangedServicesLeaveNoRules(t *testing.T) {
 
 func TestStaleFlowsOfChangedPorts(t *testing.T) {
 	ep := func(s string) Endpoint { return Endpoint{To: netip.MustParseAddrPort(s)} }
-	had := []Port{
+	before := []Port{
 		{Service: "dns", Proto: nft.UDP, Port: 53, Endpoints: []Endpoint{ep("10.0.0.1:53"), ep("10.0.0.2:53")}},
 		{Service: "log", Proto: nft.UDP, Port: 5},
 		{Service: "web", Proto: nft.TCP, Port: 80, Endpoints: []Endpoint{ep("10.0.0.3:80")}},
@@ -245,7 +245,7 @@ func TestStaleFlowsOfChangedPorts(t *testing.T) {
 		{Service: "log", Proto: nft.UDP, Port: 5, Endpoints: []Endpoint{ep("10.0.0.9:5")}},
 	}
 	var g StaleFlows
-	g.AddChange(had, now)
+	g.AddChange(before, now)
 	if len(g.Endpoints) != 2 || g.Endpoints[0].To.String() != "10.0.0.1:53" ||
 		g.Endpoints[1].To.String() != "10.0.0.3:80" ||
 		len(g.Services) != 1 ||
@@ -267,9 +267,9 @@ func TestSCTPAssociationsAreDeletedWithTheirEndpoint(t *testing.T) {
 		return []Port{p}
 	}
 	for name, test := range map[string]struct {
-		had, now []Port
-		left     []netip.AddrPort
-		services int
+		before, now []Port
+		left        []netip.AddrPort
+		services    int
 	}{
 		"one is not ready any more": {port(nil, "10.0.0.1:1", "10.0.0.2:1"),
 			port([]netip.AddrPort{at("10.0.0.1:1")}, "10.0.0.2:1"), nil, 0},
@@ -281,7 +281,7 @@ func TestSCTPAssociationsAreDeletedWithTheirEndpoint(t *testing.T) {
 		"the first comes":     {port(nil), port(nil, "10.0.0.1:1"), nil, 1},
 	} {
 		var g StaleFlows
-		g.AddChange(test.had, test.now)
+		g.AddChange(test.before, test.now)
 		var left []netip.AddrPort
 		for _, l := range g.Endpoints {
 			left = append(left, l.To)

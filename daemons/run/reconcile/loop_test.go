@@ -13,7 +13,7 @@ import (
 
 // recorder records when a loop calls its functions, as times since the start.
 type recorder struct {
-	began    time.Time
+	start    time.Time
 	synced   []time.Duration
 	compared []time.Duration
 	failures atomic.Int32 // how many calls of Sync still fail
@@ -21,7 +21,7 @@ type recorder struct {
 }
 
 func (r *recorder) sync(context.Context) error {
-	r.synced = append(r.synced, time.Since(r.began))
+	r.synced = append(r.synced, time.Since(r.start))
 	if r.failures.Load() > 0 {
 		r.failures.Add(-1)
 		return errors.New("the kernel refuses")
@@ -31,7 +31,7 @@ func (r *recorder) sync(context.Context) error {
 
 func (r *recorder) isIntact(whole bool) bool {
 	if whole {
-		r.compared = append(r.compared, time.Since(r.began))
+		r.compared = append(r.compared, time.Since(r.start))
 	}
 	return !r.isBroken.Load()
 }
@@ -40,7 +40,7 @@ func (r *recorder) isIntact(whole bool) bool {
 func runLoop(t *testing.T, r *recorder, set func(*Loop), lasts time.Duration, meanwhile func(Signal)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r.began = time.Now()
+		r.start = time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()
 		l := Loop{

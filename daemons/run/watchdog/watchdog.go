@@ -68,14 +68,14 @@ func newTimeoutPolicy(period time.Duration, now time.Time) *timeoutPolicy {
 // recordReport records the time of a report. It returns the timeout that systemd should use from now on, and whether it
 // changed. A process that is short of CPU reports late, at first by a short time.
 func (p *timeoutPolicy) recordReport(now time.Time) (timeout time.Duration, changed bool) {
-	if late := now.Sub(p.lastReport) - p.interval; late > p.interval/10 {
+	if delay := now.Sub(p.lastReport) - p.interval; delay > p.interval/10 {
 		p.lastLate = now
 	}
 	p.lastReport = now
-	was := p.isExtended
+	before := p.isExtended
 	p.isExtended = !p.lastLate.IsZero() && now.Sub(p.lastLate) < calmPeriod
 	if p.isExtended {
-		return timeoutFactor * p.timeout, !was
+		return timeoutFactor * p.timeout, !before
 	}
-	return p.timeout, was
+	return p.timeout, before
 }

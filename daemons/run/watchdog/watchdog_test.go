@@ -15,11 +15,11 @@ const period = 20 * time.Second
 func runWatchdog(t *testing.T, during time.Duration,
 	live func(ctx context.Context, since time.Duration) error) (list []string) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
+		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), during)
 		defer cancel()
-		watch(ctx, period, func(message string) { list = append(list, time.Since(began).String()+" "+message) },
-			func(ctx context.Context) error { return live(ctx, time.Since(began)) })
+		watch(ctx, period, func(message string) { list = append(list, time.Since(start).String()+" "+message) },
+			func(ctx context.Context) error { return live(ctx, time.Since(start)) })
 	})
 	return list
 }

@@ -126,8 +126,8 @@ const maxCompiled = 1024
 
 // Compile compiles an expression, or returns it from the cache.
 func (d *Devices) Compile(text string) (*expression.Device, error) {
-	if known := d.compiled[text]; known != nil {
-		return known, nil
+	if compiled := d.compiled[text]; compiled != nil {
+		return compiled, nil
 	}
 	c, err := expression.CompileDevice(text)
 	if err != nil {

@@ -55,10 +55,10 @@ func (c *Cluster) evictFitCache() {
 		return
 	}
 	var oldest fitCacheKey
-	least := c.useCounter
+	minimum := c.useCounter
 	for key, r := range c.fitCaches {
-		if r.used < least {
-			oldest, least = key, r.used
+		if r.used < minimum {
+			oldest, minimum = key, r.used
 		}
 	}
 	delete(c.fitCaches, oldest)

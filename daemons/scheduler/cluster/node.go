@@ -50,9 +50,9 @@ func NewNode(node *corev1.Node) *NodeObject {
 
 // HasMoved reports whether a node has changed its domain for a topology key.
 func (n *NodeObject) HasMoved(before *NodeObject, key string) bool {
-	was, had := before.Labels[key]
-	is, has := n.Labels[key]
-	return was != is || had != has
+	old, existed := before.Labels[key]
+	updated, ok := n.Labels[key]
+	return old != updated || existed != ok
 }
 
 // HasNewTaints reports whether a node's taints have changed.
@@ -116,8 +116,8 @@ func (n *Node) countPod(p *Pod, times int64) {
 
 // IsPortInUse reports whether a host port is in use.
 func (n *Node) IsPortInUse(want api.HostPort) bool {
-	for have := range n.ports {
-		if want.Conflicts(have) {
+	for current := range n.ports {
+		if want.Conflicts(current) {
 			return true
 		}
 	}

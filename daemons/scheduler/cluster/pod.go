@@ -61,11 +61,11 @@ func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 
 // setReportedResources sets the resources that the kubelet reports for a pod, if they differ from its requests.
 func (p *Pod) setReportedResources(pod *corev1.Pod) {
-	if has := usageOf(pod, nil); !has.equal(p.used) {
-		p.used = &has
+	if current := usageOf(pod, nil); !current.equal(p.used) {
+		p.used = &current
 	}
-	if has := usageOf(pod, defaultRequestsOf(pod)); !has.equal(p.usedWithDefaults) {
-		p.usedWithDefaults = &has
+	if current := usageOf(pod, defaultRequestsOf(pod)); !current.equal(p.usedWithDefaults) {
+		p.usedWithDefaults = &current
 	}
 }
 

@@ -143,8 +143,8 @@ func (c *Cluster) Selects(a *PodSelector, s *Shape) bool {
 
 // SetNamespace records a namespace's labels. It reports whether they have changed.
 func (c *Cluster) SetNamespace(name string, labels map[string]string) bool {
-	old, known := c.namespaces[name]
-	if known && maps.Equal(old, labels) {
+	old, ok := c.namespaces[name]
+	if ok && maps.Equal(old, labels) {
 		return false
 	}
 	c.namespaces[name] = maps.Clone(labels)
@@ -168,12 +168,12 @@ func (c *Cluster) rematchNamespace(namespace string) {
 			if k.namespace != namespace {
 				continue
 			}
-			was, is := ch.groups[k], ch.matches(k.namespace, k.labels, c.namespaces)
-			if was == is {
+			before, after := ch.groups[k], ch.matches(k.namespace, k.labels, c.namespaces)
+			if before == after {
 				continue
 			}
 			times := int32(1)
-			if is {
+			if after {
 				ch.groups[k] = true
 				k.selectors = append(k.selectors, ch)
 			} else {

@@ -142,8 +142,8 @@ func (a *PodSelector) matches(namespace string, podLabels map[string]string,
 			return false
 		}
 		// An unknown namespace matches only an empty namespace selector.
-		if known, ok := namespaces[namespace]; !a.namespaceSelector.Empty() &&
-			(!ok || !a.namespaceSelector.Matches(labels.Set(known))) {
+		if namespaceLabels, ok := namespaces[namespace]; !a.namespaceSelector.Empty() &&
+			(!ok || !a.namespaceSelector.Matches(labels.Set(namespaceLabels))) {
 			return false
 		}
 	}

@@ -134,7 +134,7 @@ func podLevelUsage(pod *corev1.Pod) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	raise := func(list corev1.ResourceList) {
 		for name, q := range list {
-			if have, ok := out[name]; !ok || q.Cmp(have) > 0 {
+			if current, ok := out[name]; !ok || q.Cmp(current) > 0 {
 				out[name] = q
 			}
 		}

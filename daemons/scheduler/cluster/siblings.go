@@ -93,9 +93,9 @@ func (c *Cluster) Siblings(s *Shape) *PodSelector {
 	return newPodSelector([]string{s.namespace}, nil, selector)
 }
 
-func containsAll(have, want map[string]string) bool {
+func containsAll(existing, want map[string]string) bool {
 	for key, value := range want {
-		if got, ok := have[key]; !ok || got != value {
+		if got, ok := existing[key]; !ok || got != value {
 			return false
 		}
 	}

@@ -58,14 +58,14 @@ func (k *termDomains) add(n *Node, w *weights, times int32) {
 	if d == noDomain {
 		return
 	}
-	have := k.byDomain[d]
-	have.anti += times * w.anti
-	have.affinity += times * w.affinity
-	have.preferred += int64(times) * w.preferred
-	if have == (weights{}) {
+	current := k.byDomain[d]
+	current.anti += times * w.anti
+	current.affinity += times * w.affinity
+	current.preferred += int64(times) * w.preferred
+	if current == (weights{}) {
 		delete(k.byDomain, d)
 	} else {
-		k.byDomain[d] = have
+		k.byDomain[d] = current
 	}
 }
 

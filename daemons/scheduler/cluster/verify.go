@@ -34,9 +34,9 @@ func (c *Cluster) Verify() error {
 			}
 		}
 		for _, k := range c.podGroups {
-			if is := ch.matches(k.namespace, k.labels, c.namespaces); is != ch.groups[k] ||
-				is != slices.Contains(k.selectors, ch) {
-				return fmt.Errorf("%q is about %q: %v, and not as noted", ch.id, k.key, is)
+			if matches := ch.matches(k.namespace, k.labels, c.namespaces); matches != ch.groups[k] ||
+				matches != slices.Contains(k.selectors, ch) {
+				return fmt.Errorf("%q is about %q: %v, and not as noted", ch.id, k.key, matches)
 			}
 		}
 	}
@@ -76,9 +76,9 @@ func (c *Cluster) verifyTable(t *Table) error {
 			}
 		}
 	}
-	for d, have := range t.counts {
-		if counts[int32(d)] != have {
-			return fmt.Errorf("domain %d has %d pods, not %d", d, counts[int32(d)], have)
+	for d, current := range t.counts {
+		if counts[int32(d)] != current {
+			return fmt.Errorf("domain %d has %d pods, not %d", d, counts[int32(d)], current)
 		}
 	}
 	if total != t.total {
@@ -87,12 +87,13 @@ func (c *Cluster) verifyTable(t *Table) error {
 	if t.class == nil {
 		return nil
 	}
-	least := int32(1 << 30)
+	minimum := int32(1 << 30)
 	for d := range nodes {
-		least = min(least, counts[d])
+		minimum = min(minimum, counts[d])
 	}
-	if len(nodes) != t.domains || t.domains > 0 && int(least) != t.Minimum() {
-		return fmt.Errorf("%d domains with %d pods or more, not %d with %d", len(nodes), least, t.domains, t.Minimum())
+	if len(nodes) != t.domains || t.domains > 0 && int(minimum) != t.Minimum() {
+		return fmt.Errorf("%d domains with %d pods or more, not %d with %d", len(nodes), minimum, t.domains,
+			t.Minimum())
 	}
 	return nil
 }
@@ -107,11 +108,11 @@ func (c *Cluster) verifyTerms(ch *activeSelector, k *termDomains) error {
 		for _, p := range n.Pods {
 			for i := range p.weightedTerms {
 				if one := &p.weightedTerms[i]; one.id == ch.id && one.Key == k.topo.key {
-					have := at[d]
-					have.anti += one.anti
-					have.affinity += one.affinity
-					have.preferred += one.preferred
-					at[d] = have
+					current := at[d]
+					current.anti += one.anti
+					current.affinity += one.affinity
+					current.preferred += one.preferred
+					at[d] = current
 				}
 			}
 		}

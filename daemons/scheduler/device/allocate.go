@@ -44,7 +44,7 @@ type search struct {
 	matches            map[*option][]*entry
 	unsupportedFeature string
 	tries              int
-	late               func() bool // reports whether the time is over; nil means that tries are limited instead
+	isLate             func() bool // reports whether the time is over; nil means that tries are limited instead
 
 	picked    [][]pick // by the claim's index
 	exclusive map[DeviceID]int
@@ -73,7 +73,7 @@ func (p *Plan) AllocateOn(n *corev1.Node, c *Catalog, use *Use) ([]*Allocation, 
 		exclusive: map[DeviceID]int{}, shares: map[DeviceID]*share{},
 	}
 	if p.Start != nil {
-		s.late = p.Start()
+		s.isLate = p.Start()
 	}
 	invalid := false
 	for _, pool := range c.poolsFor(n.Name) {
@@ -193,9 +193,9 @@ func (s *search) pickMore(claim, request int, o *option, candidates []*entry, ne
 		}
 		s.tries++
 		switch {
-		case s.late == nil && s.tries > maxTries:
+		case s.isLate == nil && s.tries > maxTries:
 			return false, ErrGaveUp
-		case s.late != nil && s.tries%triesPerTimeCheck == 0 && s.late():
+		case s.isLate != nil && s.tries%triesPerTimeCheck == 0 && s.isLate():
 			return false, ErrTimedOut
 		}
 		if !s.pickDevice(claim, o, e) {
@@ -217,7 +217,7 @@ func (s *search) pickMore(claim, request int, o *option, candidates []*entry, ne
 
 // candidates returns the devices that match a request, including allocated ones.
 func (s *search) candidates(o *option) ([]*entry, error) {
-	if list, known := s.matches[o]; known {
+	if list, ok := s.matches[o]; ok {
 		return list, nil
 	}
 	var out []*entry
@@ -241,7 +241,7 @@ func (s *search) candidates(o *option) ([]*entry, error) {
 			if !selected {
 				continue
 			}
-			if _, has := consumption(e.Device, o.capacity); !has {
+			if _, ok := consumption(e.Device, o.capacity); !ok {
 				continue
 			}
 			if e.unsupportedFeature != "" {
@@ -309,8 +309,8 @@ func (s *search) takeShare(p *pick) bool {
 	}
 	consumed, _ := consumption(e.Device, p.option.capacity)
 	var theirs, ours amounts
-	if have := s.use.shares[e.DeviceID]; have != nil {
-		theirs = have.consumed
+	if current := s.use.shares[e.DeviceID]; current != nil {
+		theirs = current.consumed
 	}
 	mine := s.shares[e.DeviceID]
 	if mine != nil {

@@ -204,8 +204,8 @@ func TestClassConfigurationsComeFirst(t *testing.T) {
 		text = append(text, fmt.Sprintf("%s %s %v", c.Source, c.Opaque.Parameters.Raw, c.Requests))
 	}
 	want := "FromClass one [r]; FromClass two [s/small]; FromClaim s [s]; FromClaim both []; FromClaim all []"
-	if have := strings.Join(text, "; "); have != want {
-		t.Errorf("got  %s\nwant %s", have, want)
+	if current := strings.Join(text, "; "); current != want {
+		t.Errorf("got  %s\nwant %s", current, want)
 	}
 	if PreferenceScore(got) != resourcev1.FirstAvailableDeviceRequestMaxSize-1 || !plan.HasAlternatives() {
 		t.Errorf("the second of the options counts %d", PreferenceScore(got))
@@ -214,10 +214,10 @@ func TestClassConfigurationsComeFirst(t *testing.T) {
 
 func TestConsumedCapacityIsRoundedUpByThePolicy(t *testing.T) {
 	q := func(s string) *resource.Quantity { return ptr.To(resource.MustParse(s)) }
-	within := func(most, step *resource.Quantity) *resourcev1.CapacityRequestPolicy {
+	within := func(maximum, step *resource.Quantity) *resourcev1.CapacityRequestPolicy {
 		return &resourcev1.CapacityRequestPolicy{
 			Default:    q("2"),
-			ValidRange: &resourcev1.CapacityRequestPolicyRange{Min: q("2"), Max: most, Step: step},
+			ValidRange: &resourcev1.CapacityRequestPolicyRange{Min: q("2"), Max: maximum, Step: step},
 		}
 	}
 	list := &resourcev1.CapacityRequestPolicy{
@@ -225,8 +225,8 @@ func TestConsumedCapacityIsRoundedUpByThePolicy(t *testing.T) {
 		ValidValues: []resource.Quantity{*q("1"), *q("4"), *q("8")},
 	}
 	for _, c := range []struct {
-		policy      *resourcev1.CapacityRequestPolicy
-		asked, want string // empty means that nothing is requested, or that it is rejected
+		policy          *resourcev1.CapacityRequestPolicy
+		requested, want string // empty means that nothing is requested, or that it is rejected
 	}{
 		{nil, "", "10"}, {nil, "3", "3"}, {nil, "11", ""},
 		{list, "", "1"}, {list, "2", "4"}, {list, "8", "8"}, {list, "9", ""},
@@ -240,13 +240,13 @@ func TestConsumedCapacityIsRoundedUpByThePolicy(t *testing.T) {
 				"m": {Value: *q("10"), RequestPolicy: c.policy},
 			},
 		}
-		var asked *resourcev1.CapacityRequirements
-		if c.asked != "" {
-			asked = &resourcev1.CapacityRequirements{Requests: amounts{"m": *q(c.asked)}}
+		var requested *resourcev1.CapacityRequirements
+		if c.requested != "" {
+			requested = &resourcev1.CapacityRequirements{Requests: amounts{"m": *q(c.requested)}}
 		}
-		got, ok := consumption(d, asked)
+		got, ok := consumption(d, requested)
 		if ok != (c.want != "") || ok && ptr.To(got["m"]).Cmp(*q(c.want)) != 0 {
-			t.Errorf("%+v, asked for %q: %v %v, want %q", c.policy, c.asked, ok, got, c.want)
+			t.Errorf("%+v, asked for %q: %v %v, want %q", c.policy, c.requested, ok, got, c.want)
 		}
 	}
 	if _, ok := consumption(&resourcev1.Device{},

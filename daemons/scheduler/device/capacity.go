@@ -12,13 +12,13 @@ type amounts = map[resourcev1.QualifiedName]resource.Quantity
 
 // consumption returns what a request would consume of a device's capacity, rounded up by the device's policies. ok is
 // false if the device lacks a requested capacity, or if a policy forbids the request.
-func consumption(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out amounts, ok bool) {
+func consumption(d *resourcev1.Device, requested *resourcev1.CapacityRequirements) (out amounts, ok bool) {
 	var requests amounts
-	if asked != nil {
-		requests = asked.Requests
+	if requested != nil {
+		requests = requested.Requests
 	}
 	for name := range requests {
-		if _, has := d.Capacity[name]; !has {
+		if _, exists := d.Capacity[name]; !exists {
 			return nil, false
 		}
 	}
@@ -65,8 +65,8 @@ func roundToPolicy(want resource.Quantity, p *resourcev1.CapacityRequestPolicy) 
 
 // nextStep returns the smallest min + n*step that is at least want. It is exact for quantities with up to three decimal
 // places.
-func nextStep(want, least, step resource.Quantity) resource.Quantity {
-	w, l, s := milli(want), milli(least), milli(step)
+func nextStep(want, minimum, step resource.Quantity) resource.Quantity {
+	w, l, s := milli(want), milli(minimum), milli(step)
 	n := new(big.Int).Add(new(big.Int).Sub(w, l), new(big.Int).Sub(s, big.NewInt(1)))
 	n.Div(n, s)
 	sum := n.Mul(n, s).Add(n, l)
@@ -94,10 +94,10 @@ func milli(q resource.Quantity) *big.Int {
 
 // hasCapacity reports whether a device has enough capacity for one more share, given what claims and the search have
 // consumed.
-func hasCapacity(d *resourcev1.Device, more amounts, had ...amounts) bool {
+func hasCapacity(d *resourcev1.Device, more amounts, before ...amounts) bool {
 	for name, want := range more {
 		total := want.DeepCopy()
-		for _, h := range had {
+		for _, h := range before {
 			total.Add(h[name])
 		}
 		if total.Cmp(d.Capacity[name].Value) > 0 {

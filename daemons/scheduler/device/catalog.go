@@ -133,8 +133,8 @@ func (c *Catalog) rebuildPool(p *pool) {
 	for _, e := range p.devices {
 		for _, wants := range e.ConsumesCounters {
 			for name := range wants.Counters {
-				_, known := p.counters[wants.CounterSet][name]
-				p.invalid = p.invalid || !known
+				_, ok := p.counters[wants.CounterSet][name]
+				p.invalid = p.invalid || !ok
 			}
 		}
 	}

@@ -120,8 +120,8 @@ func usableNodes(devices []*entry, node string) *corev1.NodeSelector {
 	var term corev1.NodeSelectorTerm
 	add := func(to *[]corev1.NodeSelectorRequirement, more []corev1.NodeSelectorRequirement) {
 		for _, r := range more {
-			if !slices.ContainsFunc(*to, func(have corev1.NodeSelectorRequirement) bool {
-				return have.Key == r.Key && have.Operator == r.Operator && slices.Equal(have.Values, r.Values)
+			if !slices.ContainsFunc(*to, func(current corev1.NodeSelectorRequirement) bool {
+				return current.Key == r.Key && current.Operator == r.Operator && slices.Equal(current.Values, r.Values)
 			}) {
 				*to = append(*to, r)
 			}

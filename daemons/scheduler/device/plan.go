@@ -12,7 +12,7 @@ import (
 type Plan struct {
 	// Start starts the clock for a search on one node. It returns a function that reports whether the search has taken
 	// too long. If Start is nil, the number of tries is limited.
-	Start func() (late func() bool)
+	Start func() (isLate func() bool)
 
 	claims []*claimRequests
 }
@@ -55,7 +55,7 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 	p := &Plan{}
 	for _, c := range claims {
 		a := &claimRequests{claim: c}
-		least := 0
+		minimum := 0
 		for i := range c.Spec.Devices.Requests {
 			options, err := readRequest(c, &c.Spec.Devices.Requests[i], classes, compile)
 			if err != nil {
@@ -66,10 +66,10 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 			for _, o := range options {
 				fewest = min(fewest, o.minDevices())
 			}
-			if least += fewest; least > resourcev1.AllocationResultsMaxSize {
+			if minimum += fewest; minimum > resourcev1.AllocationResultsMaxSize {
 				return nil, fmt.Errorf("claim %s/%s, request %s: adding %d devices exceeds the claim limit of %d, "+
 					"with %d already accounted for", c.Namespace, c.Name, c.Spec.Devices.Requests[i].Name, fewest,
-					resourcev1.AllocationResultsMaxSize, least-fewest)
+					resourcev1.AllocationResultsMaxSize, minimum-fewest)
 			}
 		}
 		for i, one := range c.Spec.Devices.Constraints {
@@ -178,8 +178,8 @@ const maxCachedResults = 64
 // unchanged.
 func (o *option) isSatisfiedBy(e *entry) (bool, error) {
 	for _, c := range o.selectors {
-		v, known := e.expressionResults[c.text]
-		if !known {
+		v, ok := e.expressionResults[c.text]
+		if !ok {
 			v.matches, v.err = c.device.Selects(e.Driver, e.Device)
 			if e.expressionResults == nil || len(e.expressionResults) >= maxCachedResults {
 				e.expressionResults = map[string]expressionResult{}

@@ -406,8 +406,8 @@ func choicesOf(t *rapid.T, w modelWorld, claim int, a *Allocation) []modelChoice
 	for _, options := range w.claims[claim].requests {
 		n := 0
 		for _, o := range options {
-			list, has := got[o.name]
-			if !has {
+			list, ok := got[o.name]
+			if !ok {
 				continue
 			}
 			n++

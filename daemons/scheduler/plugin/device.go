@@ -129,9 +129,9 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 
 // startTimeLimit returns a function that reports whether more than limit has passed since this call. Zero means no
 // limit.
-func startTimeLimit(limit time.Duration, now func() time.Time) (late func() bool) {
-	began := now()
-	return func() bool { return limit > 0 && now().Sub(began) > limit }
+func startTimeLimit(limit time.Duration, now func() time.Time) (isLate func() bool) {
+	start := now()
+	return func() bool { return limit > 0 && now().Sub(start) > limit }
 }
 
 // IsReservedFor reports whether a claim is reserved for an object.

@@ -13,9 +13,9 @@ func TestTheSearchForDevicesHasATimeLimit(t *testing.T) {
 	}{{time.Second, 0, false}, {time.Second, time.Second, false}, {time.Second, time.Second + 1, true},
 		{0, time.Hour, false}} {
 		now := start
-		late := startTimeLimit(c.limit, func() time.Time { return now })
+		isLate := startTimeLimit(c.limit, func() time.Time { return now })
 		now = now.Add(c.passed)
-		if got := late(); got != c.want {
+		if got := isLate(); got != c.want {
 			t.Errorf("of %v %v have passed: late is %v", c.limit, c.passed, got)
 		}
 	}

@@ -54,7 +54,7 @@ func resourcesFromDevices(t *Task, n *cluster.Node) ([]corev1.ResourceName, *Ref
 		}
 		if isProvidedByDevices(t, n, name) {
 			out = append(out, name)
-		} else if _, known := n.Allocatable.Other[name]; !known {
+		} else if _, ok := n.Allocatable.Other[name]; !ok {
 			return nil, noNodeHasDevice // the other filter may be configured to ignore this resource
 		}
 	}
@@ -174,7 +174,7 @@ func isRequestedFromClass(t *Task, what ClusterEvent) bool {
 }
 
 // resourceAmount returns how much of a resource a node has, and how much of it is used.
-type resourceAmount func(n *cluster.Node, name corev1.ResourceName) (has, taken int64)
+type resourceAmount func(n *cluster.Node, name corev1.ResourceName) (capacity, taken int64)
 
 // deviceAmounts returns a function that counts the devices for those extended resources of the pod that scores use. It
 // returns nil if there are no such resources.
@@ -196,7 +196,7 @@ func deviceAmounts(t *Task, resources []Weighted) resourceAmount {
 	if len(counters) == 0 {
 		return nil
 	}
-	return func(n *cluster.Node, name corev1.ResourceName) (has, taken int64) {
+	return func(n *cluster.Node, name corev1.ResourceName) (capacity, taken int64) {
 		if c := counters[name]; c != nil {
 			return c.CountOn(n.Object(), t.Devices.Catalog, t.Devices.Use)
 		}

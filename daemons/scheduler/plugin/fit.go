@@ -46,14 +46,14 @@ func nodeResourcesFit(t *Task) Check {
 	}
 	if room := t.fitCache(); room != nil {
 		return func(n *cluster.Node) *Refusal {
-			known := room.FitOf(n)
-			if !known.HasLacks {
-				known.HasLacks, known.Lacks = true, uint8(missingResources(requests, n))
+			fit := room.FitOf(n)
+			if !fit.HasLacks {
+				fit.HasLacks, fit.Lacks = true, uint8(missingResources(requests, n))
 			}
-			if known.Lacks == 0 {
+			if fit.Lacks == 0 {
 				return nil
 			}
-			return lackRefusals[known.Lacks]
+			return lackRefusals[fit.Lacks]
 		}
 	}
 	return func(n *cluster.Node) *Refusal {
@@ -143,11 +143,11 @@ func fitScore(t *Task, _ []*cluster.Node) Rate {
 		return rate
 	}
 	return func(n *cluster.Node) int64 {
-		known := room.FitOf(n)
-		if !known.HasFit {
-			known.HasFit, known.Fit = true, int8(rate(n))
+		fit := room.FitOf(n)
+		if !fit.HasFit {
+			fit.HasFit, fit.Fit = true, int8(rate(n))
 		}
-		return int64(known.Fit)
+		return int64(fit.Fit)
 	}
 }
 
@@ -158,17 +158,17 @@ func fitRate(requests *cluster.Resources, strategy *Strategy, devices resourceAm
 			if isCountable(r.Name) && requests.Amount(r.Name) == 0 {
 				continue
 			}
-			has, taken := n.Allocatable.Amount(r.Name), n.RequestedWithDefaults.Amount(r.Name)
+			capacity, taken := n.Allocatable.Amount(r.Name), n.RequestedWithDefaults.Amount(r.Name)
 			if r.Name != corev1.ResourceCPU && r.Name != corev1.ResourceMemory {
 				taken = n.Requested.Amount(r.Name)
 			}
-			if has == 0 && devices != nil {
-				has, taken = devices(n, r.Name)
+			if capacity == 0 && devices != nil {
+				capacity, taken = devices(n, r.Name)
 			}
-			if has == 0 {
+			if capacity == 0 {
 				continue
 			}
-			rate := strategy.rate(taken+requests.Amount(r.Name), has)
+			rate := strategy.rate(taken+requests.Amount(r.Name), capacity)
 			if rate == 0 && strategy.Kind == RequestedToCapacityRatio {
 				continue // it does not count
 			}
@@ -185,20 +185,20 @@ func fitRate(requests *cluster.Resources, strategy *Strategy, devices resourceAm
 	}
 }
 
-func (s *Strategy) rate(taken, has int64) int64 {
+func (s *Strategy) rate(taken, capacity int64) int64 {
 	switch s.Kind {
 	case MostAllocated:
-		return min(taken, has) * MaxScore / has
+		return min(taken, capacity) * MaxScore / capacity
 	case RequestedToCapacityRatio:
-		if taken > has {
+		if taken > capacity {
 			return s.scoreAt(100)
 		}
-		return s.scoreAt(taken * 100 / has)
+		return s.scoreAt(taken * 100 / capacity)
 	}
-	if taken > has {
+	if taken > capacity {
 		return 0
 	}
-	return (has - taken) * MaxScore / has
+	return (capacity - taken) * MaxScore / capacity
 }
 
 // scoreAt returns the score at a utilization, interpolated between the points of the shape.
@@ -238,11 +238,11 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 		return rate
 	}
 	return func(n *cluster.Node) int64 {
-		known := room.FitOf(n)
-		if !known.HasBalanced {
-			known.HasBalanced, known.Balanced = true, int8(rate(n))
+		fit := room.FitOf(n)
+		if !fit.HasBalanced {
+			fit.HasBalanced, fit.Balanced = true, int8(rate(n))
 		}
-		return int64(known.Balanced)
+		return int64(fit.Balanced)
 	}
 }
 
@@ -252,12 +252,12 @@ func balance(n *cluster.Node, requests *cluster.Resources, resources []Weighted,
 	var few [4]float64 // avoids a heap allocation
 	shares, sum := few[:0], 0.0
 	for _, r := range resources {
-		has, taken := n.Allocatable.Amount(r.Name), n.Requested.Amount(r.Name)
-		if has == 0 && devices != nil {
-			has, taken = devices(n, r.Name)
+		capacity, taken := n.Allocatable.Amount(r.Name), n.Requested.Amount(r.Name)
+		if capacity == 0 && devices != nil {
+			capacity, taken = devices(n, r.Name)
 		}
-		if has > 0 {
-			share := min(float64(taken+requests.Amount(r.Name))/float64(has), 1)
+		if capacity > 0 {
+			share := min(float64(taken+requests.Amount(r.Name))/float64(capacity), 1)
 			shares, sum = append(shares, share), sum+share
 		}
 	}

@@ -192,20 +192,20 @@ const (
 // imageScore prefers nodes that already have the pod's large images. An image that few nodes have counts for less.
 // Otherwise the first node to run something would get all further pods.
 func imageScore(t *Task, _ []*cluster.Node) Rate {
-	images, on, known := t.Pod.Images, make([]float64, len(t.Pod.Images)), false
+	images, on, isKnown := t.Pod.Images, make([]float64, len(t.Pod.Images)), false
 	for i, name := range images {
-		have := t.NodesWithImage(name)
-		on[i], known = float64(have)/float64(t.Len()), known || have > 0
+		current := t.NodesWithImage(name)
+		on[i], isKnown = float64(current)/float64(t.Len()), isKnown || current > 0
 	}
-	if !known {
+	if !isKnown {
 		return nil
 	}
-	most := largeImage * int64(len(images))
+	maximum := largeImage * int64(len(images))
 	return func(n *cluster.Node) int64 {
 		var sum int64
 		for i, name := range images {
 			sum += int64(float64(n.Images[name]) * on[i])
 		}
-		return MaxScore * (min(max(sum, smallImage), most) - smallImage) / (most - smallImage)
+		return MaxScore * (min(max(sum, smallImage), maximum) - smallImage) / (maximum - smallImage)
 	}
 }

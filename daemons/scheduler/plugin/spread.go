@@ -83,11 +83,11 @@ func topologySpread(t *Task) Check {
 			if _, ok := table.Domain(n); !ok {
 				return topologyKeyMissing
 			}
-			least := 0
+			minimum := 0
 			if table.Domains() >= list[i].MinDomains {
-				least = table.Minimum()
+				minimum = table.Minimum()
 			}
-			if table.Count(n)+self[i]-least > list[i].MaxSkew {
+			if table.Count(n)+self[i]-minimum > list[i].MaxSkew {
 				return skewTooLarge
 			}
 		}
@@ -201,20 +201,20 @@ func countDomains(table *cluster.Table, key string, fit []*cluster.Node, ranked 
 }
 
 func spreadNormalize(scores []int64) {
-	var least, most int64 = math.MaxInt64, 0
+	var minimum, maximum int64 = math.MaxInt64, 0
 	for _, s := range scores {
 		if s != unranked {
-			least, most = min(least, s), max(most, s)
+			minimum, maximum = min(minimum, s), max(maximum, s)
 		}
 	}
 	for i, s := range scores {
 		switch {
 		case s == unranked:
 			scores[i] = 0
-		case most == 0:
+		case maximum == 0:
 			scores[i] = MaxScore
 		default:
-			scores[i] = MaxScore * (most + least - s) / most
+			scores[i] = MaxScore * (maximum + minimum - s) / maximum
 		}
 	}
 }

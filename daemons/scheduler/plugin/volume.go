@@ -100,8 +100,8 @@ func disksHint(t *Task, what ClusterEvent) bool {
 
 // isOwnClaim reports whether an object is one of the pod's claims. For objects that are not claims it returns others.
 func isOwnClaim(t *Task, obj any, others bool) bool {
-	claim, is := obj.(*corev1.PersistentVolumeClaim)
-	if !is {
+	claim, ok := obj.(*corev1.PersistentVolumeClaim)
+	if !ok {
 		return others || obj == nil
 	}
 	return claim.Namespace == t.Pod.Namespace &&
@@ -175,7 +175,7 @@ func volumeLimits(t *Task) Check {
 		}
 		more := map[string]int{}
 		for volume, driver := range wants {
-			if _, has := attached[volume]; !has {
+			if _, ok := attached[volume]; !ok {
 				more[driver]++
 			}
 		}
@@ -360,8 +360,8 @@ func volumeZone(t *Task) Check {
 			continue
 		}
 		for _, l := range zoneLabels {
-			zones, has := volume.Labels[l.key]
-			if values := strings.Split(zones, "__"); has &&
+			zones, ok := volume.Labels[l.key]
+			if values := strings.Split(zones, "__"); ok &&
 				!slices.Contains(values, "") { // a label with an empty zone is ignored
 				demands = append(demands, demand{l.key, l.now, values})
 			}
@@ -372,15 +372,15 @@ func volumeZone(t *Task) Check {
 	}
 	return func(n *cluster.Node) *Refusal {
 		if !slices.ContainsFunc(zoneLabels,
-			func(l struct{ key, now string }) bool { _, has := n.Labels[l.key]; return has }) {
+			func(l struct{ key, now string }) bool { _, ok := n.Labels[l.key]; return ok }) {
 			return nil
 		}
 		for _, d := range demands {
-			value, has := n.Labels[d.key]
-			if !has {
-				value, has = n.Labels[d.now]
+			value, ok := n.Labels[d.key]
+			if !ok {
+				value, ok = n.Labels[d.now]
 			}
-			if !has || !slices.Contains(d.values, value) {
+			if !ok || !slices.Contains(d.values, value) {
 				return zoneMismatch
 			}
 		}

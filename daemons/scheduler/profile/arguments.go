@@ -104,7 +104,7 @@ func shapePoints(shape []configv1.UtilizationShapePoint) ([]plugin.Point, error)
 // configv1MaxScore is the highest score of a shape's point in the file.
 const configv1MaxScore = 10
 
-func weightedResources(list []configv1.ResourceSpec, most int64) ([]plugin.Weighted, error) {
+func weightedResources(list []configv1.ResourceSpec, maximum int64) ([]plugin.Weighted, error) {
 	out := make([]plugin.Weighted, 0, len(list))
 	seen := map[string]bool{}
 	for _, r := range list {
@@ -112,8 +112,8 @@ func weightedResources(list []configv1.ResourceSpec, most int64) ([]plugin.Weigh
 		if weight == 0 {
 			weight = 1
 		}
-		if weight < 0 || weight > most {
-			return nil, fmt.Errorf("the weight of resource %q must be from 1 to %d", r.Name, most)
+		if weight < 0 || weight > maximum {
+			return nil, fmt.Errorf("the weight of resource %q must be from 1 to %d", r.Name, maximum)
 		}
 		if seen[r.Name] {
 			return nil, fmt.Errorf("resource %q is there twice", r.Name)

@@ -41,23 +41,23 @@ var (
 )
 
 func TestEveryConfigurationFieldIsSupportedOrRejected(t *testing.T) {
-	is := map[string]bool{}
+	got := map[string]bool{}
 	for _, all := range []map[string]string{supportedFields, rejectedFields} {
 		for typ, fields := range all {
 			for _, f := range strings.Fields(fields) {
-				if is[typ+"."+f] {
+				if got[typ+"."+f] {
 					t.Errorf("%s.%s is there twice", typ, f)
 				}
-				is[typ+"."+f] = true
+				got[typ+"."+f] = true
 			}
 		}
 	}
 	look := func(typ reflect.Type) {
 		for i := range typ.NumField() {
-			if key := typ.Name() + "." + typ.Field(i).Name; !is[key] {
+			if key := typ.Name() + "." + typ.Field(i).Name; !got[key] {
 				t.Errorf("%s is neither carried out nor refused: say in this file what becomes of it", key)
 			} else {
-				delete(is, key)
+				delete(got, key)
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func TestEveryConfigurationFieldIsSupportedOrRejected(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
-	for key := range is {
+	for key := range got {
 		t.Errorf("%s is listed and not there", key)
 	}
 }

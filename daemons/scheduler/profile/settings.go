@@ -233,8 +233,8 @@ func (p *Profile) setPlugins(c *configv1.Plugins) error {
 
 func (p *Profile) setExtensionPoint(at extensionPoint) error {
 	for _, one := range at.set.Disabled {
-		if known, ok := plugin.ByName(one.Name); one.Name != "*" && !builtInPlugins[one.Name] &&
-			(!ok || !at.implements(known)) {
+		if found, ok := plugin.ByName(one.Name); one.Name != "*" && !builtInPlugins[one.Name] &&
+			(!ok || !at.implements(found)) {
 			return fmt.Errorf("%s: there is no plugin %q", at.name, one.Name)
 		}
 		if builtInPlugins[one.Name] && one.Name != "DefaultPreemption" {
@@ -252,8 +252,8 @@ func (p *Profile) setExtensionPoint(at extensionPoint) error {
 			p.Preempt.IsDisabled = p.Preempt.IsDisabled && one.Name != "DefaultPreemption"
 			continue
 		}
-		known, ok := plugin.ByName(one.Name)
-		if !ok || !at.implements(known) {
+		found, ok := plugin.ByName(one.Name)
+		if !ok || !at.implements(found) {
 			return fmt.Errorf("%s: there is no plugin %q", at.name, one.Name)
 		}
 		weight := int64(0)
@@ -263,7 +263,7 @@ func (p *Profile) setExtensionPoint(at extensionPoint) error {
 		if weight < 0 || weight > 100 {
 			return fmt.Errorf("%s: the weight of %s must be from 1 to 100", at.name, one.Name)
 		}
-		at.enable(p, known, weight)
+		at.enable(p, found, weight)
 	}
 	return nil
 }

@@ -39,10 +39,10 @@ func (s *Store) All(ctx context.Context, prefix string, take func([]store.KeyVal
 	return revision, nil
 }
 
-func (s *memberConn) readStream(asked context.Context, prefix string,
+func (s *memberConn) readStream(requested context.Context, prefix string,
 	take func([]store.KeyValue) error) (revision int64,
 	err error) {
-	ctx, cancel := context.WithCancelCause(asked)
+	ctx, cancel := context.WithCancelCause(requested)
 	defer cancel(nil)
 	watchdog := time.AfterFunc(stallTimeout, func() {
 		cancel(fmt.Errorf("%w: it has said nothing for %s", store.ErrUnavailable, stallTimeout))

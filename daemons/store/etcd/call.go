@@ -26,9 +26,9 @@ import (
 // commit makes a transaction. It does not repeat one that may have been done. A write that the leader dropped was not
 // done, and is repeated for a while: a leader drops writes while it hands over the leadership before it stops.
 func (s *memberConn) commit(ctx context.Context, t *txn) (*txnReply, error) {
-	for began := time.Now(); ; {
+	for start := time.Now(); ; {
 		r, err := s.commitOnce(ctx, t)
-		if !isDropped(err) || time.Since(began) > handoverTimeout {
+		if !isDropped(err) || time.Since(start) > handoverTimeout {
 			return r, err
 		}
 		select {

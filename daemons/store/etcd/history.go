@@ -44,11 +44,11 @@ func (h *readHistory) checkIdentity(ctx context.Context, at *memberConn) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was, is := h.identity, r.identity
-	if was.cluster != 0 && (is.cluster != was.cluster || is.term < was.term) {
-		return fmt.Errorf("etcd's data has been restored, cluster %x in term %d was %x in term %d: %w", is.cluster,
-			is.term, was.cluster, was.term, store.ErrCompacted)
+	before, after := h.identity, r.identity
+	if before.cluster != 0 && (after.cluster != before.cluster || after.term < before.term) {
+		return fmt.Errorf("etcd's data has been restored, cluster %x in term %d was %x in term %d: %w", after.cluster,
+			after.term, before.cluster, before.term, store.ErrCompacted)
 	}
-	h.identity.term = max(was.term, is.term)
+	h.identity.term = max(before.term, after.term)
 	return nil
 }

@@ -38,7 +38,7 @@ func TestSilentMembersAreReplacedWithinSeconds(t *testing.T) {
 	watch := storetest.Watch(ctx, s, "/", before.Revision)
 
 	first.silence()
-	began := time.Now()
+	start := time.Now()
 	if _, err := put("lost"); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("a write to a silent member: %v, want that the store does not answer", err)
 	}
@@ -46,7 +46,7 @@ func TestSilentMembersAreReplacedWithinSeconds(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a write after the member was left: %v", err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("it took %s to leave the member", took)
 	}
 	var last storetest.WatchResult
@@ -123,7 +123,7 @@ func TestCallsFailAtOnceWithoutMembers(t *testing.T) {
 		r.silence()
 	}
 	for {
-		began := time.Now()
+		start := time.Now()
 		call, cancel := context.WithTimeout(ctx, 2*time.Second)
 		_, err := s.Commit(call, store.Txn{Puts: []store.Put{{Key: "/a"}}})
 		inTime := call.Err() == nil
@@ -135,7 +135,7 @@ func TestCallsFailAtOnceWithoutMembers(t *testing.T) {
 			break
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("after a minute of silence a write still takes %s: %v", time.Since(began), err)
+			t.Fatalf("after a minute of silence a write still takes %s: %v", time.Since(start), err)
 		}
 	}
 }

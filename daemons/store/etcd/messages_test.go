@@ -25,7 +25,7 @@ func mustEqualMessage(t *testing.T, laidOut []byte, into, want proto.Message) {
 func TestRequestsEqualEtcdMessages(t *testing.T) {
 	long := make([]byte, 300)
 	for name, c := range map[string]struct {
-		is   txn
+		txn  txn
 		want *pb.TxnRequest
 	}{
 		"nothing": {txn{}, &pb.TxnRequest{}},
@@ -68,7 +68,7 @@ func TestRequestsEqualEtcdMessages(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { mustEqualMessage(t, c.is.Append(nil), &pb.TxnRequest{}, c.want) })
+		t.Run(name, func(t *testing.T) { mustEqualMessage(t, c.txn.Append(nil), &pb.TxnRequest{}, c.want) })
 	}
 	mustEqualMessage(t, (&getRequest{key: "/a", countOnly: true}).Append(nil), &pb.RangeRequest{},
 		&pb.RangeRequest{Key: []byte("/a"), CountOnly: true})
@@ -207,10 +207,10 @@ func FuzzReplies(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var own pb.TxnResponse
-		var is txnReply
-		if err := is.Read(data); err == nil && proto.Unmarshal(data, &own) == nil {
-			if is.done != own.Succeeded || is.revision != own.Header.GetRevision() {
-				t.Errorf("%+v is read as %+v", &own, is)
+		var current txnReply
+		if err := current.Read(data); err == nil && proto.Unmarshal(data, &own) == nil {
+			if current.done != own.Succeeded || current.revision != own.Header.GetRevision() {
+				t.Errorf("%+v is read as %+v", &own, current)
 			}
 		}
 		var streamed pb.RangeStreamResponse

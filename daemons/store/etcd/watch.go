@@ -20,12 +20,12 @@ import (
 
 // Watch implements store.Store. The watching goroutine reads and passes on the store's messages itself. The client's
 // own watches would copy each message and pass it through four more goroutines.
-func (s *Store) Watch(asked context.Context, prefix string, after int64, take func(store.Batch) error) error {
+func (s *Store) Watch(requested context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	at := s.members.current.Load()
-	if err := s.history.checkIdentity(asked, at); err != nil {
+	if err := s.history.checkIdentity(requested, at); err != nil {
 		return fmt.Errorf("watch %s after %d: %w", prefix, after, storeError(err))
 	}
-	ctx, cancel := context.WithCancel(asked)
+	ctx, cancel := context.WithCancel(requested)
 	defer cancel()
 	defer context.AfterFunc(at.replacedContext, cancel)()
 	var refused error // the error of take
@@ -36,8 +36,8 @@ func (s *Store) Watch(asked context.Context, prefix string, after int64, take fu
 	switch {
 	case refused != nil:
 		return refused
-	case asked.Err() != nil:
-		return asked.Err()
+	case requested.Err() != nil:
+		return requested.Err()
 	case at.replacedContext.Err() != nil:
 		err = context.Cause(at.replacedContext)
 	}

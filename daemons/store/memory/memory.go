@@ -116,10 +116,10 @@ func (s *Store) Past(ctx context.Context, prefix, after string, revision int64, 
 	}
 	for i := len(history) - 1; i >= 0 && history[i].revision > revision; i-- {
 		for j := len(history[i].former) - 1; j >= 0; j-- {
-			if was := history[i].former[j]; was.Revision > 0 {
-				tree.ReplaceOrInsert(was)
+			if before := history[i].former[j]; before.Revision > 0 {
+				tree.ReplaceOrInsert(before)
 			} else {
-				tree.Delete(was)
+				tree.Delete(before)
 			}
 		}
 	}
@@ -167,19 +167,19 @@ func (s *Store) apply(t store.Txn) int64 {
 	next := s.revision + 1
 	var events []store.Event
 	var before []store.KeyValue
-	was := func(key string) {
+	old := func(key string) {
 		kv, _ := s.tree.Get(store.KeyValue{Key: key})
 		kv.Key = key
 		before = append(before, kv)
 	}
 	for _, p := range t.Puts {
-		was(p.Key)
+		old(p.Key)
 		s.tree.ReplaceOrInsert(store.KeyValue{Key: p.Key, Value: p.Value, Revision: next})
 		events = append(events, store.Event{Key: p.Key, Value: p.Value, Revision: next})
 		s.expire(p)
 	}
 	for _, key := range t.Deletes {
-		was(key)
+		old(key)
 		if _, ok := s.tree.Delete(store.KeyValue{Key: key}); ok {
 			events = append(events, store.Event{Key: key, Revision: next, Deleted: true})
 		}

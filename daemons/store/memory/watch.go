@@ -10,7 +10,7 @@ import (
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	s.mu.Lock()
-	asked := s.progressRequests
+	requests := s.progressRequests
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
@@ -22,9 +22,9 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func
 		if after < s.revision {
 			moments = s.history[after-s.compacted:]
 		}
-		changed, requested := s.changed, s.progressRequests != asked
+		changed, requested := s.changed, s.progressRequests != requests
 		batch := store.Batch{Revision: max(after, s.revision)}
-		asked = s.progressRequests
+		requests = s.progressRequests
 		s.mu.Unlock()
 		for _, m := range moments {
 			for _, e := range m.events {

@@ -75,9 +75,9 @@ type pluginPool struct {
 func (p *pluginPool) plugin(c kms.Config) (_ *kms.Plugin, added bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, known := range p.plugins {
-		if known.Matches(c) {
-			return known, false, nil
+	for _, existing := range p.plugins {
+		if existing.Matches(c) {
+			return existing, false, nil
 		}
 	}
 	c.Log = p.log

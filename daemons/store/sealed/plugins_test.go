@@ -24,12 +24,12 @@ func startPlugin(t *testing.T) *kmstest.Plugin {
 // eventually waits until f returns nil.
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	for began := time.Now(); ; {
+	for start := time.Now(); ; {
 		err := f()
 		if err == nil {
 			return
 		}
-		if time.Since(began) > 30*time.Second {
+		if time.Since(start) > 30*time.Second {
 			t.Fatal(err)
 		}
 		<-time.After(5 * time.Millisecond)
@@ -63,10 +63,10 @@ func TestStoreWithoutPluginReadsCachedSeedsOnly(t *testing.T) {
 	m, k := newInnerStore(t), startPlugin(t)
 	other := openStore(t, m, encryptionDocument("kms one "+k.Endpoint()))
 	mustPut(t, other, "/registry/secrets/a/b", "value", 0)
-	gone := kmstest.New(t)
-	s := openStore(t, m, strings.Replace(encryptionDocument("kms one "+gone.Endpoint(), "identity"), "20s", "500ms",
+	stopped := kmstest.New(t)
+	s := openStore(t, m, strings.Replace(encryptionDocument("kms one "+stopped.Endpoint(), "identity"), "20s", "500ms",
 		1)) // starts without its plugin
-	if err := s.PluginHealth(); err == nil || !strings.Contains(err.Error(), `KMS plugin "one" at `+gone.Endpoint()) {
+	if err := s.PluginHealth(); err == nil || !strings.Contains(err.Error(), `KMS plugin "one" at `+stopped.Endpoint()) {
 		t.Errorf("the plugin is said to be well: %v", err)
 	}
 	ctx := context.Background()
@@ -98,7 +98,7 @@ func TestStoreWithoutPluginReadsCachedSeedsOnly(t *testing.T) {
 	attending.Go(func() { s.monitorPlugins(run) })
 	defer attending.Wait()
 	defer stop()
-	gone.Start(t)
+	stopped.Start(t)
 	for b := range storetest.Watch(watching, s, "/registry/", 1) {
 		if errors.Is(b.Err, store.ErrCompacted) {
 			if plain := mustGet(t, s, "/registry/secrets/a/b"); plain != "value" {
@@ -114,7 +114,7 @@ func TestStoreWithoutPluginReadsCachedSeedsOnly(t *testing.T) {
 func TestConfigurationsWithFailingPluginsAreRejected(t *testing.T) {
 	m, k, late := newInnerStore(t), startPlugin(t), kmstest.New(t)
 	s := openStore(t, m, encryptionDocument("kms one "+k.Endpoint()))
-	was := s.current().plugins[0]
+	before := s.current().plugins[0]
 	mustPut(t, s, "/registry/secrets/a/b", "value", 0)
 	writeFile(t, s.File, strings.Replace(encryptionDocument("kms two "+late.Endpoint(), "kms one "+k.Endpoint()),
 		"two, endpoint: \""+late.Endpoint()+"\", timeout: 20s", "two, endpoint: \""+late.Endpoint()+"\", timeout: 1s",
@@ -133,7 +133,7 @@ func TestConfigurationsWithFailingPluginsAreRejected(t *testing.T) {
 		mustGet(t, s, "/registry/secrets/a/b") != "value" {
 		t.Errorf("written as %q", raw)
 	}
-	if p := s.current().plugins; len(p) != 2 || p[1] != was || k.Count("Encrypt") != 1 {
+	if p := s.current().plugins; len(p) != 2 || p[1] != before || k.Count("Encrypt") != 1 {
 		t.Error("a plugin that the former file had is another now")
 	}
 	writeFile(t, s.File, "nonsense") // an invalid file removes no plugin

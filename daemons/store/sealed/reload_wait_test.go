@@ -15,9 +15,9 @@ type stuckStore struct {
 }
 
 func (s *stuckStore) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
-	if begun := s.started; begun != nil {
+	if started := s.started; started != nil {
 		s.started = nil
-		close(begun)
+		close(started)
 		<-s.released
 	}
 	return s.Store.Commit(ctx, t)
@@ -37,11 +37,11 @@ func TestReloadDoesNotBlockWhileCommitsHang(t *testing.T) {
 	if err := put("/registry/secrets/x"); err != nil {
 		t.Fatal(err)
 	}
-	begun := make(chan struct{})
-	slow.started, slow.released = begun, make(chan struct{})
+	started := make(chan struct{})
+	slow.started, slow.released = started, make(chan struct{})
 	hangs := make(chan error, 1)
 	go func() { hangs <- put("/registry/secrets/y") }()
-	<-begun
+	<-started
 	writeFile(t, s.File, encryptionDocument("secretbox b B", "secretbox a A", "identity"))
 	reload := make(chan error, 1)
 	go func() { reload <- s.Reload() }()

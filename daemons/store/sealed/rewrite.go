@@ -84,7 +84,7 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 	attending.Go(func() { s.monitorPlugins(ctx) })
 	tick := time.NewTicker(fileCheckInterval)
 	defer tick.Stop()
-	const first, most = time.Second, 30 * time.Second
+	const first, maximum = time.Second, 30 * time.Second
 	for pause := first; ; {
 		select {
 		case <-ctx.Done():
@@ -104,7 +104,7 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 			case <-ctx.Done():
 			case <-time.After(pause):
 			}
-			pause = min(2*pause, most)
+			pause = min(2*pause, maximum)
 			s.requestRewrite()
 		}
 	}

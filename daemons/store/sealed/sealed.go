@@ -206,15 +206,15 @@ func (s *Store) waitForCommits(ctx context.Context) error {
 	if len(former) == 0 {
 		return nil
 	}
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() { // it ends with the last of the commits, which have timeouts of their own
-		defer close(over)
+		defer close(done)
 		for _, under := range former {
 			under.Wait()
 		}
 	}()
 	select {
-	case <-over:
+	case <-done:
 	case <-ctx.Done():
 		return fmt.Errorf("writes that chose a former key are still under way: %w", ctx.Err())
 	}

@@ -234,8 +234,8 @@ func reloadAndRewrite(t *testing.T, s *Store) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, func() []schema.GroupResource { return []schema.GroupResource{secrets} }) }()
-	for began := time.Now(); s.CheckRewritten() != nil; {
-		if time.Since(began) > 10*time.Second {
+	for start := time.Now(); s.CheckRewritten() != nil; {
+		if time.Since(start) > 10*time.Second {
 			t.Fatal(s.CheckRewritten())
 		}
 		<-time.After(time.Millisecond)
@@ -313,5 +313,5 @@ func TestWatchesRestartWhenAMissingKeyIsAdded(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the watch goes on without what it has missed")
+	t.Error("the watch continues without the missed events")
 }

@@ -98,7 +98,7 @@ func readRecord(path string) (s store.Snapshot, err error) {
 
 // Expired returns the snapshots to remove. all has the newest first. For each reason except store.Manual these are the
 // ones beyond keep, and the ones older than maxAge. The newest snapshot stays, whatever its age.
-func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time) (gone []store.Snapshot) {
+func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time) (removed []store.Snapshot) {
 	seen := map[string]int{}
 	for i, s := range all {
 		reason := s.Reason
@@ -111,10 +111,10 @@ func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time
 		}
 		seen[reason]++
 		if i > 0 && (seen[reason] > keep || maxAge > 0 && now.Sub(s.Taken) > maxAge) {
-			gone = append(gone, s)
+			removed = append(removed, s)
 		}
 	}
-	return gone
+	return removed
 }
 
 // removeLocal removes a snapshot, its record last. Without a record, the database would not be recognized as a

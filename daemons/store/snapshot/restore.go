@@ -67,7 +67,7 @@ func FromData(ctx context.Context, data, file string) error {
 	defer func() { _ = os.RemoveAll(work) }()
 	size, err := folderSize(filepath.Join(data, "member"))
 	if err != nil {
-		return fmt.Errorf("look at the data in %s: %w", data, err)
+		return fmt.Errorf("read the data in %s: %w", data, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err

@@ -206,10 +206,10 @@ func TestExpiredSelectsOldSnapshots(t *testing.T) {
 	}
 	const s, h = store.Scheduled, time.Hour
 	for name, c := range map[string]struct {
-		all    []store.Snapshot
-		keep   int
-		maxAge time.Duration
-		gone   string
+		all     []store.Snapshot
+		keep    int
+		maxAge  time.Duration
+		removed string
 	}{
 		"none":     {nil, 1, 0, "[]"},
 		"too many": {[]store.Snapshot{at("c", s, h), at("b", s, 2*h), at("a", s, 3*h)}, 2, 0, "[a]"},
@@ -226,8 +226,8 @@ func TestExpiredSelectsOldSnapshots(t *testing.T) {
 		for _, g := range Expired(c.all, c.keep, c.maxAge, now) {
 			names = append(names, g.Name)
 		}
-		if fmt.Sprint(names) != c.gone {
-			t.Errorf("%s: %v goes, want %s", name, names, c.gone)
+		if fmt.Sprint(names) != c.removed {
+			t.Errorf("%s: %v goes, want %s", name, names, c.removed)
 		}
 	}
 }

@@ -269,7 +269,7 @@ func (k *Keeper) Prune(ctx context.Context, keep int, maxAge time.Duration) ([]s
 
 // Remove removes the snapshot with that name, in the folder and in the bucket. It returns the removed snapshot, if
 // there was one.
-func (k *Keeper) Remove(ctx context.Context, name string) (gone []store.Snapshot, err error) {
+func (k *Keeper) Remove(ctx context.Context, name string) (removed []store.Snapshot, err error) {
 	all, err := listFolder(k.Settings.Directory)
 	if err != nil {
 		return nil, err
@@ -279,44 +279,44 @@ func (k *Keeper) Remove(ctx context.Context, name string) (gone []store.Snapshot
 			if err := removeLocal(k.Settings.Directory, name); err != nil {
 				return nil, err
 			}
-			gone = append(gone, s)
+			removed = append(removed, s)
 		}
 	}
 	if k.Settings.S3 == nil {
-		return gone, nil
+		return removed, nil
 	}
 	far, err := k.listBucket(ctx)
 	if err != nil {
-		return gone, err
+		return removed, err
 	}
 	far = slices.DeleteFunc(far, func(s store.Snapshot) bool { return s.Name != name })
 	if err := k.removeRemote(ctx, far); err != nil {
-		return gone, err
+		return removed, err
 	}
-	return mergeListings(gone, far), nil
+	return mergeListings(removed, far), nil
 }
 
-func (k *Keeper) prune(ctx context.Context, keep int, maxAge time.Duration) (gone []store.Snapshot, err error) {
+func (k *Keeper) prune(ctx context.Context, keep int, maxAge time.Duration) (removed []store.Snapshot, err error) {
 	all, err := listFolder(k.Settings.Directory)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range Expired(all, keep, maxAge, k.now()) {
 		if err := removeLocal(k.Settings.Directory, s.Name); err != nil {
-			return gone, err
+			return removed, err
 		}
-		gone = append(gone, s)
+		removed = append(removed, s)
 	}
 	if k.Settings.S3 == nil {
-		return gone, nil
+		return removed, nil
 	}
 	far, err := k.listBucket(ctx)
 	if err != nil {
-		return gone, err
+		return removed, err
 	}
 	expired := Expired(far, keep, maxAge, k.now())
 	if err := k.removeRemote(ctx, expired); err != nil {
-		return gone, err
+		return removed, err
 	}
-	return mergeListings(gone, expired), nil
+	return mergeListings(removed, expired), nil
 }

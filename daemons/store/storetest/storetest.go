@@ -168,9 +168,10 @@ func testAll(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	if _, err := s.All(ctx, prefix+"x", func([]store.KeyValue) error { return enough }); err != nil {
 		t.Errorf("nothing: %v", err)
 	}
-	over, cancel := context.WithCancel(ctx)
+	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := s.All(over, prefix, func([]store.KeyValue) error { return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := s.All(cancelled, prefix, func([]store.KeyValue) error { return nil }); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("nobody waits: %v", err)
 	}
 }
@@ -191,11 +192,11 @@ func testWatch(t *testing.T, ctx context.Context, s store.Store, prefix string) 
 		)
 	}
 	last := mustCommit(t, ctx, s, store.Txn{Deletes: []string{prefix + "a"}}).Revision
-	late := Watch(ctx, s, prefix, r.Revision)
+	lateWatch := Watch(ctx, s, prefix, r.Revision)
 	if n := countUntil(t, early, last); n != 102 {
 		t.Errorf("early watch saw %d events", n)
 	}
-	if n := countUntil(t, late, last); n != 101 {
+	if n := countUntil(t, lateWatch, last); n != 101 {
 		t.Errorf("late watch saw %d events", n)
 	}
 }

@@ -31,14 +31,14 @@ func TestMembersAreReachedWithoutAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = proxy.Close() }()
-	var asked atomic.Int32
+	var requests atomic.Int32
 	go func() {
 		for {
 			conn, err := proxy.Accept()
 			if err != nil {
 				return
 			}
-			asked.Add(1)
+			requests.Add(1)
 			_ = conn.Close()
 		}
 	}()
@@ -47,7 +47,7 @@ func TestMembersAreReachedWithoutAProxy(t *testing.T) {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if n := asked.Load(); n > 0 {
+	if n := requests.Load(); n > 0 {
 		t.Errorf("the proxy got %d connections for a member", n)
 	}
 }

@@ -77,15 +77,15 @@ func (d *Debian) apt(h *Host, args []string) ([]byte, error) {
 
 func (d *Debian) install(h *Host, arg string) error {
 	name, version, named := strings.Cut(arg, "=")
-	known := d.Lists[name]
+	list := d.Lists[name]
 	if !named {
-		version = known.Version
+		version = list.Version
 	}
 	if o := d.Archive[name]; version == "" || o.Version != version {
 		return fmt.Errorf("version '%s' for '%s' was not found", version, name)
 	}
 	d.Installed[name] = version
-	if known.NeedsReboot {
+	if list.NeedsReboot {
 		h.files["/run/reboot-required"] = file{host.Info{Mode: 0o644}, []byte("*** System restart required ***\n")}
 		h.files["/run/reboot-required.pkgs"] = file{host.Info{Mode: 0o644}, []byte(name + "\n")}
 	}

@@ -424,8 +424,8 @@ func (h *Host) Network(context.Context, host.Network) ([]string, error) { return
 func (h *Host) ClearNetwork(context.Context, host.Network) error { return nil }
 
 // Trace sees no packets, because there is no network.
-func (h *Host) Trace(_ context.Context, q host.Trace, begun func()) (host.Traced, error) {
-	begun()
+func (h *Host) Trace(_ context.Context, q host.Trace, started func()) (host.Traced, error) {
+	started()
 	if q.Send {
 		return host.Traced{Outcome: host.OutcomeFailed, Reason: "network is unreachable"}, nil
 	}

@@ -32,9 +32,9 @@ func (h *Host) CheckURL(ctx context.Context, url string, as host.Client) error {
 	// A machine that is being set up has no certificate yet, and one that was off for long has an expired one. A server
 	// that answers anonymous requests counts as healthy then.
 	if pair, err := tls.LoadX509KeyPair(as.Cert, as.Key); err == nil {
-		known := config.Clone()
-		known.Certificates = []tls.Certificate{pair}
-		if status, err := getStatus(ctx, url, known); err != nil || status != http.StatusUnauthorized {
+		verifying := config.Clone()
+		verifying.Certificates = []tls.Certificate{pair}
+		if status, err := getStatus(ctx, url, verifying); err != nil || status != http.StatusUnauthorized {
 			return healthError(url, status, err)
 		}
 	}

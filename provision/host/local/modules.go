@@ -45,13 +45,13 @@ func isModuleAbsent(name string) bool {
 }
 
 func isAbsentFromDir(dir, name string) bool {
-	known := false
+	isKnown := false
 	for _, list := range []string{"modules.dep", "modules.builtin"} {
 		text, err := readAll(filepath.Join(dir, list))
 		if err != nil {
 			continue
 		}
-		known = true
+		isKnown = true
 		for line := range strings.Lines(text) {
 			module, _, _ := strings.Cut(strings.TrimSpace(line), ":")
 			base, _, _ := strings.Cut(filepath.Base(module), ".ko")
@@ -60,5 +60,5 @@ func isAbsentFromDir(dir, name string) bool {
 			}
 		}
 	}
-	return known
+	return isKnown
 }

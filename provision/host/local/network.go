@@ -46,7 +46,7 @@ func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look at link %s: %w", name, err)
+			return nil, fmt.Errorf("read link %s: %w", name, err)
 		}
 		found = append(found, "link "+name)
 	}
@@ -57,11 +57,11 @@ func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error
 	if n := len(marked); n > 0 {
 		found = append(found, fmt.Sprintf("%d routes to pods", n))
 	}
-	asked, err := rules(parts.Protocol)
+	requests, err := rules(parts.Protocol)
 	if err != nil {
 		return nil, err
 	}
-	if n := len(asked); n > 0 {
+	if n := len(requests); n > 0 {
 		found = append(found, fmt.Sprintf("%d rules of routing", n))
 	}
 	return found, nil
@@ -140,11 +140,11 @@ func (h *Host) ClearNetwork(ctx context.Context, parts host.Network) error {
 			return fmt.Errorf("remove the route to %s: %w", r.Dst, err)
 		}
 	}
-	asked, err := rules(parts.Protocol)
+	requests, err := rules(parts.Protocol)
 	if err != nil {
 		return err
 	}
-	for _, r := range asked {
+	for _, r := range requests {
 		if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("remove a rule of routing: %w", err)
 		}

@@ -123,14 +123,14 @@ func measureSync(dir string) time.Duration {
 	defer func() { _ = f.Close() }()
 	block, took := make([]byte, 2300), []time.Duration{} // about the size of a write to etcd's log
 	for range 10 {
-		begun := time.Now()
+		start := time.Now()
 		if _, err := f.Write(block); err != nil {
 			return 0
 		}
 		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
 			return 0
 		}
-		took = append(took, time.Since(begun))
+		took = append(took, time.Since(start))
 	}
 	slices.Sort(took)
 	return took[len(took)-2]

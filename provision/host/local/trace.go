@@ -17,8 +17,8 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Trace watches for a packet on all interfaces, and sends it if q says so. It calls begun when it watches.
-func (h *Host) Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error) {
+// Trace watches for a packet on all interfaces, and sends it if q says so. It calls started when it watches.
+func (h *Host) Trace(ctx context.Context, q host.Trace, started func()) (host.Traced, error) {
 	if q.Protocol != host.TCP && q.Protocol != host.UDP || !q.To.IsValid() || q.Duration <= 0 ||
 		q.Duration > host.MaxTraceTime {
 		return host.Traced{}, fmt.Errorf("a trace of %s to %s for %s cannot be made", q.Protocol, q.To, q.Duration)
@@ -32,7 +32,7 @@ func (h *Host) Trace(ctx context.Context, q host.Trace, begun func()) (host.Trac
 	for _, a := range q.Routes {
 		t.Routes[a.String()] = routeTo(a)
 	}
-	begun()
+	started()
 	ctx, cancel := context.WithTimeout(ctx, q.Duration)
 	defer cancel()
 	sent := make(chan struct{})
@@ -131,7 +131,7 @@ func attachFilter(fd int) error {
 
 // readUntil reads packets until ctx ends.
 func (w *packetWatcher) readUntil(ctx context.Context, q host.Trace) ([]host.Sighting, error) {
-	began := time.Now()
+	start := time.Now()
 	var list []host.Sighting
 	seen := map[host.Sighting]bool{} // without At, so that a retransmission is reported once
 	packet := make([]byte, 256)
@@ -156,7 +156,7 @@ func (w *packetWatcher) readUntil(ctx context.Context, q host.Trace) ([]host.Sig
 			s.Link, s.IsOutgoing = w.linkName(link.Ifindex), link.Pkttype == unix.PACKET_OUTGOING
 			if !seen[s] {
 				seen[s] = true
-				s.At = time.Since(began)
+				s.At = time.Since(start)
 				list = append(list, s)
 			}
 		}

@@ -29,16 +29,16 @@ func TestTracesSeeTheirOwnPackets(t *testing.T) {
 			[]string{host.KindRequest, host.KindUnreachable}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			begun := 0
+			started := 0
 			got, err := (&Host{}).Trace(t.Context(), host.Trace{
 				Protocol: c.protocol, To: c.to, Ports: []uint16{c.to.Port()}, Mark: 0x5eed0001,
 				Duration: 10 * time.Second,
 				Send:     true, Routes: []netip.Addr{c.to.Addr()},
-			}, func() { begun++ })
+			}, func() { started++ })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Outcome != c.outcome || begun != 1 {
+			if got.Outcome != c.outcome || started != 1 {
 				t.Errorf("outcome %s, %s", got.Outcome, got.Reason)
 			}
 			if got.Routes[c.to.Addr().String()] != "lo" {

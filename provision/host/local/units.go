@@ -39,7 +39,7 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 	}
 	p, err := conn.GetUnitPropertiesContext(ctx, name)
 	if err != nil {
-		return host.Unit{}, fmt.Errorf("look at unit %s: %w", name, err)
+		return host.Unit{}, fmt.Errorf("read unit %s: %w", name, err)
 	}
 	text := func(key string) string {
 		s, _ := p[key].(string)
@@ -63,7 +63,7 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 		// systemd reports what it read before the last reload, but the files decide.
 		files, err := conn.ListUnitFilesByPatternsContext(ctx, []string{"enabled"}, []string{name})
 		if err != nil {
-			return host.Unit{}, fmt.Errorf("look at unit %s: %w", name, err)
+			return host.Unit{}, fmt.Errorf("read unit %s: %w", name, err)
 		}
 		u.Enabled = len(files) > 0
 	}

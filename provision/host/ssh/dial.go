@@ -239,9 +239,9 @@ func (c *Client) login(ctx context.Context, t Target, password string, depth int
 	if err != nil {
 		return nil, err
 	}
-	var late atomic.Bool
+	var timedOut atomic.Bool
 	clock := time.AfterFunc(c.timeout(t), func() {
-		late.Store(true)
+		timedOut.Store(true)
 		_ = conn.Close()
 	})
 	defer clock.Stop()
@@ -255,7 +255,7 @@ func (c *Client) login(ctx context.Context, t Target, password string, depth int
 	switch {
 	case err == nil:
 		return client, nil
-	case late.Load():
+	case timedOut.Load():
 		err = fmt.Errorf("%w: %s did not finish the login within %s", ErrUnreachable, address, c.timeout(t))
 	case ctx.Err() != nil:
 		err = fmt.Errorf("%w: log in to %s: %w", ErrUnreachable, address, ctx.Err())

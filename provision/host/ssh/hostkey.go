@@ -108,7 +108,8 @@ func (k hostKeyChecker) check(key ssh.PublicKey) error {
 	case len(problem.Want) > 0:
 		w := problem.Want[0]
 		return fmt.Errorf("%w of %s has changed: it is now %s %s, and %s line %d has another. Either the machine was "+
-			"installed anew or someone is in between. When you know why, remove the old key with: ssh-keygen -R '%s'",
+			"reinstalled, or another machine intercepts the connection. If the change is expected, remove the old "+
+			"key with: ssh-keygen -R '%s'",
 			ErrHostKey, hostname, shown.Type(), ssh.FingerprintSHA256(shown), w.Filename, w.Line,
 			knownhosts.Normalize(hostname))
 	case !k.acceptsNew && (k.target.StrictHostKeys == "yes" || k.target.StrictHostKeys == "ask"):

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,11 +153,11 @@ func (s *server) exec(command string, c gossh.Channel, ended <-chan struct{}) in
 	case s.hangs != "" && strings.Contains(command, s.hangs):
 		<-ended
 	case strings.Contains(command, "LC_ALL"):
-		there := "absent"
+		state := "absent"
 		if s.hasProgram {
-			there = "there"
+			state = "there"
 		}
-		_, _ = io.WriteString(c, "clusterctl-probe\n0\nx86_64\nLinux\n"+s.sudo+"\n"+there+"\n")
+		_, _ = io.WriteString(c, "clusterctl-probe\n0\nx86_64\nLinux\n"+s.sudo+"\n"+state+"\n")
 	case s.stderrText != "" && strings.HasSuffix(command, " agent"):
 		_, _ = io.WriteString(c.Stderr(), s.stderrText)
 		return 1
@@ -286,13 +287,13 @@ func TestMissingRootAccessNamesTheFix(t *testing.T) {
 // The error of an agent that exits contains the agent's message, without the locale warnings of shells and without
 // control characters.
 func TestFailedAgentsReportTheirReason(t *testing.T) {
-	for said, want := range map[string]string{
+	for message, want := range map[string]string{
 		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\n" +
 			"no space left on device\n": "the agent ended: no space left on device",
 		"\x1b]0;owned\x07killed\r\n": "the agent ended: ]0;ownedkilled",
 	} {
 		s, home := startServer(t)
-		s.hasProgram, s.stderrText = true, said
+		s.hasProgram, s.stderrText = true, message
 		c, err := dial(t, s, home, true)
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +316,8 @@ func TestEndlessOutputTakesNoMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most, done := uint64(0), make(chan struct{})
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the limit below is for the default
+	maximum, done := uint64(0), make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
@@ -323,7 +325,7 @@ func TestEndlessOutputTakesNoMemory(t *testing.T) {
 		for {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			most = max(most, m.HeapAlloc)
+			maximum = max(maximum, m.HeapAlloc)
 			select {
 			case <-done:
 				return
@@ -337,17 +339,17 @@ func TestEndlessOutputTakesNoMemory(t *testing.T) {
 	if !errors.Is(err, ssh.ErrLogin) {
 		t.Errorf("error %v", err)
 	}
-	if most > 64<<20 {
-		t.Errorf("the heap grew to %d MB", most>>20)
+	if maximum > 64<<20 {
+		t.Errorf("the heap grew to %d MB", maximum>>20)
 	}
 }
 
 // A connection starts one agent. The program is sent only to a machine that lacks it.
 // Proves P03.
 func TestTheAgentIsSentOnceAndAnswers(t *testing.T) {
-	for there, sudo := range map[bool]string{true: "nopass", false: "doas"} {
+	for exists, sudo := range map[bool]string{true: "nopass", false: "doas"} {
 		s, home := startServer(t)
-		s.hasProgram, s.sudo = there, sudo
+		s.hasProgram, s.sudo = exists, sudo
 		c, err := dial(t, s, home, true)
 		if err != nil {
 			t.Fatal(err)
@@ -364,8 +366,8 @@ func TestTheAgentIsSentOnceAndAnswers(t *testing.T) {
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		if there == (len(s.received) > 0) {
-			t.Errorf("there before: %t, sent %d bytes", there, len(s.received))
+		if exists == (len(s.received) > 0) {
+			t.Errorf("there before: %t, sent %d bytes", exists, len(s.received))
 		}
 		if last := s.ran[len(s.ran)-1]; !strings.HasPrefix(last,
 			map[string]string{"nopass": "sudo -n ", "doas": "doas -n "}[sudo]) {

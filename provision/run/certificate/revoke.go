@@ -21,19 +21,19 @@ func RecordIssued(s *state.State, address, label, ca string, pair certs.Pair) er
 	if err != nil {
 		return fmt.Errorf("read the certificate that was issued: %w", err)
 	}
-	known := s.Machines[address]
+	recorded := s.Machines[address]
 	issued := map[string]certs.Revoked{}
-	for k, v := range known.Issued {
+	for k, v := range recorded.Issued {
 		issued[k] = v
 	}
 	next := certs.Revoked{CA: ca, Serial: cert.SerialNumber.Text(16), Name: cert.Subject.CommonName,
 		Until: cert.NotAfter}
-	if was, ok := issued[label]; ok && was.Name != next.Name {
-		issued[label+supersededSuffix] = was
+	if before, ok := issued[label]; ok && before.Name != next.Name {
+		issued[label+supersededSuffix] = before
 	}
 	issued[label] = next
-	known.Issued = issued
-	s.Machines[address] = known
+	recorded.Issued = issued
+	s.Machines[address] = recorded
 	return nil
 }
 
@@ -46,9 +46,9 @@ const supersededSuffix = " (superseded)"
 func HasReplacedFormerUsers(s *state.State) bool {
 	replaced := false
 	for _, m := range s.Machines {
-		for label, is := range m.Issued {
+		for label, revoked := range m.Issued {
 			switch {
-			case !slices.Contains(daemons.FormerUsers, is.Name):
+			case !slices.Contains(daemons.FormerUsers, revoked.Name):
 			case strings.HasSuffix(label, supersededSuffix) && m.Failed == nil:
 				// a machine that was rolled back runs former daemons
 				replaced = true
@@ -65,31 +65,31 @@ func HasReplacedFormerUsers(s *state.State) bool {
 func RevokeSuperseded(s *state.State, machines []*session.Machine, now time.Time) bool {
 	some := false
 	for _, m := range machines {
-		known, ok := s.Machines[m.Address]
+		recorded, ok := s.Machines[m.Address]
 		if !ok || !m.IsConnected() || m.LeftOutReason != nil {
 			continue
 		}
-		issued := maps.Clone(known.Issued)
-		for label, was := range known.Issued {
+		issued := maps.Clone(recorded.Issued)
+		for label, before := range recorded.Issued {
 			if !strings.HasSuffix(label, supersededSuffix) {
 				continue
 			}
-			if now.Before(was.Until) {
-				was.At = now
-				s.Revoke(was)
+			if now.Before(before.Until) {
+				before.At = now
+				s.Revoke(before)
 				some = true
 			}
 			delete(issued, label)
 		}
-		known.Issued = issued
-		s.Machines[m.Address] = known
+		recorded.Issued = issued
+		s.Machines[m.Address] = recorded
 	}
 	return some
 }
 
 // SplitIssued divides the certificates that a machine has got into those that stay on it and those that steps remove.
-func SplitIssued(issued map[string]certs.Revoked, steps []step.Step) (still, gone map[string]certs.Revoked) {
-	still, gone = maps.Clone(issued), map[string]certs.Revoked{}
+func SplitIssued(issued map[string]certs.Revoked, steps []step.Step) (still, removed map[string]certs.Revoked) {
+	still, removed = maps.Clone(issued), map[string]certs.Revoked{}
 	for _, s := range steps {
 		absent, ok := s.(*step.Absent)
 		if !ok {
@@ -99,11 +99,11 @@ func SplitIssued(issued map[string]certs.Revoked, steps []step.Step) (still, gon
 			_, file, _ := strings.Cut(strings.TrimSuffix(label, supersededSuffix), " ")
 			if file == absent.Path || strings.HasPrefix(file, absent.Path+"/") {
 				delete(still, label)
-				gone[label] = r
+				removed[label] = r
 			}
 		}
 	}
-	return still, gone
+	return still, removed
 }
 
 // Revocable returns those of the issued certificates that must be revoked now, which are the ones that have not
@@ -121,15 +121,15 @@ func Revocable(issued map[string]certs.Revoked, now time.Time) (list []certs.Rev
 // RevocationChange returns the plan's line about the certificates of a machine that are revoked: those of roles that
 // the machine no longer has, and those that an interrupted run replaced and did not revoke. It returns nil if there are
 // none.
-func RevocationChange(known state.Machine, steps []step.Step, now time.Time) *step.Change {
-	_, gone := SplitIssued(known.Issued, steps)
-	for label, r := range known.Issued {
+func RevocationChange(recorded state.Machine, steps []step.Step, now time.Time) *step.Change {
+	_, removed := SplitIssued(recorded.Issued, steps)
+	for label, r := range recorded.Issued {
 		if strings.HasSuffix(label, supersededSuffix) {
-			gone[label] = r
+			removed[label] = r
 		}
 	}
 	var names []string
-	for label, r := range gone {
+	for label, r := range removed {
 		if now.Before(r.Until) {
 			_, file, _ := strings.Cut(strings.TrimSuffix(label, supersededSuffix), " ")
 			names = append(names, Name(file))
@@ -146,8 +146,8 @@ func RevocationChange(known state.Machine, steps []step.Step, now time.Time) *st
 // HasFormerUsers reports whether a machine has a certificate of one of daemons.FormerUsers.
 func HasFormerUsers(s *state.State) bool {
 	for _, m := range s.Machines {
-		for _, is := range m.Issued {
-			if slices.Contains(daemons.FormerUsers, is.Name) {
+		for _, revoked := range m.Issued {
+			if slices.Contains(daemons.FormerUsers, revoked.Name) {
 				return true
 			}
 		}

@@ -29,8 +29,8 @@ func (p *Situation) CheckIdentities() (foreign map[*session.Machine]error, err e
 			err := fmt.Errorf("it serves another cluster: the certificate in %s was not issued by this cluster's "+
 				"authority. Take it out of that cluster first, or out of this configuration", host.ClusterCAPath)
 			if p.IsNewCluster {
-				err = fmt.Errorf("it serves a cluster, and there is no state of one in %s. If that was lost, make it "+
-					"anew with clusterctl state rebuild; otherwise take the machine out of that cluster first",
+				err = fmt.Errorf("it serves a cluster, and there is no state of one in %s. If that was lost, run "+
+					"clusterctl state rebuild; otherwise take the machine out of that cluster first",
 					p.StateDir)
 			}
 			if m.Action == plan.Remove {
@@ -111,21 +111,22 @@ func isSameMachine(a, b *session.Machine) bool {
 // address returns an error if a block has another address than the one with which its machine was applied. It
 // returns nil if this is the same machine and it can continue under a new address.
 func (p identities) address(m *session.Machine) error {
-	known, ok := p.State.Machines[m.Address]
-	if !ok || m.Action == plan.Remove || known.Machine.IP == m.IP {
+	recorded, ok := p.State.Machines[m.Address]
+	if !ok || m.Action == plan.Remove || recorded.Machine.IP == m.IP {
 		return nil
 	}
-	same := known.Identity == m.Facts.Identity && known.Identity != ""
-	if known.Identity == "" {
+	same := recorded.Identity == m.Facts.Identity && recorded.Identity != ""
+	if recorded.Identity == "" {
 		same = m.Facts.ClusterCA != "" // and it is this cluster's authority, which isForeign has checked
 	}
 	if !same {
 		return fmt.Errorf("it was applied to the machine at %s, and the one at %s is another. Give that a block of "+
-			"its own, apply, then take out the block of the old one and apply again", known.Machine.IP, m.IP)
+			"its own, apply, then take out the block of the old one and apply again", recorded.Machine.IP, m.IP)
 	}
-	if known.Machine.HasRole(config.RoleControlPlane) || m.HasRole(config.RoleControlPlane) {
+	if recorded.Machine.HasRole(config.RoleControlPlane) || m.HasRole(config.RoleControlPlane) {
 		return fmt.Errorf("its address was %s: machines of the control plane are known to the others by their "+
-			"addresses. Take the block out and apply, then bring it in again with the new address %s", known.Machine.IP,
+			"addresses. Take the block out and apply, then bring it in again with the new address %s",
+			recorded.Machine.IP,
 			m.IP)
 	}
 	return nil
@@ -136,19 +137,19 @@ func (p identities) address(m *session.Machine) error {
 // be taken for another machine's. A reinstalled machine gets a new origin, as does one whose recorded origin is also
 // that of another machine.
 func (p *Situation) OriginIdentity(m *session.Machine) string {
-	was := machineOrigin(p.State.Machines[m.Address])
+	before := machineOrigin(p.State.Machines[m.Address])
 	if m.Agent == nil || m.Facts.Identity == "" {
-		return was
+		return before
 	}
-	if was == "" || m.Facts.ClusterCA == "" || p.Options.IsReplaced(m.Address) {
+	if before == "" || m.Facts.ClusterCA == "" || p.Options.IsReplaced(m.Address) {
 		return m.Facts.Identity
 	}
 	for address, other := range p.State.Machines {
-		if address != m.Address && machineOrigin(other) == was {
+		if address != m.Address && machineOrigin(other) == before {
 			return m.Facts.Identity
 		}
 	}
-	return was
+	return before
 }
 
 func machineOrigin(m state.Machine) string { return cmp.Or(m.Origin, m.Identity) }
@@ -156,13 +157,13 @@ func machineOrigin(m state.Machine) string { return cmp.Or(m.Origin, m.Identity)
 // RecordIdentities records the identities of the reached machines in s.
 func (p *Situation) RecordIdentities(s *state.State) {
 	for _, m := range p.Machines {
-		if known, ok := s.Machines[m.Address]; ok && m.Agent != nil && m.UnreachedReason == nil &&
+		if recorded, ok := s.Machines[m.Address]; ok && m.Agent != nil && m.UnreachedReason == nil &&
 			m.Facts.Identity != "" {
 			origin := p.OriginIdentity(m)
-			if known.Identity, known.Origin = m.Facts.Identity, ""; origin != known.Identity {
-				known.Origin = origin
+			if recorded.Identity, recorded.Origin = m.Facts.Identity, ""; origin != recorded.Identity {
+				recorded.Origin = origin
 			}
-			s.Machines[m.Address] = known
+			s.Machines[m.Address] = recorded
 		}
 	}
 }

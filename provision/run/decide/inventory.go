@@ -32,7 +32,7 @@ func (p *Situation) Inventory() inventory.Inventory {
 		if _, ok := list[m.Name]; ok {
 			return
 		}
-		is := inventory.Machine{
+		machine := inventory.Machine{
 			ProviderID: inventory.ProviderID(p.Config.Name, identity[m.Address]),
 			Roles:      slices.Clone(m.Roles),
 			Addresses:  m.IPs(),
@@ -40,9 +40,9 @@ func (p *Situation) Inventory() inventory.Inventory {
 			Zone:       m.Labels[corev1.LabelTopologyZone],
 		}
 		for _, a := range m.External {
-			is.External = append(is.External, a.String())
+			machine.External = append(machine.External, a.String())
 		}
-		list[m.Name] = is
+		list[m.Name] = machine
 	}
 	declared := map[string]bool{}
 	for _, m := range p.Config.Machines {

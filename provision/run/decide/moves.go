@@ -36,11 +36,11 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 		return to + strings.TrimPrefix(address, from), true
 	}
 	machines := map[string]state.Machine{}
-	for _, was := range SortedMachines(s) {
-		m := s.Machines[was]
-		address, ok := renamed(was)
+	for _, before := range SortedMachines(s) {
+		m := s.Machines[before]
+		address, ok := renamed(before)
 		if other, taken := s.Machines[address]; ok && taken {
-			return 0, fmt.Errorf("%s cannot be called %s: that is another machine, at %s", was, address,
+			return 0, fmt.Errorf("%s cannot be called %s: that is another machine, at %s", before, address,
 				other.Machine.IP)
 		}
 		m.Machine.Address = address
@@ -72,7 +72,7 @@ func (p *Situation) PlanForgets(to *plan.Plan) error {
 			if !config.Includes(r.From, address) || !p.Options.IsSelected(address) {
 				continue
 			}
-			if known := p.State.Machines[address].Machine; known.HasRole(config.RoleControlPlane) {
+			if machine := p.State.Machines[address].Machine; machine.HasRole(config.RoleControlPlane) {
 				errs = append(errs, fmt.Errorf("%s:%d: %s is of the control plane: the others count on it, so that it "+
 					"cannot be left alone. Take the removed block out; without its own block the machine leaves in "+
 					"good order", r.Source.File, r.Source.Line, address))

@@ -12,11 +12,11 @@ import (
 // Preflight checks whether all machines can become what they are declared to be. It reports everything about all
 // machines at once, with one table for each machine that has errors.
 func (p *Situation) Preflight() (warnings []string, err error) {
-	var known []plan.MachineFacts
+	var supported []plan.MachineFacts
 	for _, m := range p.remainingMachines() {
-		known = append(known, plan.MachineFacts{Address: m.Address, IP: m.IP.String(), Facts: m.Facts})
+		supported = append(supported, plan.MachineFacts{Address: m.Address, IP: m.IP.String(), Facts: m.Facts})
 	}
-	alsoErrs, alsoWarnings := plan.CompareMachines(known)
+	alsoErrs, alsoWarnings := plan.CompareMachines(supported)
 	machines := map[string][]string{}
 	var tables []error
 	for _, m := range p.remainingMachines() {

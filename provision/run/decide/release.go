@@ -17,11 +17,11 @@ import (
 func releases(p *Situation) (list []plan.MachineRelease) {
 	to := p.Release
 	for _, m := range p.Config.Machines {
-		known := p.State.Machines[m.Address]
+		recorded := p.State.Machines[m.Address]
 		u := plan.MachineRelease{Address: m.Address, HasServer: m.HasRole(config.RoleControlPlane),
 			HasKubelet: m.HasRole(config.RoleNode)}
-		if known.Release != nil {
-			u.From = *known.Release
+		if recorded.Release != nil {
+			u.From = *recorded.Release
 		}
 		if i := slices.IndexFunc(p.Machines,
 			func(own *session.Machine) bool { return own.Address == m.Address }); i >= 0 &&
@@ -32,7 +32,7 @@ func releases(p *Situation) (list []plan.MachineRelease) {
 			}
 			u.ChangesRelease = own.Action == plan.Create || own.Action == plan.Change && u.From.Build != to.Build
 		}
-		if known.HasJoined || u.ChangesRelease {
+		if recorded.HasJoined || u.ChangesRelease {
 			list = append(list, u)
 		}
 	}
@@ -62,15 +62,15 @@ func (p describer) updateLine(m *session.Machine, entry *plan.Machine) string {
 	if m.Facts.Release != nil {
 		from = *m.Facts.Release
 	}
-	was, is := plan.ReleaseNames(from, to)
-	text := "repair programs of " + is
+	before, after := plan.ReleaseNames(from, to)
+	text := "repair programs of " + after
 	if p.ChangesRelease(m) {
-		entry.FromRelease, entry.ToRelease = was, is
-		text = "update " + was + " to " + is
+		entry.FromRelease, entry.ToRelease = before, after
+		text = "update " + before + " to " + after
 	}
 	if tried := m.Facts.UnconfirmedRelease; tried != nil {
 		name, _ := plan.ReleaseNames(*tried, from)
-		text += ", where an update to " + name + " was cut off"
+		text += ", where an update to " + name + " was interrupted"
 	}
 	if failed := p.State.Machines[m.Address].Failed; failed != nil {
 		name, _ := plan.ReleaseNames(failed.To, from)

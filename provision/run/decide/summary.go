@@ -47,12 +47,12 @@ func (p describer) entry(m *session.Machine) plan.Machine {
 		entry.Changes = append(entry.Changes, *c)
 	}
 	p.describe(m, &entry)
-	if was := p.FormerAddresses[m.Address]; was != "" {
-		entry.From = was
-		entry.Note = "was " + was + "; " + entry.Note
+	if before := p.FormerAddresses[m.Address]; before != "" {
+		entry.From = before
+		entry.Note = "was " + before + "; " + entry.Note
 	}
-	if was := p.State.Machines[m.Address].Machine.IP; m.Action == plan.Change && was != m.IP {
-		entry.Note = fmt.Sprintf("its address was %s; %s", was, entry.Note)
+	if before := p.State.Machines[m.Address].Machine.IP; m.Action == plan.Change && before != m.IP {
+		entry.Note = fmt.Sprintf("its address was %s; %s", before, entry.Note)
 	}
 	return entry
 }
@@ -72,7 +72,7 @@ func (p describer) describe(m *session.Machine, entry *plan.Machine) {
 	case m.Action == plan.Change && p.Options.IsReplaced(m.Address):
 		entry.Action, entry.Note = plan.Replace, "drain and clean it, then create it again"
 	case p.wasDrained(m):
-		entry.Note = "takes pods again, after a run that was cut off"
+		entry.Note = "takes pods again, after an interrupted run"
 		entry.Changes = append(entry.Changes,
 			step.Change{Action: step.Update, Kind: "node", Name: m.Name, Note: "uncordon"})
 	case len(entry.Changes) == 0 && p.State.Machines[m.Address].HasJoined:
@@ -106,8 +106,8 @@ func (p describer) describeRestarts(m *session.Machine, changes []step.Change) s
 	if reason := plan.DrainReason(changes); reason != "" && m.HasRole(config.RoleNode) {
 		text = "drain, since " + reason + "; " + text
 	}
-	if known := p.State.Machines[m.Address]; m.HasNoCluster() && known.HasJoined &&
-		known.Identity != m.Facts.Identity &&
+	if recorded := p.State.Machines[m.Address]; m.HasNoCluster() && recorded.HasJoined &&
+		recorded.Identity != m.Facts.Identity &&
 		m.HasRole(config.RoleNode) {
 		text = "it was reinstalled: the Node of the former machine is deleted, with its pods; " + text
 	}

@@ -132,7 +132,7 @@ func (a *Access) program(ctx context.Context, m *session.Machine) (bundle.File, 
 // none does, it returns the result with the most members that answer.
 func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 	var errs []error
-	most := -1
+	maximum := -1
 	for _, m := range a.reached() {
 		answer, err := a.callStore(ctx, m, requestTimeout,
 			store.Request{Op: store.Status, Client: role.StoreClient(), Endpoints: a.endpoints()})
@@ -141,8 +141,8 @@ func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 			continue
 		}
 		up := CountAnswering(answer.Members)
-		if up > most {
-			best, most = answer.Members, up
+		if up > maximum {
+			best, maximum = answer.Members, up
 		}
 		if HasMajority(answer.Members) {
 			break

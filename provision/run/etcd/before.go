@@ -52,9 +52,9 @@ func isAnswering(members []store.Member, name string) bool {
 
 // SummarizeRisks names the first risks, and counts the others.
 func SummarizeRisks(list []string) string {
-	const most = 3
-	if len(list) <= most {
+	const maximum = 3
+	if len(list) <= maximum {
 		return strings.Join(list, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:maximum], ", "), len(list)-maximum)
 }

@@ -58,13 +58,13 @@ func (a *Access) Defrag(ctx context.Context, done func(before, after store.Membe
 		if err != nil {
 			return err
 		}
-		var asked *session.Machine
+		var machine *session.Machine
 		for _, m := range a.reached() {
-			if asked == nil || m.Name == name {
-				asked = m
+			if machine == nil || m.Name == name {
+				machine = m
 			}
 		}
-		if _, err := a.callStore(ctx, asked, databaseTimeout,
+		if _, err := a.callStore(ctx, machine, databaseTimeout,
 			store.Request{Op: store.Defrag, Client: role.StoreClient(), Endpoint: before.Endpoint}); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -24,11 +24,11 @@ func DescribeMembership(ctx context.Context, c *config.Cluster, s *state.State, 
 	var through *session.Machine
 	look := &step.Membership{Store: role.Store(c, s, UnstartedNames(s, machines)...)}
 	for _, m := range machines {
-		known := s.Machines[m.Address]
-		if !known.HasJoined || !m.IsConnected() {
+		recorded := s.Machines[m.Address]
+		if !recorded.HasJoined || !m.IsConnected() {
 			continue
 		}
-		if through == nil && m.HasRole(config.RoleControlPlane) && known.Machine.HasRole(config.RoleControlPlane) {
+		if through == nil && m.HasRole(config.RoleControlPlane) && recorded.Machine.HasRole(config.RoleControlPlane) {
 			through = m
 		}
 		if _, member := s.Etcd[m.Name]; member && m.Action != plan.Create && !HasLostData(s, m) {

@@ -173,7 +173,7 @@ func (a *Access) describeRestore(at *session.Machine, s store.Snapshot, r Restor
 	fmt.Fprintf(&text, "The API servers stop on %s. What data there is moves to %s on each.\n",
 		strings.Join(a.Machines(), ", "), moved)
 	text.WriteString("Pods go on running meanwhile. Revisions go on far above those that were seen, so that " +
-		"everybody who watches lists again.\n")
+		"all watches list again.\n")
 	return text.String()
 }
 

@@ -79,7 +79,8 @@ func (a *Access) Snapshots(ctx context.Context) (all []store.Snapshot, notes []s
 
 // Prune deletes snapshots beyond keep and returns them. Zero means the declared number. If name is not empty, Prune
 // deletes only that snapshot.
-func (a *Access) Prune(ctx context.Context, keep int, name string) (gone []store.Snapshot, notes []string, err error) {
+func (a *Access) Prune(ctx context.Context, keep int, name string) (removed []store.Snapshot, notes []string,
+	err error) {
 	return a.askAll(ctx, func(q *store.Request) { q.Op, q.Keep, q.Name = store.Prune, int64(keep), name })
 }
 
@@ -102,8 +103,8 @@ func (a *Access) askAll(
 			notes = append(notes, m.Name+": "+n)
 		}
 		for _, s := range withLocation(answer.Snapshots, m.Name) {
-			if had, ok := found[s.Name]; ok {
-				s.In = append(s.In, had.In...)
+			if before, ok := found[s.Name]; ok {
+				s.In = append(s.In, before.In...)
 			}
 			slices.Sort(s.In)
 			s.In = slices.Compact(s.In)

@@ -51,13 +51,13 @@ func (l *Leaver) removeMember(ctx context.Context, m *session.Machine) error {
 func (l *Leaver) recordMemberLeft(m *session.Machine) error {
 	return l.Ledger.Change(func(s *state.State) {
 		delete(s.Etcd, m.Name)
-		known := s.Machines[m.Address]
+		recorded := s.Machines[m.Address]
 		s.Machines[m.Address] = state.Machine{
 			Machine:    m.Machine,
-			Identity:   known.Identity,
-			Origin:     known.Origin,
-			IsCordoned: known.IsCordoned,
-			Issued:     known.Issued,
+			Identity:   recorded.Identity,
+			Origin:     recorded.Origin,
+			IsCordoned: recorded.IsCordoned,
+			Issued:     recorded.Issued,
 		}
 	})
 }
@@ -137,9 +137,9 @@ func (l *Leaver) Destroy(ctx context.Context) error {
 // forgetMachine removes a machine from the state, and revokes its certificates.
 func (l *Leaver) forgetMachine(m *session.Machine) error {
 	return l.Ledger.Change(func(s *state.State) {
-		known := s.Machines[m.Address]
-		s.Revoke(certificate.Revocable(known.Issued, l.Session.Now())...)
-		if known.HasJoined && known.Machine.HasRole(config.RoleControlPlane) && !m.CreatesNode {
+		recorded := s.Machines[m.Address]
+		s.Revoke(certificate.Revocable(recorded.Issued, l.Session.Now())...)
+		if recorded.HasJoined && recorded.Machine.HasRole(config.RoleControlPlane) && !m.CreatesNode {
 			s.RecordExposure(m.Address, l.Session.Now())
 		}
 		delete(s.Machines, m.Address)

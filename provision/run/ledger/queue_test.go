@@ -18,14 +18,14 @@ func TestWritesIncludeAllEarlierChanges(t *testing.T) {
 	write := func() error {
 		mu.Lock()
 		writes++
-		first, has := writes == 1, changed
+		first, hasChanges := writes == 1, changed
 		mu.Unlock()
 		if first {
 			close(under)
 			<-release
 		}
 		mu.Lock()
-		written = has
+		written = hasChanges
 		mu.Unlock()
 		return nil
 	}
@@ -43,11 +43,11 @@ func TestWritesIncludeAllEarlierChanges(t *testing.T) {
 		}
 	})
 	<-under
-	var begun, ended atomic.Int32
+	var started, ended atomic.Int32
 	for range 100 {
 		all.Go(func() {
 			own := change()
-			begun.Add(1)
+			started.Add(1)
 			if err := s.join(write); err != nil {
 				t.Error(err)
 			}
@@ -59,7 +59,7 @@ func TestWritesIncludeAllEarlierChanges(t *testing.T) {
 			}
 		})
 	}
-	for begun.Load() < 100 {
+	for started.Load() < 100 {
 		if n := ended.Load(); n > 0 {
 			t.Fatalf("%d were answered before anything was written", n)
 		}

@@ -16,12 +16,12 @@ func (a *Applier) reportObject(o plan.Object) {
 	if o.Action == plan.None {
 		return
 	}
-	was := slices.IndexFunc(a.Decision.Plan.Objects, func(e plan.Object) bool {
+	before := slices.IndexFunc(a.Decision.Plan.Objects, func(e plan.Object) bool {
 		return e.Action == plan.Refused && e.Kind == o.Kind && e.Name == o.Name && e.Address == o.Address
 	})
 	switch {
-	case was >= 0: // it was refused before and is accepted now
-		a.Decision.Plan.Objects[was] = o
+	case before >= 0: // it was refused before and is accepted now
+		a.Decision.Plan.Objects[before] = o
 	case a.Decision.Plan.IsPending:
 		a.Decision.Plan.Objects = append(a.Decision.Plan.Objects, o)
 	}

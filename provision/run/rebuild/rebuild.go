@@ -152,10 +152,10 @@ func addMachine(s *state.State, m *session.Machine, r role.Remains) (err error) 
 		return fmt.Errorf("it is %q in the cluster, and is declared with the name %q: write name = %q in this block",
 			r.Name, m.Name, r.Name)
 	}
-	known := m.Machine
-	known.Roles = r.Roles
+	machine := m.Machine
+	machine.Roles = r.Roles
 	s.Machines[m.Address] = state.Machine{
-		Machine:   known,
+		Machine:   machine,
 		HasJoined: true,
 		Identity:  m.Facts.Identity,
 		Issued:    r.Issued,

@@ -18,10 +18,10 @@ func (r *Roller) drainIfPossible(ctx context.Context, m *session.Machine, reason
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	switch is, ok := ready[m.Name]; {
+	switch current, ok := ready[m.Name]; {
 	case !ok:
 		return nil
-	case is == "Unknown": // no kubelet can end its pods, and they are unsupervised until the machine is repaired
+	case current == "Unknown": // no kubelet can end its pods, and they are unsupervised until the machine is repaired
 		r.Session.Report(
 			report.Event{
 				Kind:    report.Note,

@@ -60,8 +60,8 @@ func (r *Roller) uncordonWhenReady(ctx context.Context, m *session.Machine) erro
 	defer tick.Stop()
 	for {
 		ready, err := r.Session.API.Nodes(ctx)
-		is, ok := ready[m.Name]
-		if err == nil && (is == "True" || !ok) {
+		current, ok := ready[m.Name]
+		if err == nil && (current == "True" || !ok) {
 			break
 		}
 		select {

@@ -23,22 +23,22 @@ func (r *Roller) setJoined(s *state.State, m *session.Machine) {
 	m.HasJoinedNow = true
 	release := r.Situation.Release
 	s.RecordRelease(release)
-	known := s.Machines[m.Address]
-	still, gone := certificate.SplitIssued(known.Issued, m.Steps)
-	if list := certificate.Revocable(gone, r.Session.Now()); len(list) > 0 {
+	recorded := s.Machines[m.Address]
+	still, removed := certificate.SplitIssued(recorded.Issued, m.Steps)
+	if list := certificate.Revocable(removed, r.Session.Now()); len(list) > 0 {
 		s.Revoke(list...)
 		r.hasRevoked = true
 	}
-	if known.Machine.HasRole(config.RoleControlPlane) && !m.HasRole(config.RoleControlPlane) {
+	if recorded.Machine.HasRole(config.RoleControlPlane) && !m.HasRole(config.RoleControlPlane) {
 		s.RecordExposure(m.Address, r.Session.Now())
 	}
 	s.Machines[m.Address] = state.Machine{
 		Machine:    m.Machine,
 		HasJoined:  true,
 		Identity:   m.Facts.Identity,
-		Origin:     known.Origin,
+		Origin:     recorded.Origin,
 		Release:    &release,
-		IsCordoned: known.IsCordoned,
+		IsCordoned: recorded.IsCordoned,
 		Issued:     still,
 	}
 	if !slices.ContainsFunc(role.EtcdMachines(r.Situation.Config, s),

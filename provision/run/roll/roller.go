@@ -24,7 +24,7 @@ type Roller struct {
 }
 
 // HasRevoked reports whether the Roller has revoked certificates of machines that stay.
-func (r *Roller) HasRevoked() (has bool) {
-	r.Ledger.View(func(*state.State) { has = r.hasRevoked })
-	return has
+func (r *Roller) HasRevoked() (found bool) {
+	r.Ledger.View(func(*state.State) { found = r.hasRevoked })
+	return found
 }

@@ -34,7 +34,7 @@ const rebootTimeout = 10 * time.Minute
 // awaitReboot waits until a machine has rebooted, and checks it again.
 func (r *Roller) awaitReboot(ctx context.Context, m *session.Machine) error {
 	r.Session.Report(report.Event{Kind: report.Note, Machine: m.Address, Message: "reboots"})
-	was := m.Facts.Boot
+	before := m.Facts.Boot
 	_ = m.Agent.Close()
 	ctx, cancel := context.WithTimeout(ctx, rebootTimeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func (r *Roller) awaitReboot(ctx context.Context, m *session.Machine) error {
 		case err != nil:
 			last = err
 			continue
-		case m.Facts.Boot == was:
+		case m.Facts.Boot == before:
 			_ = m.Agent.Close() // it has not shut down yet
 			continue
 		}

@@ -26,7 +26,7 @@ func (t *Rotator) Continue(ctx context.Context) error {
 		t.Session.Report(
 			report.Event{
 				Kind: report.Note,
-				Message: fmt.Sprintf("the replacement of %s goes on with the next apply that reaches %s, too",
+				Message: fmt.Sprintf("the replacement of %s continues with the next apply that also reaches %s",
 					strings.Join(decide.RotationNames(t.Situation.State), " and "), strings.Join(missing, ", ")),
 			},
 		)

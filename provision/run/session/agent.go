@@ -18,8 +18,8 @@ type Agent interface {
 	Check(ctx context.Context, steps []step.Step) ([]step.Change, error)
 	Apply(ctx context.Context, steps []step.Step, progress func(agent.Progress)) error
 	Collect(ctx context.Context) ([]support.File, error)
-	// Trace makes the machine watch for a packet, and send it if q says so. It calls begun when the machine watches.
-	Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error)
+	// Trace makes the machine watch for a packet, and send it if q says so. It calls started when the machine watches.
+	Trace(ctx context.Context, q host.Trace, started func()) (host.Traced, error)
 	Remains(ctx context.Context) (role.Remains, error)
 	// SetTurn sets the turn for later calls of Apply. Without it, Apply does not check the turn.
 	SetTurn(t agent.Turn)

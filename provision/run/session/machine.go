@@ -65,10 +65,10 @@ func (m *Machine) Disconnect(reason error) {
 	m.Agent, m.UnreachedReason = nil, reason
 }
 
-// Filter returns the machines for which is returns true.
-func Filter(list []*Machine, is func(*Machine) bool) (found []*Machine) {
+// Filter returns the machines for which matches returns true.
+func Filter(list []*Machine, matches func(*Machine) bool) (found []*Machine) {
 	for _, m := range list {
-		if is(m) {
+		if matches(m) {
 			found = append(found, m)
 		}
 	}

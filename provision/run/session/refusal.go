@@ -29,7 +29,7 @@ type Refusal struct {
 // Error returns one line for each refused object.
 func (r RefusedError) Error() string {
 	lines := []string{
-		fmt.Sprintf("the API refuses %s; apply goes on with the others:", plan.Number(len(r.List), "object")),
+		fmt.Sprintf("the API refuses %s; apply continues with the others:", plan.Number(len(r.List), "object")),
 	}
 	for _, one := range r.List {
 		where := one.Address

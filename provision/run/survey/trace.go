@@ -65,9 +65,9 @@ func Trace(
 		}
 		watching.Add(1)
 		all.Go(func() {
-			begun := sync.OnceFunc(watching.Done)
-			defer begun()
-			list[i].watch(ctx, m, q, begun)
+			started := sync.OnceFunc(watching.Done)
+			defer started()
+			list[i].watch(ctx, m, q, started)
 		})
 	}
 	if sender == "" {
@@ -84,11 +84,11 @@ func Trace(
 	return list, nil
 }
 
-func (t *Traced) watch(ctx context.Context, m *session.Machine, q host.Trace, begun func()) {
+func (t *Traced) watch(ctx context.Context, m *session.Machine, q host.Trace, started func()) {
 	ctx, cancel := context.WithTimeout(ctx, q.Duration+traceSlack)
 	defer cancel()
 	var err error
-	if t.Traced, err = m.Agent.Trace(ctx, q, begun); err != nil {
+	if t.Traced, err = m.Agent.Trace(ctx, q, started); err != nil {
 		t.Error = err.Error()
 	}
 }

@@ -99,7 +99,7 @@ func TestCompactedRevisionsAreExpired(t *testing.T) {
 	c = second.clientFor(t, certs.Admin())
 	if got := objectNames(c.mustAnswer(t, 200,
 		get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).itemList()); !slices.Equal(got, []string{"c1"}) {
-		t.Errorf("another server goes on with %v", got)
+		t.Errorf("another server uses %v", got)
 	}
 	second.stop()
 	if err := st.Compact(t.Context(), later); err != nil {

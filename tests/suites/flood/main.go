@@ -177,7 +177,7 @@ func (w *memoryWatcher) check(ctx context.Context) error {
 	for _, name := range []string{"control", "a", "b"} {
 		out, err := cluster.Output(w.c.Lab.Machine(name).SSH(ctx, "root", memoryCommand))
 		if err != nil {
-			return fmt.Errorf("look at %s: %w", name, err)
+			return fmt.Errorf("read %s: %w", name, err)
 		}
 		for line := range strings.Lines(out) {
 			fields := strings.Fields(line)
@@ -187,7 +187,7 @@ func (w *memoryWatcher) check(ctx context.Context) error {
 			daemon, process := fields[0], fields[1]
 			kib, err := strconv.Atoi(fields[2])
 			if err != nil {
-				return fmt.Errorf("look at %s: %w", name, err)
+				return fmt.Errorf("read %s: %w", name, err)
 			}
 			w.peaks[daemon] = max(w.peaks[daemon], kib>>10)
 			key := name + "/" + daemon

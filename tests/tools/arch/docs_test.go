@@ -50,7 +50,7 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	for doc, text := range documentTexts(t) {
 		found := pathPattern.FindAllStringSubmatch(text, -1)
 		if doc == "ARCHITECTURE.md" && len(found) < 30 {
-			t.Errorf("%s names %d files; it should walk both rivers by file name", doc, len(found))
+			t.Errorf("%s names %d files; it should describe both main flows by file names", doc, len(found))
 		}
 		for _, m := range found {
 			if strings.Contains(m[1], "NAME") {

@@ -120,12 +120,15 @@ var bannedPatterns = []struct {
 	{regexp.MustCompile(`(?i)\b(bears?|bearing|furnish\w*|misfits?)\b`), "create, default, invalid object"},
 	{regexp.MustCompile(`(?i)\b(told|tells)\b`), "report, inform, log, record"},
 	{regexp.MustCompile(`(?i)\b(anew|in vain|at hand)\b`), "again, without success, available"},
+	{regexp.MustCompile(`(?i)\b(hearers?|goes on with|gone on with)\b`), "subscriber, continues"},
 	{regexp.MustCompile(`(?i)\bmust-show\b`), "nothing: it is no word of the project"},
 }
 
-// bannedNames are words that identifiers must not consist of.
+// bannedNames are words that identifiers must not consist of: private language, and verbs and adjectives where a noun
+// is meant.
 var bannedNames = regexp.MustCompile(
-	`(?i)^(bear|settle|settled|told|tell|mostTo|furnish(ing|ed)?|misfit|anew|whoever|somebody|nobody)$`)
+	`(?i)^(bear|settle|settled|told|tell|mostTo|furnish(ing|ed)?|misfit|anew|whoever|somebody|nobody|` +
+		`is|was|had|known|gone|begun|began|said|says|asked|may|why|hearer)$`)
 
 // bannedWords finds banned words in comments, in identifiers, and in the failure messages of tests. Other strings of
 // tests are data.

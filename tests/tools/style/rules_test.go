@@ -57,6 +57,13 @@ func TestRulesFindTheirSamples(t *testing.T) {
 		"a banned name": {"words", "a.go", "package a\n\nfunc settle() {}\n", "3: the name \"settle\""},
 		"a banned local name": {"words", "a.go", "package a\n\nfunc name() { told := 1; _ = told " +
 			"}\n", "3: the name \"told\""},
+		"a verb as a local name": {"words", "a.go", "package a\n\nfunc name() { is := 1; _ = is " +
+			"}\n", "3: the name \"is\""},
+		"an adjective as a parameter": {"words", "a.go", "package a\n\nfunc name(known bool) " +
+			"{}\n", "3: the name \"known\""},
+		"a longer name": {"words", "a.go", "package a\n\nfunc name(isKnown bool) {}\n", ""},
+		"goes on with": {"words", "a.go", "package a\n\n// name goes on with it.\nfunc name() " +
+			"{}\n", "3: \"goes on with\""},
 		"a failure message": {"words", "a_test.go", "package a\n\nfunc name() { t.Errorf(\"told %d\", 1) }\n",
 			"3: \"told\""},
 		"another string of a test": {"words", "a_test.go", "package a\n\nvar name = ask(\"nobody\")\n", ""},

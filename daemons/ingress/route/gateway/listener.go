@@ -276,8 +276,8 @@ func (b *Builder) isNamespaceAllowed(l *listener, namespace string) bool {
 	if l.namespaces == nil {
 		return namespace == l.gateway.key.Namespace
 	}
-	of, known := b.namespaces[namespace]
-	return known && l.namespaces.Matches(labels.Set(of))
+	of, ok := b.namespaces[namespace]
+	return ok && l.namespaces.Matches(labels.Set(of))
 }
 
 // rebuild rebuilds the rules of changed hosts, and reports whether there were any.

@@ -203,15 +203,15 @@ func TestServerErrorsAreReturned(t *testing.T) {
 }
 
 func TestCancelledCallsEndOnTheServer(t *testing.T) {
-	begun, over := make(chan bool, 1), make(chan error, 1)
+	started, done := make(chan bool, 1), make(chan error, 1)
 	_, at := serveRange(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if string(r.Key) == "first" {
 			return &pb.RangeResponse{}, nil
 		}
 		_, bounded := ctx.Deadline()
-		begun <- bounded
+		started <- bounded
 		<-ctx.Done()
-		over <- ctx.Err()
+		done <- ctx.Err()
 		return nil, ctx.Err()
 	})
 	c := newClient(t, at)
@@ -224,14 +224,14 @@ func TestCancelledCallsEndOnTheServer(t *testing.T) {
 		_, err := callRange(ctx, c, []byte("second"))
 		failed <- err
 	}()
-	if !<-begun {
+	if !<-started {
 		t.Error("the server does not know until when the caller waits")
 	}
 	cancel()
 	if err := <-failed; status.Code(err) != codes.Canceled {
 		t.Errorf("the caller gets %v", err)
 	}
-	if err := <-over; err == nil {
+	if err := <-done; err == nil {
 		t.Error("the server was not informed")
 	}
 	if _, err := callRange(t.Context(), c, []byte("first")); err != nil {
@@ -258,10 +258,10 @@ func TestTooLargeRequestsAreNotSent(t *testing.T) {
 // startUnansweredCall makes a call that is not answered. failed receives the call's error.
 func startUnansweredCall(t *testing.T) (c *rpc.Client, at *cuttableListener, failed chan error) {
 	t.Helper()
-	begun, failed := make(chan struct{}, 1), make(chan error, 1)
+	started, failed := make(chan struct{}, 1), make(chan error, 1)
 	_, at = serveRange(t, func(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if string(r.Key) == "waits" {
-			begun <- struct{}{}
+			started <- struct{}{}
 			<-ctx.Done()
 		}
 		return &pb.RangeResponse{}, nil
@@ -274,7 +274,7 @@ func startUnansweredCall(t *testing.T) (c *rpc.Client, at *cuttableListener, fai
 		_, err := callRange(t.Context(), c, []byte("waits"))
 		failed <- err
 	}()
-	<-begun
+	<-started
 	return c, at, failed
 }
 
@@ -292,10 +292,10 @@ func TestLostConnectionsAreReplaced(t *testing.T) {
 }
 
 func TestGoAwayFinishesBegunCalls(t *testing.T) {
-	begun, release := make(chan struct{}, 1), make(chan struct{})
+	started, release := make(chan struct{}, 1), make(chan struct{})
 	s, at := serveRange(t, func(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		if string(r.Key) == "waits" {
-			begun <- struct{}{}
+			started <- struct{}{}
 			<-release
 		}
 		return &pb.RangeResponse{Count: 7}, nil
@@ -312,7 +312,7 @@ func TestGoAwayFinishesBegunCalls(t *testing.T) {
 		}
 		answered <- err
 	}()
-	<-begun
+	<-started
 	stopped := make(chan struct{})
 	go func() {
 		s.GracefulStop()

@@ -79,8 +79,8 @@ func (s *Stream) Send(request Request) error {
 func (s *Stream) Receive(ctx context.Context, take func(message []byte, more bool) error) error {
 	defer s.Close()
 	for {
-		data, over, err := s.next()
-		if over {
+		data, isOver, err := s.next()
+		if isOver {
 			return err
 		}
 		if len(data) == 0 {
@@ -108,9 +108,9 @@ func (s *Stream) Receive(ctx context.Context, take func(message []byte, more boo
 	}
 }
 
-// next returns the complete messages that have arrived. data is empty if there are none. over reports that the stream
+// next returns the complete messages that have arrived. data is empty if there are none. isOver reports that the stream
 // has ended, with err.
-func (s *Stream) next() (data []byte, over bool, err error) {
+func (s *Stream) next() (data []byte, isOver bool, err error) {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	if s.completeBytes == 0 {

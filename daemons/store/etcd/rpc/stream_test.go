@@ -183,13 +183,13 @@ func TestSentMessagesReachTheServer(t *testing.T) {
 }
 
 func TestClosedStreamsEndOnTheServer(t *testing.T) {
-	over := make(chan error, 1)
+	done := make(chan error, 1)
 	c, s, _ := startWatch(t, func(w pb.Watch_WatchServer) error {
 		if err := w.Send(&pb.WatchResponse{}); err != nil {
 			return err
 		}
 		<-w.Context().Done()
-		over <- w.Context().Err()
+		done <- w.Context().Err()
 		return w.Context().Err()
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,7 +197,7 @@ func TestClosedStreamsEndOnTheServer(t *testing.T) {
 	if status.Code(err) != codes.Canceled {
 		t.Errorf("who receives gets %v", err)
 	}
-	if err := <-over; err == nil {
+	if err := <-done; err == nil {
 		t.Error("the server was not informed")
 	}
 	if _, err := callRange(t.Context(), c, []byte("key")); err != nil {
@@ -230,9 +230,9 @@ func TestStreamsEndWithTheirConnection(t *testing.T) {
 }
 
 func TestGoAwayEndsStreams(t *testing.T) {
-	said := make(chan struct{})
+	sent := make(chan struct{})
 	srv, at := serveAll(t, &testServer{answer: echoKey, watch: func(w pb.Watch_WatchServer) error {
-		close(said)
+		close(sent)
 		<-w.Context().Done()
 		return w.Context().Err()
 	}})
@@ -240,7 +240,7 @@ func TestGoAwayEndsStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-said
+	<-sent
 	stopped := make(chan struct{})
 	go func() {
 		srv.GracefulStop()

@@ -119,21 +119,21 @@ func TestPluginKeyChangeMakesOldValuesStale(t *testing.T) {
 	r.Start(t)
 	p := newTestPlugin(t, r, &testClock{}, callTimeout)
 	mustCheck(t, p)
-	was := mustSeal(t, p, "/a", "was")
-	if p.Stale(was) || p.KeyID() != "one" {
-		t.Errorf("written with %q, stale: %v", p.KeyID(), p.Stale(was))
+	before := mustSeal(t, p, "/a", "was")
+	if p.Stale(before) || p.KeyID() != "one" {
+		t.Errorf("written with %q, stale: %v", p.KeyID(), p.Stale(before))
 	}
 	r.Rotate("two")
-	if p.Stale(was) || !mustCheck(t, p).KeyChanged || p.KeyID() != "two" {
+	if p.Stale(before) || !mustCheck(t, p).KeyChanged || p.KeyID() != "two" {
 		t.Errorf("after the rotation it writes with %q", p.KeyID())
 	}
-	is := mustSeal(t, p, "/a", "is")
-	if !p.Stale(was) || p.Stale(is) || !p.Stale([]byte("nonsense")) {
+	after := mustSeal(t, p, "/a", "is")
+	if !p.Stale(before) || p.Stale(after) || !p.Stale([]byte("nonsense")) {
 		t.Error("what is stale is not what another key has written")
 	}
 	fresh := newTestPlugin(t, r, &testClock{}, callTimeout)
-	mustOpen(t, fresh, "/a", was, "was")
-	mustOpen(t, fresh, "/a", is, "is")
+	mustOpen(t, fresh, "/a", before, "was")
+	mustOpen(t, fresh, "/a", after, "is")
 }
 
 func TestUnavailablePluginLimitsWritesOnly(t *testing.T) {
@@ -252,9 +252,9 @@ func TestCancelledCallersDoNotFailOthers(t *testing.T) {
 	mustCheck(t, p)
 	stored := mustSeal(t, p, "/a", "value")
 	other := newTestPlugin(t, r, &testClock{}, callTimeout)
-	gone, cancel := context.WithCancel(context.Background())
+	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := other.Open(gone, []byte("/a"), stored); !errors.Is(err, context.Canceled) ||
+	if _, err := other.Open(cancelled, []byte("/a"), stored); !errors.Is(err, context.Canceled) ||
 		errors.Is(err, ErrPlugin) {
 		t.Errorf("given up: %v", err)
 	}
@@ -273,7 +273,7 @@ func TestOldestSeedsAreDropped(t *testing.T) {
 			t.Fatal("what is used goes")
 		}
 	}
-	if _, mine := s.getOrAdd(first, seedID(first), time.Now()); !mine || len(s.known) > maxSeeds {
-		t.Errorf("%d seeds are remembered", len(s.known))
+	if _, mine := s.getOrAdd(first, seedID(first), time.Now()); !mine || len(s.cached) > maxSeeds {
+		t.Errorf("%d seeds are remembered", len(s.cached))
 	}
 }

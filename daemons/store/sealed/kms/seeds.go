@@ -21,7 +21,7 @@ const (
 // seedCache caches the decrypted seeds by their encrypted form. Entries never expire, because the result never changes.
 type seedCache struct {
 	mu       sync.Mutex
-	known    map[[sha256.Size]byte]*unwrappedSeed
+	cached   map[[sha256.Size]byte]*unwrappedSeed
 	useCount uint64
 }
 
@@ -40,7 +40,7 @@ func (s *seedCache) getOrAdd(w wrapped, id [sha256.Size]byte, now time.Time) (u 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.useCount++
-	if u = s.known[id]; u != nil {
+	if u = s.cached[id]; u != nil {
 		select {
 		case <-u.done:
 			if u.err != nil && now.Sub(u.failedAt) >= unwrapRetryAfter {
@@ -70,24 +70,24 @@ func (s *seedCache) addOwn(w wrapped, own *keySeed) {
 }
 
 func (s *seedCache) addEntry(id [sha256.Size]byte, u *unwrappedSeed) {
-	if s.known == nil {
-		s.known = map[[sha256.Size]byte]*unwrappedSeed{}
+	if s.cached == nil {
+		s.cached = map[[sha256.Size]byte]*unwrappedSeed{}
 	}
-	for len(s.known) >= maxSeeds {
+	for len(s.cached) >= maxSeeds {
 		s.dropOldest()
 	}
-	s.known[id] = u
+	s.cached[id] = u
 }
 
 func (s *seedCache) dropOldest() {
 	var oldest [sha256.Size]byte
-	least := s.useCount + 1
-	for id, u := range s.known {
-		if u.lastUsed < least {
-			oldest, least = id, u.lastUsed
+	minimum := s.useCount + 1
+	for id, u := range s.cached {
+		if u.lastUsed < minimum {
+			oldest, minimum = id, u.lastUsed
 		}
 	}
-	delete(s.known, oldest)
+	delete(s.cached, oldest)
 }
 
 // complete completes an entry. It drops an entry whose error was not the plugin's, for example because the caller's
@@ -96,8 +96,8 @@ func (s *seedCache) complete(id [sha256.Size]byte, u *unwrappedSeed, made *keySe
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.seed, u.err, u.failedAt = made, err, now
-	if err != nil && !errors.Is(err, ErrPlugin) && s.known[id] == u {
-		delete(s.known, id)
+	if err != nil && !errors.Is(err, ErrPlugin) && s.cached[id] == u {
+		delete(s.cached, id)
 	}
 	close(u.done)
 }
@@ -106,12 +106,12 @@ func (s *seedCache) complete(id [sha256.Size]byte, u *unwrappedSeed, made *keySe
 func (s *seedCache) takeFailed() (list []wrapped) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, u := range s.known {
+	for id, u := range s.cached {
 		select {
 		case <-u.done:
 			if u.err != nil && len(list) < maxRetried {
 				list = append(list, u.wrapped)
-				delete(s.known, id)
+				delete(s.cached, id)
 			}
 		default:
 		}
@@ -144,8 +144,8 @@ func (p *Plugin) unwrap(ctx context.Context, w wrapped) (*keySeed, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if gone := u.err != nil && !errors.Is(u.err, ErrPlugin) &&
-			(errors.Is(u.err, context.Canceled) || errors.Is(u.err, context.DeadlineExceeded)); !gone {
+		if isGone := u.err != nil && !errors.Is(u.err, ErrPlugin) &&
+			(errors.Is(u.err, context.Canceled) || errors.Is(u.err, context.DeadlineExceeded)); !isGone {
 			return u.seed, u.err
 		} // the caller that asked has left, so try it here
 	}

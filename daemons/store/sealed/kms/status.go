@@ -72,8 +72,8 @@ type Changes struct {
 func (p *Plugin) Check(ctx context.Context) (found Changes, err error) {
 	p.probing.Lock()
 	defer p.probing.Unlock()
-	began := p.config.Now()
-	found.KeyChanged, err = p.checkOnce(ctx, began)
+	start := p.config.Now()
+	found.KeyChanged, err = p.checkOnce(ctx, start)
 	lacking := 0
 	if err == nil {
 		for _, w := range p.seeds.takeFailed() {
@@ -86,14 +86,14 @@ func (p *Plugin) Check(ctx context.Context) (found Changes, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was := p.health
+	before := p.health
 	p.health = err
 	if err == nil {
 		p.failures, p.nextCheck = 0, p.config.Now().Add(healthInterval)
 		if lacking > 0 {
 			p.nextCheck = p.config.Now().Add(maxRetryInterval)
 		}
-		if was != nil {
+		if before != nil {
 			p.config.Log.Info("a KMS plugin is well", "plugin", p.config.Name, "key", shortID(p.current.wrapped.KeyID))
 		}
 		return found, nil
@@ -106,7 +106,7 @@ func (p *Plugin) Check(ctx context.Context) (found Changes, err error) {
 	return found, p.namedError(err)
 }
 
-func (p *Plugin) checkOnce(ctx context.Context, began time.Time) (changed bool, err error) {
+func (p *Plugin) checkOnce(ctx context.Context, start time.Time) (changed bool, err error) {
 	r, err := p.status(ctx)
 	if err != nil {
 		return false, err
@@ -123,7 +123,7 @@ func (p *Plugin) checkOnce(ctx context.Context, began time.Time) (changed bool, 
 	}
 	// Continue even if the plugin reports that it is unhealthy, because writes depend only on whether its key is the
 	// same.
-	changed, err = p.useKey(ctx, r.KeyId, began.Add(writeLifetime))
+	changed, err = p.useKey(ctx, r.KeyId, start.Add(writeLifetime))
 	return changed, errors.Join(append(errs, err)...)
 }
 
