@@ -5,7 +5,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"clusterctl/kube/kubernetes/fake"
 )
 
 func TestOtherMetricsServersAreUnchanged(t *testing.T) {
@@ -73,5 +80,37 @@ func TestChangedRegistrationsAreCorrected(t *testing.T) {
 	if a := r.apiService(); a.Spec.InsecureSkipTLSVerify || len(a.Spec.CABundle) > 0 ||
 		a.Name != "v1beta1.metrics.k8s.io" || a.Spec.Service.Namespace != metav1.NamespaceSystem {
 		t.Errorf("%+v", a.Spec)
+	}
+}
+
+// The daemon steps back from an APIService that another manager declares: it writes neither the APIService nor the
+// Service, and reports that the group version is not its own.
+func TestADeclaredMetricsServerIsNotWrittenOver(t *testing.T) {
+	r := &registrar{port: 10261}
+	declared := r.apiService()
+	declared.Spec.InsecureSkipTLSVerify = true
+	declared.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:insecureSkipTLSVerify":{}}}`)}}}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(declared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewClientset(r.service())
+	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{registrations: "APIServiceList"},
+		&unstructured.Unstructured{Object: object})
+	r.client, r.dynamic = client, dynamic
+	if ours, err := r.register(t.Context()); ours || err != nil {
+		t.Errorf("the group version is the daemon's own: %t, %v", ours, err)
+	}
+	for _, actions := range [][]clienttesting.Action{client.Actions(), dynamic.Actions()} {
+		if len(actions) == 0 {
+			t.Error("nothing was read")
+		}
+		for _, a := range actions {
+			if a.GetVerb() != "get" {
+				t.Errorf("the daemon writes: %s %s", a.GetVerb(), a.GetResource().Resource)
+			}
+		}
 	}
 }
