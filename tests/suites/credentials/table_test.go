@@ -225,8 +225,8 @@ func readableKinds(t *testing.T, r certs.Request) (list, single []string) {
 	asks := func(verb string, k *kinds.Kind, sub, namespace, name string) bool {
 		d, _, err := authorizer.Authorize(t.Context(), user,
 			api.Request{Verb: verb, Resource: true, Namespace: namespace,
-			Name: name, Subresource: sub,
-			GroupVersionResource: k.GVK.GroupVersion().WithResource(k.Resource)})
+				Name: name, Subresource: sub,
+				GroupVersionResource: k.GVK.GroupVersion().WithResource(k.Resource)})
 		return err == nil && d == api.Allow
 	}
 	all, own := map[string]bool{}, map[string]bool{}
