@@ -9,8 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,17 +30,22 @@ const (
 	processOutput   = 64 << 20  // bytes of the objects as JSON
 	maxProblem      = 16 << 10  // bytes of a message of the process
 	processGoMemory = "256MiB"  // from which Go collects garbage more often
-	processCommand  = "render"  // first argument of the process
+	processIdle     = 30 * time.Second
+	processCommand  = "render" // first argument of the process
 )
 
-// Processes render sources, each in a process that ends with it. Templates, overlays and configurations can use much
-// memory and time, and the libraries neither limit that nor can be interrupted. Here a source that takes too much fails
-// alone.
+// Processes render sources in other processes. Templates, overlays and configurations can use much memory and time, and
+// the libraries neither limit that nor can be interrupted. Here a source that takes too much fails alone. Sources of a
+// namespace share a process, one after the other, because starting one takes longer than most tasks.
 type Processes struct {
 	program []string // and its first arguments
 	dir     string   // for files of a running evaluation
 	slots   chan struct{}
 	tenants chan struct{} // sources outside of kube-system, which leave one slot to the others
+
+	mu      sync.Mutex
+	idle    []*process
+	started int // processes
 }
 
 // NewProcesses returns processes that are this program, run with the argument of IsProcess. dir is a directory for
@@ -72,6 +78,7 @@ type task struct {
 type answer struct {
 	Problem string
 	Objects []renderedObject
+	IsLast  bool // the process ends, because it has used much memory
 }
 
 type renderedObject struct {
@@ -158,25 +165,26 @@ func (p *Processes) run(ctx context.Context, namespace string, files fs.FS, t ta
 			return nil, err
 		}
 	}
+	worker, err := p.take(namespace)
+	if err != nil {
+		return nil, err
+	}
 	limited, cancel := context.WithTimeout(ctx, processTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(limited, p.program[0], p.program[1:]...)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = "/", []string{"GOMEMLIMIT=" + processGoMemory, "GOTRACEBACK=none"}, time.Second
-	problems := &boundedBuffer{max: maxProblem}
-	cmd.Stderr = problems
-	in, inErr := cmd.StdinPipe()
-	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
-		return nil, fmt.Errorf("start a process: %w", err)
-	}
-	s := &fileServer{files: files, in: gob.NewEncoder(in), out: gob.NewDecoder(&io.LimitedReader{R: out,
-		N: processOutput})}
+	stopKilling := context.AfterFunc(limited, worker.kill)
+	worker.output.N = processOutput
+	s := &fileServer{files: files, in: worker.encoder, out: worker.decoder}
 	a, failed := s.serve(t)
-	if failed != nil {
-		cancel()
+	problems := ""
+	if isAlive := stopKilling() && failed == nil; isAlive && !a.IsLast {
+		p.keep(worker)
+	} else {
+		if !isAlive {
+			worker.kill()
+		}
+		err = worker.end()
+		problems = worker.problems.String()
 	}
-	_ = in.Close() // the process may have ended
-	err = cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -184,8 +192,7 @@ func (p *Processes) run(ctx context.Context, namespace string, files fs.FS, t ta
 		return nil, s.unreadable
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		return nil, fmt.Errorf("rendering takes more than %s", processTimeout)
-	case strings.Contains(problems.String(), "out of memory"),
-		strings.Contains(problems.String(), "cannot allocate memory"):
+	case strings.Contains(problems, "out of memory"), strings.Contains(problems, "cannot allocate memory"):
 		return nil, fmt.Errorf("rendering needs more than %d MiB of memory", processMemory>>20)
 	case failed != nil:
 		return nil, fmt.Errorf("rendering ends with %w", errors.Join(err, failed))
@@ -207,10 +214,11 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// RunProcess is the main function of a process: it reads a task, and writes the answer. Between them it asks for files.
+// RunProcess is the main function of a process: it reads tasks, and writes the answer of each. Between them it asks for
+// files.
 func RunProcess(in io.Reader, out io.Writer) error {
-	for resource, limit := range map[int]uint64{unix.RLIMIT_DATA: processMemory, unix.RLIMIT_CPU: processCPU,
-		unix.RLIMIT_FSIZE: 0, unix.RLIMIT_CORE: 0} {
+	for resource, limit := range map[int]uint64{unix.RLIMIT_DATA: processMemory, unix.RLIMIT_FSIZE: 0,
+		unix.RLIMIT_CORE: 0} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 			return fmt.Errorf("limit resource %d of the process: %w", resource, err)
 		}
@@ -219,10 +227,36 @@ func RunProcess(in io.Reader, out io.Writer) error {
 		return err
 	}
 	files := &askedFiles{in: gob.NewDecoder(in), out: gob.NewEncoder(out)}
-	var t task
-	if err := files.in.Decode(&t); err != nil {
-		return fmt.Errorf("read the task: %w", err)
+	for {
+		var t task
+		if err := files.in.Decode(&t); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read the task: %w", err)
+		}
+		if err := limitCPU(); err != nil {
+			return fmt.Errorf("limit the CPU time of the task: %w", err)
+		}
+		a := t.answer(files)
+		if err := files.out.Encode(question{Answer: &a}); err != nil || a.IsLast {
+			return err
+		}
 	}
+}
+
+// limitCPU limits the CPU time of the next task.
+func limitCPU() error {
+	var limit unix.Rlimit
+	var used unix.Rusage
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_CPU, &limit), unix.Getrusage(unix.RUSAGE_SELF, &used)); err != nil {
+		return err
+	}
+	limit.Cur = min(limit.Max, uint64(used.Utime.Sec+used.Stime.Sec+1)+processCPU)
+	return unix.Setrlimit(unix.RLIMIT_CPU, &limit)
+}
+
+// answer renders the task in this process.
+func (t task) answer(files fs.FS) answer {
 	objects, err := t.render(context.Background(), files)
 	a := newAnswer(objects, err)
 	size := 0
@@ -232,7 +266,10 @@ func RunProcess(in io.Reader, out io.Writer) error {
 			break
 		}
 	}
-	return files.out.Encode(question{Answer: &a})
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	a.IsLast = memory.Sys > processMemory/3 // a further task must have as much as in a new process
+	return a
 }
 
 // render renders the task in this process.

@@ -89,3 +89,31 @@ func TestProcessesKeepTheReasonOfAnUnreadableFile(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestSourcesOfANamespaceShareAProcess(t *testing.T) {
+	p, err := NewProcesses(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := treeOf(map[string]string{"kustomization.yaml": "resources: [a.yaml]", "a.yaml": configMap})
+	bad := treeOf(map[string]string{"kustomization.yaml": "resources: [missing.yaml]"})
+	hostile := treeOf(newChart(map[string]string{
+		"templates/a.yaml": `{{ $x := repeat 100000000 "xxxxxxxx" }}{{ len $x }}`}))
+	for i, row := range []struct {
+		namespace string
+		files     fs.FS
+		isValid   bool
+		started   int
+	}{
+		{"team", good, true, 1}, {"team", bad, false, 1}, {"team", good, true, 1}, {"other", good, true, 2},
+		{"team", good, true, 3}, {"team", hostile, false, 3}, {"team", good, true, 4},
+	} {
+		s := sourceOf(gitsource.Spec{})
+		s.Namespace = row.namespace
+		_, err := Renderer{KubeVersion: "v1.37.0", Processes: p}.Render(t.Context(), s,
+			gitops.Snapshot{Revision: "r", Files: row.files}, objects{})
+		if (err == nil) != row.isValid || p.started != row.started {
+			t.Errorf("task %d: %v, after %d processes", i, err, p.started)
+		}
+	}
+}
