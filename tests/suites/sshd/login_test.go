@@ -360,7 +360,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			text := row.config + "Host *\n UserKnownHostsFile " + filepath.Join(dir,
 				"known") + "\n GlobalKnownHostsFile /dev/null\n"
 			writeFile(t, path, strings.ReplaceAll(text, "@CONFIG@", path))
-			writeFile(t, filepath.Join(dir, "known"), row.known)
+			writeFile(t, filepath.Join(dir, "known"), row.knownHosts)
 			theirs := exec.Command("ssh", "-F", path, "-o", "BatchMode=yes", "target", "true")
 			theirs.Env = append(os.Environ(), "MY_AGENT="+socket)
 			out, err := theirs.CombinedOutput()
