@@ -367,7 +367,7 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			if (err == nil) != (row.fails == nil) {
 				t.Errorf("ssh says %v: %s", err, out)
 			}
-			writeFile(t, filepath.Join(dir, "known"), row.known) // the content from before ssh wrote to it
+			writeFile(t, filepath.Join(dir, "known"), row.knownHosts) // the content from before ssh wrote to it
 			client, err := dialTarget(t, path, map[string]string{"MY_AGENT": socket}, nil)
 			if row.fails == nil && err != nil ||
 				row.fails != nil && (!errors.Is(err, row.fails) || !strings.Contains(err.Error(), row.says)) {
