@@ -432,7 +432,7 @@ func TestPassphrasesAreAskedOnlyForAcceptedKeys(t *testing.T) {
 			requests++
 			return try([]byte(row.answer))
 		})
-		if (err != nil) != row.fails || requests != row.asked {
+		if (err != nil) != row.fails || requests != row.requests {
 			t.Errorf("%v, %q: asked %d times, error %v", row.keys, row.answer, requests, err)
 		}
 		if err != nil && (!errors.Is(err, ssh.ErrLogin) || errors.Is(err, ssh.ErrUnreachable)) {
