@@ -62,7 +62,7 @@ func TestUpdatesUnderLoadRollBackBrokenBuilds(t *testing.T) {
 		start := time.Now()
 		out, err := c.Clusterctl(ctx, "apply", "-auto-approve").CombinedOutput()
 		t.Logf("%s: rolled back %s after the beginning", broken.name, time.Since(start).Round(time.Second))
-		if err == nil || !strings.Contains(string(out), broken.says) ||
+		if err == nil || !strings.Contains(string(out), broken.message) ||
 			!strings.Contains(string(out), "was rolled back") {
 			t.Fatalf("the release %s: %v\n%s", broken.name, err, out)
 		}
@@ -77,7 +77,7 @@ func TestUpdatesUnderLoadRollBackBrokenBuilds(t *testing.T) {
 			}
 		}
 		out, err = c.Clusterctl(ctx, "plan").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "last time") || !strings.Contains(string(out), broken.says) {
+		if err != nil || !strings.Contains(string(out), "last time") || !strings.Contains(string(out), broken.message) {
 			t.Errorf("the next plan does not say what failed: %v\n%s", err, out)
 		}
 	}

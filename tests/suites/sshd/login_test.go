@@ -360,14 +360,14 @@ func TestLoginsBehaveLikeOpenSSH(t *testing.T) {
 			text := row.config + "Host *\n UserKnownHostsFile " + filepath.Join(dir,
 				"known") + "\n GlobalKnownHostsFile /dev/null\n"
 			writeFile(t, path, strings.ReplaceAll(text, "@CONFIG@", path))
-			writeFile(t, filepath.Join(dir, "known"), row.known)
+			writeFile(t, filepath.Join(dir, "known"), row.knownHosts)
 			theirs := exec.Command("ssh", "-F", path, "-o", "BatchMode=yes", "target", "true")
 			theirs.Env = append(os.Environ(), "MY_AGENT="+socket)
 			out, err := theirs.CombinedOutput()
 			if (err == nil) != (row.fails == nil) {
 				t.Errorf("ssh says %v: %s", err, out)
 			}
-			writeFile(t, filepath.Join(dir, "known"), row.known) // the content from before ssh wrote to it
+			writeFile(t, filepath.Join(dir, "known"), row.knownHosts) // the content from before ssh wrote to it
 			client, err := dialTarget(t, path, map[string]string{"MY_AGENT": socket}, nil)
 			if row.fails == nil && err != nil ||
 				row.fails != nil && (!errors.Is(err, row.fails) || !strings.Contains(err.Error(), row.says)) {
@@ -432,7 +432,7 @@ func TestPassphrasesAreAskedOnlyForAcceptedKeys(t *testing.T) {
 			requests++
 			return try([]byte(row.answer))
 		})
-		if (err != nil) != row.fails || requests != row.asked {
+		if (err != nil) != row.fails || requests != row.requests {
 			t.Errorf("%v, %q: asked %d times, error %v", row.keys, row.answer, requests, err)
 		}
 		if err != nil && (!errors.Is(err, ssh.ErrLogin) || errors.Is(err, ssh.ErrUnreachable)) {
