@@ -292,6 +292,38 @@ func TestMachinesStayWhileTheControlPlaneNeedsThem(t *testing.T) {
 	}
 }
 
+// A configuration by which no machine of the control plane stays in it is rejected before anything changes.
+func TestTheWholeControlPlaneIsNotReplacedAtOnce(t *testing.T) {
+	w, store, _ := newDemotable(t)
+	node := machine("d", "10.0.0.14", config.RoleNode)
+	list := []config.Machine{node}
+	for name, ip := range planeAddresses {
+		list = append(list, machine(name, ip, config.RoleControlPlane))
+	}
+	w.declare(list...)
+	w.mustApply()
+	node.Roles = []string{config.RoleControlPlane}
+	for name, declared := range map[string][]config.Machine{
+		"demoted": {node, machine("a", planeAddresses["a"], config.RoleNode),
+			machine("b", planeAddresses["b"], config.RoleNode), machine("c", planeAddresses["c"], config.RoleNode)},
+		"removed": {node},
+		"none":    {machine("d", "10.0.0.14", config.RoleNode)},
+	} {
+		w.declare(declared...)
+		logged := len(w.hosts["machine.d"].Log)
+		want := "none of its present machines (machine.a, machine.b, machine.c) stays in it"
+		if name == "none" {
+			want = "leave one of machine.a, machine.b, machine.c in it"
+		}
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if did := w.hosts["machine.d"].Log[logged:]; len(did) > 0 || len(voters(t, store)) != 3 {
+			t.Errorf("%s: on d it did %v, the members are %v", name, did, voters(t, store))
+		}
+	}
+}
+
 func TestExposedKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	now := time.Now()
 	s, err := state.New("home", func() (map[string]certs.Pair, error) {
