@@ -33,7 +33,7 @@ func (p *Situation) CheckSurvivors() error {
 		return fmt.Errorf("no machine has the role control-plane any more: leave one of %s in it; to remove all "+
 			"machines, run clusterctl destroy", strings.Join(present, ", "))
 	}
-	return fmt.Errorf("the store's data would be lost: %s would be the control plane, and none of its present machines "+
-		"(%s) stays in it. Leave one of them in it and apply, then take it out and apply again",
+	return fmt.Errorf("the store's data would be lost: %s would be the control plane, and none of its present "+
+		"machines (%s) stays in it. Leave one of them in it and apply, then take it out and apply again",
 		strings.Join(declared, ", "), strings.Join(present, ", "))
 }
