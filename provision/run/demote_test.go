@@ -256,6 +256,94 @@ func TestDemotionsKeepTheMajority(t *testing.T) {
 	}
 }
 
+// A machine is neither demoted nor removed while the rest of the control plane would not work without it. Its API
+// server keeps running. The rest was changed by an earlier run, so that its health was not checked for its own change.
+func TestMachinesStayWhileTheControlPlaneNeedsThem(t *testing.T) {
+	for name, roles := range map[string][]string{"demoted": {config.RoleNode}, "removed": nil} {
+		t.Run(name, func(t *testing.T) {
+			w, store, _ := newDemotable(t)
+			list := []config.Machine{machine("a", planeAddresses["a"], config.RoleControlPlane),
+				machine("b", planeAddresses["b"], config.RoleControlPlane)}
+			if roles != nil {
+				list = append(list, machine("c", planeAddresses["c"], roles...))
+			}
+			w.declare(list...)
+			// applyUntil applies until an event whose message begins with the given text.
+			applyUntil := func(text string) {
+				t.Helper()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				w.engine.Report = func(e report.Event) {
+					if strings.HasPrefix(e.Message, text) {
+						cancel()
+					}
+				}
+				p, err := w.engine.Prepare(ctx)
+				if err == nil {
+					err = p.Apply(ctx)
+					p.Close()
+				}
+				if err == nil || ctx.Err() == nil {
+					t.Errorf("there was no event %q: %v", text, err)
+				}
+				w.engine.Report = nil
+			}
+			applyUntil(map[string]string{"demoted": "leaving the control plane", "removed": "removing"}[name])
+			for _, h := range w.hosts {
+				h.AnswerErrors = map[string]error{
+					"https://" + planeAddresses["b"] + ":2379":        errors.New("no answer"),
+					"https://" + planeAddresses["b"] + ":6443/readyz": errors.New("no answer"),
+				}
+			}
+			logged := len(w.hosts["machine.c"].Log)
+			applyUntil("waiting for b, which may be just back") // and does not come back
+			if did := strings.Join(w.hosts["machine.c"].Log[logged:], ", "); strings.Contains(did, "stop") ||
+				len(voters(t, store)) != 3 {
+				t.Errorf("on c it did %s, the members are %v", did, voters(t, store))
+			}
+			for _, h := range w.hosts {
+				h.HealPeers()
+			}
+			w.mustApply()
+			if names := voters(t, store); strings.Join(names, "") != "ab" {
+				t.Errorf("the members are %v", names)
+			}
+		})
+	}
+}
+
+// A configuration by which no machine of the control plane stays in it is rejected before anything changes.
+func TestTheWholeControlPlaneIsNotReplacedAtOnce(t *testing.T) {
+	w, store, _ := newDemotable(t)
+	node := machine("d", "10.0.0.14", config.RoleNode)
+	list := []config.Machine{node}
+	for name, ip := range planeAddresses {
+		list = append(list, machine(name, ip, config.RoleControlPlane))
+	}
+	w.declare(list...)
+	w.mustApply()
+	node.Roles = []string{config.RoleControlPlane}
+	for name, declared := range map[string][]config.Machine{
+		"demoted": {node, machine("a", planeAddresses["a"], config.RoleNode),
+			machine("b", planeAddresses["b"], config.RoleNode), machine("c", planeAddresses["c"], config.RoleNode)},
+		"removed": {node},
+		"none":    {machine("d", "10.0.0.14", config.RoleNode)},
+	} {
+		w.declare(declared...)
+		logged := len(w.hosts["machine.d"].Log)
+		want := "none of its present machines (machine.a, machine.b, machine.c) stays in it"
+		if name == "none" {
+			want = "leave one of machine.a, machine.b, machine.c in it"
+		}
+		if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if did := w.hosts["machine.d"].Log[logged:]; len(did) > 0 || len(voters(t, store)) != 3 {
+			t.Errorf("%s: on d it did %v, the members are %v", name, did, voters(t, store))
+		}
+	}
+}
+
 func TestExposedKeysAreDueUntilTheyAreReplaced(t *testing.T) {
 	now := time.Now()
 	s, err := state.New("home", func() (map[string]certs.Pair, error) {

@@ -27,6 +27,9 @@ func (p *Prepared) checkSelection(context.Context) error {
 	if err := p.situation.CheckDestroyable(); err != nil {
 		return err
 	}
+	if err := p.situation.CheckSurvivors(); err != nil {
+		return err
+	}
 	return p.situation.CheckReplaceable()
 }
 

@@ -16,6 +16,7 @@ import (
 	"clusterctl/hcl/config"
 	"clusterctl/provision/host/hostfake"
 	"clusterctl/provision/run/etcd"
+	"clusterctl/provision/run/report"
 	"clusterctl/provision/state"
 )
 
@@ -57,6 +58,9 @@ func (w *world) answerStore(address string) func(store.Request) (store.Answer, e
 				m := store.Member{Name: name}
 				if u, _ := w.hosts["machine."+name].Unit(context.Background(), "etcd.service"); u.Active != "active" {
 					m.Error = "nothing listens"
+				}
+				if q.Endpoints[name] == "" {
+					m.Error = "it was not asked"
 				}
 				a.Members = append(a.Members, m)
 			}
@@ -343,6 +347,33 @@ func TestPlansAnnounceSnapshotsBeforeRiskyChanges(t *testing.T) {
 	checkRefused(t, err, "nothing is changed: a snapshot of the store has to be taken before")
 	w.engine.SkipsSnapshot = true
 	w.mustApply()
+}
+
+// A snapshot is also taken before most members leave the store at once.
+func TestSnapshotsAreTakenBeforeMostMembersLeave(t *testing.T) {
+	for name, roles := range map[string][]string{"demoted": {config.RoleNode}, "removed": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := newThreeWorld(t)
+			list := []config.Machine{w.engine.Config.Machines[0]}
+			for _, m := range w.engine.Config.Machines[1:] {
+				if m.Roles = roles; roles != nil {
+					list = append(list, m)
+				}
+			}
+			w.declare(list...)
+			w.clusterAPI.nodeStatus = map[string]string{}
+			var notes []string
+			w.engine.Report = func(e report.Event) {
+				if strings.Contains(e.Message, "snapshot of the store") {
+					notes = append(notes, e.Message)
+				}
+			}
+			w.mustApply()
+			if len(notes) != 1 || !strings.HasPrefix(notes[0], "snapshot of the store: ") {
+				t.Errorf("the run reports %q", notes)
+			}
+		})
+	}
 }
 
 // The age of a snapshot in a file is read from the file, and not from the copy that was just sent to a machine.

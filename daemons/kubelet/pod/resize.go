@@ -53,7 +53,7 @@ func CompareResizes(a, b *corev1.Pod) int {
 // distantFuture is later than the time of any condition.
 var distantFuture = time.Unix(1<<40, 0)
 
-// waitingSince returns when a pod's resize was reported as pending. A resize that was not reported yet has waited least.
+// waitingSince returns when a pod's resize was reported as pending. One that was not reported yet has waited least.
 func waitingSince(p *corev1.Pod) time.Time {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending {

@@ -96,7 +96,8 @@ func TestStatusOfAPod(t *testing.T) {
 	}
 }
 
-// A sidecar that has ended is not ready, also when the runtime no longer has it. An init container that has succeeded is.
+// A sidecar that has ended is not ready, also when the runtime no longer has it. An init container that has succeeded
+// is ready.
 func TestEndedSidecarsAreNotReady(t *testing.T) {
 	for _, has := range []bool{true, false} {
 		f := runningFacts(func(f *Facts) {

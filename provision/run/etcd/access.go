@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,11 +83,21 @@ func (a *Access) reached() []*session.Machine {
 	return session.Filter(a.Session.Machines, (*session.Machine).IsConnected)
 }
 
-// members returns the machines that hold a member according to the state.
+// members returns the machines that hold a member according to the state. That includes machines that are about to
+// leave the control plane, because their members count until then.
 func (a *Access) members() (list []config.Machine) {
-	for _, m := range role.EtcdMachines(a.Config, a.State) {
-		if _, ok := a.State.Etcd[m.Name]; ok {
+	add := func(m config.Machine) {
+		_, has := a.State.Etcd[m.Name]
+		if has && !slices.ContainsFunc(list, func(other config.Machine) bool { return other.Name == m.Name }) {
 			list = append(list, m)
+		}
+	}
+	for _, m := range role.EtcdMachines(a.Config, a.State) {
+		add(m)
+	}
+	for _, address := range slices.Sorted(maps.Keys(a.State.Machines)) {
+		if m := a.State.Machines[address].Machine; m.HasRole(config.RoleControlPlane) {
+			add(m)
 		}
 	}
 	return list

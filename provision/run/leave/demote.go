@@ -31,13 +31,7 @@ func (l *Leaver) DemoteAll(ctx context.Context, list []*session.Machine) error {
 func (l *Leaver) demoteMachine(ctx context.Context, m *session.Machine) (err error) {
 	defer func() { l.Session.ReportFailure(ctx, m, err) }()
 	l.Session.ReportBegin(m, "leaving the control plane")
-	from := l.Situation.SurvivingControl()
-	if from == nil {
-		return fmt.Errorf("it stays in the control plane: no machine of the control plane that stays is part of this " +
-			"run: select one, too")
-	}
-	if err := l.Guard.Judge(ctx, from,
-		func(list []plan.Health) error { return plan.CheckLeave(m.Name, list) }); err != nil {
+	if err := l.checkLeave(ctx, m); err != nil {
 		return fmt.Errorf("it stays in the control plane: %w", err)
 	}
 	if err := m.Agent.Apply(ctx, role.StopControlPlane(), nil); err != nil {
@@ -55,4 +49,17 @@ func (l *Leaver) demoteMachine(ctx context.Context, m *session.Machine) (err err
 		return err
 	}
 	return l.Roller.Change(ctx, m)
+}
+
+// checkLeave returns an error if the control plane would not work without a machine. It waits for reached machines that
+// may have just come back.
+func (l *Leaver) checkLeave(ctx context.Context, m *session.Machine) error {
+	from := l.Situation.SurvivingControl()
+	if from == nil {
+		return errNoSurvivor
+	}
+	return l.Guard.Judge(ctx, from, func(list []plan.Health) error {
+		others := slices.DeleteFunc(list, func(h plan.Health) bool { return h.Name == m.Name })
+		return plan.CheckLeave(m.Name, others)
+	})
 }

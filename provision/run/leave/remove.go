@@ -32,11 +32,14 @@ func (l *Leaver) RemoveMembers(ctx context.Context, removed []*session.Machine, 
 	return nil
 }
 
+var errNoSurvivor = errors.New(
+	"no machine of the control plane that stays is part of this run: select one, too")
+
 // removeMember removes a machine's member from the store, through a machine that stays.
 func (l *Leaver) removeMember(ctx context.Context, m *session.Machine) error {
 	through := l.Situation.SurvivingControl()
 	if through == nil {
-		return errors.New("no machine of the control plane that stays is part of this run: select one, too")
+		return errNoSurvivor
 	}
 	return through.Agent.Apply(
 		ctx,
@@ -76,6 +79,12 @@ func (l *Leaver) RemoveAll(ctx context.Context, list []*session.Machine) error {
 func (l *Leaver) Remove(ctx context.Context, m *session.Machine) (err error) {
 	defer func() { l.Session.ReportFailure(ctx, m, err) }()
 	l.Session.ReportAction(m)
+	if m.UnreachedReason == nil && m.HasRole(config.RoleControlPlane) &&
+		l.Situation.State.Machines[m.Address].HasJoined {
+		if err := l.checkLeave(ctx, m); err != nil {
+			return fmt.Errorf("it is not removed: %w", err)
+		}
+	}
 	switch {
 	case !m.HasRole(config.RoleNode):
 	case m.UnreachedReason != nil:
