@@ -91,7 +91,8 @@ func diff(ctx context.Context, args []string, out io.Writer) error {
 	}
 	c := gitops.New(gitops.Config{Client: client, Cluster: apply.New(config), Fetcher: fetcher,
 		Decrypter: sops.Decrypter{}, Recorder: noEvents{},
-		Renderer: render.Renderer{KubeVersion: version.Kubernetes, Processes: processes}, Log: slog.New(slog.DiscardHandler)})
+		Renderer: render.Renderer{KubeVersion: version.Kubernetes, Processes: processes},
+		Log:      slog.New(slog.DiscardHandler)})
 	preview, err := c.Preview(ctx, selected, *revision, all)
 	if err != nil {
 		return err

@@ -76,9 +76,9 @@ func TestHistoryIsBounded(t *testing.T) {
 // A node with a wrong clock, or in the hands of an attacker, must not remove the history of others.
 func TestANodeThatReportsTheFutureChangesItsOwnHistoryOnly(t *testing.T) {
 	s := newStore(time.Minute)
-	began := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
+	start := time.Unix(1_800_000_000, 0).Truncate(time.Minute)
 	for minute := range 3 {
-		now := began.Add(time.Duration(minute) * time.Minute)
+		now := start.Add(time.Duration(minute) * time.Minute)
 		for node, ahead := range map[string]time.Duration{"good": 0, "future": 100 * 365 * 24 * time.Hour,
 			"past": -100 * time.Hour} {
 			at := now.Add(ahead).UnixMilli()
@@ -87,7 +87,7 @@ func TestANodeThatReportsTheFutureChangesItsOwnHistoryOnly(t *testing.T) {
 		}
 	}
 	for _, node := range []string{"good", "future", "past"} {
-		if got := s.history.find(nodeKey(node), "", began.Add(2*time.Minute)); len(got) != 2 {
+		if got := s.history.find(nodeKey(node), "", start.Add(2*time.Minute)); len(got) != 2 {
 			t.Errorf("%s has %d points", node, len(got))
 		}
 	}

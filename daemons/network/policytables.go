@@ -37,7 +37,8 @@ func (k *policyTables) isIntact(tables []*nft.Table, whole bool) bool {
 		}
 		intact, err := writer.IsIntact(t, whole)
 		if err != nil {
-			k.log.Warn("check whether the rules of network policies are in the kernel", "family", t.Family, "error", err)
+			k.log.Warn("check whether the rules of network policies are in the kernel", "family", t.Family,
+				"error", err)
 			continue
 		}
 		if !intact {

@@ -24,7 +24,8 @@ import (
 // objects of the overlay.
 const maxKustomizeReads = 4000
 
-// renderKustomize runs kustomize on a folder. Its schemas are global variables, so that it does not run twice at a time.
+// renderKustomize runs kustomize on a folder. Its schemas are global variables, so that it does not run twice at the
+// same time.
 func renderKustomize(ctx context.Context, root string, from fs.FS) ([]gitops.Object, error) {
 	files := &readOnly{ctx: ctx, files: from, budget: gitops.NewBudget().WithFiles(maxKustomizeReads)}
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"+strings.TrimPrefix(root, "."))

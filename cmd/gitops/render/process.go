@@ -248,7 +248,10 @@ func RunProcess(in io.Reader, out io.Writer) error {
 func limitCPU() error {
 	var limit unix.Rlimit
 	var used unix.Rusage
-	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_CPU, &limit), unix.Getrusage(unix.RUSAGE_SELF, &used)); err != nil {
+	if err := unix.Getrlimit(unix.RLIMIT_CPU, &limit); err != nil {
+		return err
+	}
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
 		return err
 	}
 	limit.Cur = min(limit.Max, uint64(used.Utime.Sec+used.Stime.Sec+1)+processCPU)

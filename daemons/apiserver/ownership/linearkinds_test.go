@@ -260,8 +260,8 @@ func (m *mergeTarget) drawObject(t *rapid.T) map[string]any {
 	return out
 }
 
-// edit changes a value at random: it adds and replaces fields and items, reorders lists, and removes fields and items if
-// removes is set. Now and then it adds a field that the schema does not have.
+// edit changes a value at random: it adds and replaces fields and items, reorders lists, and removes fields and items
+// if removes is set. Now and then it adds a field that the schema does not have.
 func (m *mergeTarget) edit(t *rapid.T, ref schema.TypeRef, value any, depth int, removes bool) any {
 	atom, ok := m.types.Resolve(ref)
 	action := rapid.IntRange(0, 15).Draw(t, "edit")

@@ -27,8 +27,8 @@ func newLargePod(random *rand.Rand, n int) *corev1.Pod {
 		}
 		p.Labels[name] = few("v")
 		p.Finalizers = append(p.Finalizers, "example.com/"+name)
-		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: few("o"),
-			UID: types.UID(name)})
+		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{APIVersion: "v1",
+			Kind: "Node", Name: few("o"), UID: types.UID(name)})
 		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: name, Value: few("v")})
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name})
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: few("v")})

@@ -31,8 +31,8 @@ func isToken(s *corev1.Secret) bool {
 	return s.Namespace == metav1.NamespaceSystem && s.Type == corev1.SecretTypeBootstrapToken
 }
 
-// remainingTime returns how long a token is still valid. Zero without isOver means forever. A token with an invalid time
-// counts as expired.
+// remainingTime returns how long a token is still valid. Zero without isOver means forever. A token with an invalid
+// time counts as expired.
 func remainingTime(s *corev1.Secret, now time.Time) (remaining time.Duration, isOver bool) {
 	text := string(s.Data["expiration"])
 	if text == "" {

@@ -83,8 +83,8 @@ func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	errs := metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, metavalidation.LabelSelectorValidationOptions{},
 		path.Child("podSelector"))
 	if n := countPolicyRules(p); n > maxPolicyRules && n > countPolicyRules(old) {
-		return append(errs, field.Forbidden(path, fmt.Sprintf("its rules have %d combinations of peers and ports; nodes "+
-			"have packet rules for each, and at most %d are allowed", n, maxPolicyRules)))
+		return append(errs, field.Forbidden(path, fmt.Sprintf("its rules have %d combinations of peers and ports; "+
+			"nodes have packet rules for each, and at most %d are allowed", n, maxPolicyRules)))
 	}
 	for i, r := range p.Spec.Ingress {
 		at := path.Child("ingress").Index(i)

@@ -40,7 +40,8 @@ func TestGeneratedFilesOfAPodAreLimited(t *testing.T) {
 		"volumes":   many,
 	} {
 		pod.Spec.Volumes = volumes
-		if _, err := m.Setup(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
+		_, err := m.Setup(t.Context(), pod)
+		if err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := os.RemoveAll(filepath.Join(m.PodDir("u"), "volumes")); err != nil {

@@ -55,7 +55,8 @@ func TestKeysAndCertificatesOfPodsAreProjected(t *testing.T) {
 	v := &corev1.Volume{Name: "v",
 		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{KeyPath: "k"}}}}}}
-	if _, _, err := (contents{source: &fakeSource{}, budget: &generatedBudget{}}).files(t.Context(), &corev1.Pod{}, v); err == nil ||
+	from := contents{source: &fakeSource{}, budget: &generatedBudget{}}
+	if _, _, err := from.files(t.Context(), &corev1.Pod{}, v); err == nil ||
 		!strings.Contains(err.Error(), "issued nothing") {
 		t.Errorf("a certificate that is not issued: %v", err)
 	}

@@ -27,7 +27,7 @@ import (
 // Proves S12.
 func TestHealthIsCheckedWithAndWithoutACertificate(t *testing.T) {
 	dir := t.TempDir()
-	known, knownKey := writePair(t, dir, "known")
+	knownCert, knownKey := writePair(t, dir, "known")
 	strange, strangeKey := writePair(t, dir, "strange")
 
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,7 @@ func TestHealthIsCheckedWithAndWithoutACertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	withoutCert, withCert := host.Client{CA: ca}, host.Client{CA: ca, Cert: known, Key: knownKey}
+	withoutCert, withCert := host.Client{CA: ca}, host.Client{CA: ca, Cert: knownCert, Key: knownKey}
 	other, missing := host.Client{
 		CA:   ca,
 		Cert: strange,

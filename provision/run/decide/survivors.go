@@ -14,8 +14,8 @@ func (p *Situation) CheckSurvivors() error {
 		return nil
 	}
 	isPresent := func(address string) bool {
-		known := p.State.Machines[address]
-		return known.HasJoined && known.Machine.HasRole(config.RoleControlPlane)
+		machine := p.State.Machines[address]
+		return machine.HasJoined && known.Machine.HasRole(config.RoleControlPlane)
 	}
 	var declared, present []string
 	for _, m := range p.Config.ControlPlane() {

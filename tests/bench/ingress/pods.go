@@ -29,7 +29,7 @@ func (p *backends) replaceContinuously(every time.Duration, done <-chan struct{}
 		if err := p.add(); err != nil {
 			return err
 		}
-		gone := p.servers[0]
+		stopped := p.servers[0]
 		p.servers, p.addressList = p.servers[1:], p.addressList[1:]
 		if err := set(p.addressList); err != nil {
 			return fmt.Errorf("tell the proxy its endpoints: %w", err)
@@ -38,7 +38,7 @@ func (p *backends) replaceContinuously(every time.Duration, done <-chan struct{}
 			time.Sleep(shutdownGrace)
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			_ = gone.Shutdown(ctx)
+			_ = stopped.Shutdown(ctx)
 		})
 	}
 }

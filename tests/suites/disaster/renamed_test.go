@@ -61,8 +61,8 @@ machine "worker" {
 	if err := c.Write("cluster.hcl", renamed); err != nil {
 		t.Fatal(err)
 	}
-	if said := clusterctl(ctx, t, c, "apply", "-auto-approve"); !strings.Contains(said, "3 to move") {
-		t.Errorf("it is not a move:\n%s", said)
+	if output := clusterctl(ctx, t, c, "apply", "-auto-approve"); !strings.Contains(output, "3 to move") {
+		t.Errorf("it is not a move:\n%s", output)
 	}
 	for _, m := range c.Lab.Machines {
 		if text, err := m.Run(ctx, began); err != nil || text != before[m.Name] {

@@ -55,7 +55,7 @@ object "v1" "ConfigMap" "temporary" {
 		t.Fatal(err)
 	}
 	clusterctl(ctx, t, c, "apply", "-auto-approve")
-	was := clusterctl(ctx, t, c, "state", "list")
+	before := clusterctl(ctx, t, c, "state", "list")
 	kubeconfig, err := os.ReadFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -66,15 +66,15 @@ object "v1" "ConfigMap" "temporary" {
 		t.Fatal(err)
 	}
 	mustRefuse(ctx, t, c, "clusterctl state rebuild", "apply", "-auto-approve")
-	said := clusterctl(ctx, t, c, "state", "rebuild")
-	if !strings.Contains(said, "The state knows 4 machines, of which 3 have a member of the store, and ") ||
-		strings.Contains(said, "missing") {
-		t.Errorf("it says:\n%s", said)
+	output := clusterctl(ctx, t, c, "state", "rebuild")
+	if !strings.Contains(output, "The state knows 4 machines, of which 3 have a member of the store, and ") ||
+		strings.Contains(output, "missing") {
+		t.Errorf("it says:\n%s", output)
 	}
 	checkDeclared(ctx, t, c)
-	if now := clusterctl(ctx, t, c, "state", "list"); sortLines(now) != sortLines(was) ||
+	if now := clusterctl(ctx, t, c, "state", "list"); sortLines(now) != sortLines(before) ||
 		!strings.Contains(now, "object.v1.ConfigMap.temporary") {
-		t.Errorf("the state knew\n%s\nand knows\n%s", was, now)
+		t.Errorf("the state knew\n%s\nand knows\n%s", before, now)
 	}
 	mustRefuse(ctx, t, c, "there is a state", "state", "rebuild")
 
@@ -93,9 +93,9 @@ object "v1" "ConfigMap" "temporary" {
 		t.Fatal(err)
 	}
 	mustRefuse(ctx, t, c, "clusterctl state rebuild", "plan")
-	if said := clusterctl(ctx, t, c, "state", "rebuild"); !strings.Contains(said,
+	if output := clusterctl(ctx, t, c, "state", "rebuild"); !strings.Contains(output,
 		"is now .clusterctl/versions/unreadable-") {
-		t.Errorf("it says:\n%s", said)
+		t.Errorf("it says:\n%s", output)
 	}
 	checkDeclared(ctx, t, c)
 

@@ -83,10 +83,10 @@ func testAllDisksGone(ctx context.Context, t *testing.T) {
 	}
 	mustFail(ctx, t, c, "the store has no majority", "etcd", "status")
 	mustRefuse(ctx, t, c, "clusterctl etcd snapshot restore brings it back from a snapshot", "apply", "-auto-approve")
-	said := clusterctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve")
-	t.Log(said)
-	if !strings.Contains(said, "The store is rebuilt on") {
-		t.Errorf("restore says\n%s", said)
+	output := clusterctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve")
+	t.Log(output)
+	if !strings.Contains(output, "The store is rebuilt on") {
+		t.Errorf("restore says\n%s", output)
 	}
 	clusterctl(ctx, t, c, "etcd", "status")
 	clusterctl(ctx, t, c, "apply", "-auto-approve")

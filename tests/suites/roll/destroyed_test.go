@@ -107,13 +107,13 @@ machine "n1" {
 		t.Fatalf("%v: %s", err, out)
 	}
 	after := readTraces(ctx, t, c)
-	for look, was := range before {
+	for look, lines := range before {
 		for _, line := range after[look] {
-			if !slices.Contains(was, line) {
+			if !slices.Contains(lines, line) {
 				t.Errorf("%s: left is %s", look, line)
 			}
 		}
-		for _, line := range was {
+		for _, line := range lines {
 			if !slices.Contains(after[look], line) {
 				t.Errorf("%s: missing is %s", look, line)
 			}
