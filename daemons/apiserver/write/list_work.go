@@ -63,7 +63,8 @@ func listSizesOf(text []byte) (sizes listSizes) {
 func checkListWork(steps, items, limit int) error {
 	if items > 0 && steps > limit/items {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the patch has %d operations or items, for "+
-			"lists of up to %d items; the product is at most %d: use server-side apply, or a JSON merge patch", steps, items,
+			"lists of up to %d items; the product is at most %d: "+
+			"use server-side apply, or a JSON merge patch", steps, items,
 			limit))
 	}
 	return nil
