@@ -15,7 +15,7 @@ func (p *Situation) CheckSurvivors() error {
 	}
 	isPresent := func(address string) bool {
 		machine := p.State.Machines[address]
-		return machine.HasJoined && known.Machine.HasRole(config.RoleControlPlane)
+		return machine.HasJoined && machine.Machine.HasRole(config.RoleControlPlane)
 	}
 	var declared, present []string
 	for _, m := range p.Config.ControlPlane() {
