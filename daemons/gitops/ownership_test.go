@@ -199,6 +199,7 @@ func TestPruningManyObjectsLetsOtherSourcesGoOn(t *testing.T) {
 	}
 	w.start()
 	w.createNamespace("team")
+	w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Namespace", Name: "team"}, nil)
 	var all strings.Builder
 	for i := range many {
 		all.WriteString("---\n" + configMap(fmt.Sprint("a", i), "one"))
