@@ -51,13 +51,8 @@ func TestProcessesRenderWhatTheFilesContain(t *testing.T) {
 		"kustomize": {files: map[string]string{"kustomization.yaml": "resources: [base, b.yaml]", "b.yaml": "",
 			"base/kustomization.yaml": "resources: [a.yaml]", "base/a.yaml": configMap}},
 		"helm": {number, newChart(map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
-<<<<<<< HEAD
 			"metadata: {name: a}\n" +
 			"data: {value: \"{{ if eq (toString .Values.replicas) \"1000000\" }}one{{ end }}\"}"})},
-=======
-			"metadata: {name: a}\ndata: {value: \"{{ if eq (toString .Values.replicas) \"1000000\" }}one{{ end }}\"}",
-		})},
->>>>>>> attacker
 	} {
 		list, err := renderInProcess(t, row.spec, treeOf(row.files))
 		if err != nil || fmt.Sprint(summary(list)) != "[ConfigMap a one]" {
