@@ -226,55 +226,14 @@ func (c *Controller) prune(ctx context.Context, s *Source, e *entry, st *gitsour
 	return f
 }
 
-// pruneBatch is the number of objects that are pruned while no source can record its inventory. A source can have
-// thousands of objects, and the API may answer its account slowly.
-const pruneBatch = 20
-
 // pruneAll decides about objects and deletes them. It returns those that stay in the inventory.
 func (c *Controller) pruneAll(ctx context.Context, s *Source, st *gitsource.Status, a Applier, revision string,
 	ids inventory) (left inventory, f *failure) {
-	var deleted, released []string
-	var remaining, gone inventory
-	for batch := range slices.Chunk(deletionOrder(ids), pruneBatch) {
-		stays, removed, out, failed := c.pruneSome(ctx, s, a, revision, batch)
-		if failed != nil {
-			f = failed
-		}
-		remaining, gone, released = append(remaining, stays...), append(gone, removed...), append(released, out...)
-	}
-	// What was deleted stays in the inventory until it is gone, which finalizers may delay. Most objects are gone at
-	// once.
-	lives, err := a.Find(ctx, gone)
-	for i, id := range gone {
-		deleted = append(deleted, id.String())
-		if err != nil || lives[i] != nil {
-			remaining = append(remaining, id)
-		}
-	}
-	stays := remaining.set()
-	for _, id := range deletionOrder(ids) {
-		if stays[id.identity()] {
-			left = append(left, id)
-		}
-	}
-	if len(deleted) > 0 {
-		st.Pruned = limitList(slices.Clone(deleted))
-		c.event(s, corev1.EventTypeNormal, "Pruned", strings.Join(st.Pruned, ", "))
-	}
-	if len(released) > 0 {
-		c.event(s, corev1.EventTypeNormal, "Released", strings.Join(limitList(released), ", "))
-	}
-	return left, f
-}
-
-// pruneSome decides about a few objects and deletes them. It returns those that stay, those that were deleted, and why
-// others are released. Meanwhile no source can record its inventory.
-func (c *Controller) pruneSome(ctx context.Context, s *Source, a Applier, revision string, ids inventory) (left,
-	deleted inventory, released []string, f *failure) {
 	c.moveMu.Lock()
 	defer c.moveMu.Unlock()
 	others := c.others(s)
-	for _, id := range ids {
+	var deleted, released []string
+	for _, id := range deletionOrder(ids) {
 		lives, err := a.Find(ctx, []ObjectID{id})
 		if err != nil {
 			left = append(left, id)
@@ -295,7 +254,23 @@ func (c *Controller) pruneSome(ctx context.Context, s *Source, a Applier, revisi
 			f = fail(reasonPrune, "delete "+id.String(), err)
 			continue
 		}
-		deleted = append(deleted, id)
+		// It stays in the inventory until it is gone, which finalizers may delay.
+		left = append(left, id)
+		deleted = append(deleted, id.String())
 	}
-	return left, deleted, released, f
+	left = slices.DeleteFunc(left, func(id ObjectID) bool { // most objects are gone at once
+		if !slices.Contains(deleted, id.String()) {
+			return false
+		}
+		lives, err := a.Find(ctx, []ObjectID{id})
+		return err == nil && lives[0] == nil
+	})
+	if len(deleted) > 0 {
+		st.Pruned = limitList(slices.Clone(deleted))
+		c.event(s, corev1.EventTypeNormal, "Pruned", strings.Join(st.Pruned, ", "))
+	}
+	if len(released) > 0 {
+		c.event(s, corev1.EventTypeNormal, "Released", strings.Join(limitList(released), ", "))
+	}
+	return left, f
 }

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -176,48 +174,6 @@ func TestASourceHasTheRightsOfItsServiceAccount(t *testing.T) {
 	s = w.readyIn("shop", "app3", "False", "SecretNotReadable", "")
 	if !strings.Contains(message(s), "shop/credentials: it does not exist") {
 		t.Errorf("the message is %q", message(s))
-	}
-}
-
-// A tenant whose source deletes many objects must not keep other sources from applying theirs.
-func TestPruningManyObjectsLetsOtherSourcesGoOn(t *testing.T) {
-	w := newWorld(t)
-	const many = 200
-	var deleted atomic.Int32
-	w.onDelete = func() {
-		switch deleted.Add(1) {
-		case 1:
-			w.declare("platform", "path: own\nbranch: main")
-		case many - 5: // the rest is deleted after the other source has applied its objects
-			for deadline := time.Now().Add(limit); w.value("own") != "one"; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Error("while objects are deleted, no other source is applied")
-					return
-				}
-			}
-		}
-	}
-	w.start()
-	w.createNamespace("team")
-	w.cluster.Put(gitops.ObjectID{APIVersion: "v1", Kind: "Namespace", Name: "team"}, nil)
-	var all strings.Builder
-	for i := range many {
-		all.WriteString("---\n" + configMap(fmt.Sprint("a", i), "one"))
-	}
-	files := map[string]string{"team/a.yaml": all.String(), "team/b.yaml": configMap("b", "one"),
-		"own/a.yaml": configMap("own", "one")}
-	w.declareIn("team", "app", "path: team")
-	w.readyIn("team", "app", "True", "", w.repo.Commit(files))
-	delete(files, "team/a.yaml")
-	s := w.readyIn("team", "app", "True", "", w.repo.Commit(files))
-	w.until("the objects are deleted", func() error {
-		if s = w.sourceIn("team", "app"); len(s.Status.Inventory) != 1 || len(s.Status.Pruning) != 0 {
-			return fmt.Errorf("%d objects are in the inventory", len(s.Status.Inventory))
-		}
-		return nil
-	})
-	if n := deleted.Load(); n != many {
-		t.Errorf("%d objects were deleted", n)
 	}
 }
 

@@ -43,8 +43,6 @@ type world struct {
 	clock   *clocktesting.FakeClock
 	stop    func() // stops the controller
 
-	onDelete func() // is called before each deletion, if it is set before start
-
 	controller *gitops.Controller
 	sender     *recordingSender
 
@@ -111,11 +109,7 @@ func (w *world) start() {
 	if w.stop != nil {
 		w.stop()
 	}
-	var cluster gitops.Cluster = w.cluster
-	if w.onDelete != nil {
-		cluster = observedCluster{cluster, w.onDelete}
-	}
-	c := gitops.New(gitops.Config{Client: w.client, Cluster: cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
+	c := gitops.New(gitops.Config{Client: w.client, Cluster: w.cluster, Fetcher: w.repo, Renderer: gitops.Manifests{},
 		Decrypter: unsealer{}, Recorder: w, Sender: w.sender, Clock: w.clock,
 		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil))})
 	w.controller = c
@@ -129,29 +123,6 @@ func (w *world) start() {
 		}
 	})
 	w.t.Cleanup(w.stop)
-}
-
-// observedCluster is a cluster that calls a function before each deletion.
-type observedCluster struct {
-	gitops.Cluster
-	onDelete func()
-}
-
-// As implements gitops.Cluster.
-func (c observedCluster) As(namespace, account string) (gitops.Applier, error) {
-	a, err := c.Cluster.As(namespace, account)
-	return observedApplier{a, c.onDelete}, err
-}
-
-type observedApplier struct {
-	gitops.Applier
-	onDelete func()
-}
-
-// Delete implements gitops.Applier.
-func (a observedApplier) Delete(ctx context.Context, id gitops.ObjectID, uid types.UID) error {
-	a.onDelete()
-	return a.Applier.Delete(ctx, id, uid)
 }
 
 // Event implements gitops.Recorder.
