@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -64,8 +65,8 @@ import (
 )
 
 // all lists every controller with its name for --controllers, its service account, and upstream's name for the source
-// of its events. The account's role has the same name as the account. Controllers without an event source record no
-// events.
+// of its events, which is the account if upstream's controller records none. The account's role has the same name as
+// the account.
 var all = []struct {
 	name string
 	new  func(loop.Context) loop.Controller
@@ -248,11 +249,9 @@ func (m manager) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if entry.from != "" {
-			recorder := events.NewLazy(ctx, own.Client, entry.from)
-			defer recorder.Shutdown()
-			own.Events = recorder
-		}
+		recorder := events.NewLazy(ctx, own.Client, cmp.Or(entry.from, entry.as))
+		defer recorder.Shutdown()
+		own.Events = recorder
 		controllers = append(controllers, entry.new(own))
 	}
 	for _, controller := range controllers {

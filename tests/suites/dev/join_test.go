@@ -6,14 +6,17 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -93,6 +96,48 @@ func TestKubeletsJoinWithTokens(t *testing.T) {
 	if approved != 2 {
 		t.Errorf("%d requests were approved by themselves, want 2", approved)
 	}
+}
+
+// A token for new nodes obtains no certificate of a node that exists. An event gives the reason, and the controllers go
+// on.
+// Proves S12, S21.
+func TestTokensObtainNoCertificateOfAnExistingNode(t *testing.T) {
+	live, err := workload.Connect([]string{strings.TrimPrefix(restConfig.Host, "https://")}, restConfig.CAData,
+		certs.Pair{Cert: restConfig.CertData, Key: restConfig.KeyData})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := workload.Token{ID: "taken1", Secret: "0123456789abcdef", Description: "a test",
+		Groups: []string{workload.NodeTokens}, Expires: time.Now().Add(time.Hour).Truncate(time.Second)}
+	if err := live.CreateToken(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	nodes := must[*corev1.NodeList](t)(sharedClient.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1}))
+	if len(nodes.Items) == 0 {
+		t.Fatal("the cluster has no node")
+	}
+	existing := nodes.Items[0].Name
+	ctx, cancel := context.WithCancel(t.Context())
+	var requested sync.WaitGroup
+	defer requested.Wait()
+	defer cancel()
+	holder := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(&rest.Config{Host: restConfig.Host,
+		BearerToken: token.String(), TLSClientConfig: rest.TLSClientConfig{CAData: restConfig.CAData}}))
+	requested.Go(func() {
+		if pair, err := certificate.Request(ctx, holder, existing, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("it obtained a certificate of %d bytes", len(pair.Cert))
+		}
+	})
+	waitFor(t, "an event that gives the reason", func(ctx context.Context) (bool, any) {
+		list, err := sharedClient.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+			FieldSelector: "reason=NodeNameTaken"})
+		if err != nil {
+			return false, err
+		}
+		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return strings.Contains(e.Message, "node "+existing+" exists")
+		}), list.Items
+	})
 }
 
 // writeBootstrapConfig writes a kubeconfig with a token.
