@@ -290,14 +290,14 @@ func TestMachinesStayWhileTheControlPlaneNeedsThem(t *testing.T) {
 			}
 			applyUntil(map[string]string{"demoted": "leaving the control plane", "removed": "removing"}[name])
 			for _, h := range w.hosts {
-				h.AnswerErrors = map[string]error{
+				h.FailPeers(map[string]error{
 					"https://" + planeAddresses["b"] + ":2379":        errors.New("no answer"),
 					"https://" + planeAddresses["b"] + ":6443/readyz": errors.New("no answer"),
-				}
+				})
 			}
-			logged := len(w.hosts["machine.c"].Log)
+			logged := len(w.hosts["machine.c"].Operations())
 			applyUntil("waiting for b, which may be just back") // and does not come back
-			if did := strings.Join(w.hosts["machine.c"].Log[logged:], ", "); strings.Contains(did, "stop") ||
+			if did := strings.Join(w.hosts["machine.c"].Operations()[logged:], ", "); strings.Contains(did, "stop") ||
 				len(voters(t, store)) != 3 {
 				t.Errorf("on c it did %s, the members are %v", did, voters(t, store))
 			}

@@ -318,6 +318,19 @@ func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
 	return h.images[name], nil
 }
 
+// FailPeers makes requests to daemons of other machines fail from now on, by their URLs, also for callers that are
+// already waiting.
+func (h *Host) FailPeers(errs map[string]error) {
+	defer h.lock()()
+	h.AnswerErrors = errs
+}
+
+// Operations returns a copy of Log.
+func (h *Host) Operations() []string {
+	defer h.lock()()
+	return slices.Clone(h.Log)
+}
+
 // HealPeers makes all daemons of other machines healthy from now on, also for callers that are already waiting.
 func (h *Host) HealPeers() {
 	defer h.lock()()
