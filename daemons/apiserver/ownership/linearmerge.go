@@ -80,18 +80,39 @@ func (m *linearMerge) mergeNull(atom schema.Atom, live liveValue) (out any, owne
 		if l, isMap := live.value.(map[string]any); isMap && len(l) > 0 &&
 			atom.Map.ElementRelationship != schema.Atomic {
 			m.validate(schema.TypeRef{Inlined: atom}, live.value)
+			m.refuseEmptyLists(live.value)
 			return live.value, member(nil), nil
 		}
 	case atom.List != nil && atom.Scalar == nil && atom.Map == nil:
 		if l, isList := live.value.([]any); isList && len(l) > 0 &&
 			atom.List.ElementRelationship != schema.Atomic {
 			m.validate(schema.TypeRef{Inlined: atom}, live.value)
+			m.refuseEmptyLists(live.value)
 			return live.value, member(nil), nil
 		}
 	case atom.Scalar == nil || atom.Map != nil || atom.List != nil:
 		m.isUnsupported = true
 	}
 	return m.mergeLeaf(live, nil)
+}
+
+// refuseEmptyLists leaves the merge to the library if a value has an empty list. It is the value of a container that is
+// declared as empty. If that is declared again, the library removes the container with all that it has, and restores
+// what others own, but not empty lists.
+func (m *linearMerge) refuseEmptyLists(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			m.refuseEmptyLists(member)
+		}
+	case []any:
+		if len(v) == 0 {
+			m.isUnsupported = true
+		}
+		for _, item := range v {
+			m.refuseEmptyLists(item)
+		}
+	}
 }
 
 // mergeLeaf replaces a value as a whole.
@@ -120,6 +141,7 @@ func (m *linearMerge) mergeMap(
 		changed = m.added()
 	}
 	if len(declared) == 0 {
+		m.refuseEmptyLists(live)
 		owned = member(nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
