@@ -22,7 +22,7 @@ func (p *Situation) CheckSurvivors() error {
 		if isPresent(m.Address) {
 			return nil
 		}
-		declared = append(declared, fmt.Sprintf("%s (%s)", m.Address, m.Source))
+		declared = append(declared, fmt.Sprintf("%s (%s:%d)", m.Address, m.Source.File, m.Source.Line))
 	}
 	for _, address := range SortedMachines(p.State) {
 		if isPresent(address) {
