@@ -55,7 +55,7 @@ the command is interrupted, one a line; with -o json one object a line.`,
 			if isAll {
 				from = metav1.NamespaceAll
 			} else if len(args) > 0 {
-				from, filter.Object, err = selectObject(c.Context(), config, args[0], namespace, isOwned)
+				from, filter.Objects, err = selectObject(c.Context(), config, args[0], namespace, isOwned)
 				if err != nil {
 					return err
 				}
@@ -101,8 +101,8 @@ func followEvents(c *cobra.Command, from events.Watcher, filter events.Filter, i
 	})
 }
 
-// objectFilter reports whether events of an object are selected.
-type objectFilter func(context.Context, corev1.ObjectReference) (bool, error)
+// objectFilter reports for each object whether its events are selected.
+type objectFilter func(context.Context, []corev1.ObjectReference) ([]bool, error)
 
 // selectObject returns a filter for the events of an object KIND/NAME, and the namespace that holds these events.
 func selectObject(
@@ -136,7 +136,11 @@ func selectObject(
 		return "", nil, err
 	}
 	// What an object without a namespace owns can be in any: NamespaceAll is empty, too.
-	return members.Root.Namespace, func(ctx context.Context, o corev1.ObjectReference) (bool, error) {
-		return members.Has(ctx, o.Kind, o.Namespace, o.Name)
+	return members.Root.Namespace, func(ctx context.Context, list []corev1.ObjectReference) ([]bool, error) {
+		objects := make([]tree.Object, len(list))
+		for i, o := range list {
+			objects[i] = tree.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+		}
+		return members.Has(ctx, objects)
 	}, nil
 }

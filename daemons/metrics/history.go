@@ -109,8 +109,8 @@ func (h *history) sweep(minute int64) {
 }
 
 // recordState records the newest usage of a node and its pods. A pod without the usage of a container is not recorded,
-// since a partial sum would be misleading. A time that a node reports and that cannot be is replaced by that of its
-// answer: one in the future would remove the history of all other nodes.
+// since a partial sum would be misleading. A node may report an impossible time. It is replaced by the time of the
+// node's answer, because one in the future would remove the history of all other nodes.
 func (h *history) recordState(node string, s *State) {
 	record := func(key, uid string, u Usage) {
 		if age := s.AnsweredAt.Sub(u.At); age < 0 || age >= historyMinutes*time.Minute {

@@ -30,28 +30,21 @@ type Lister interface {
 
 // Filter selects events. Empty fields select all.
 type Filter struct {
-	// Object reports whether events of an object are selected.
-	Object func(context.Context, corev1.ObjectReference) (bool, error)
-	Type   string
-	Since  time.Time
+	// Objects reports for each object whether its events are selected.
+	Objects func(context.Context, []corev1.ObjectReference) ([]bool, error)
+	Type    string
+	Since   time.Time
 }
 
 // OfObject selects the events of one object.
-func OfObject(kind, name string) func(context.Context, corev1.ObjectReference) (bool, error) {
-	return func(_ context.Context, o corev1.ObjectReference) (bool, error) {
-		return o.Kind == kind && o.Name == name, nil
+func OfObject(kind, name string) func(context.Context, []corev1.ObjectReference) ([]bool, error) {
+	return func(_ context.Context, objects []corev1.ObjectReference) ([]bool, error) {
+		selected := make([]bool, len(objects))
+		for i, o := range objects {
+			selected[i] = o.Kind == kind && o.Name == name
+		}
+		return selected, nil
 	}
-}
-
-// selects reports whether an event is selected.
-func (f Filter) selects(ctx context.Context, e *corev1.Event) (bool, error) {
-	if f.Type != "" && e.Type != f.Type || why.EventTime(e).Before(f.Since) {
-		return false, nil
-	}
-	if f.Object == nil {
-		return true, nil
-	}
-	return f.Object(ctx, e.InvolvedObject)
 }
 
 // Group is one or more events of an object that have the same type, reason and message.
@@ -105,17 +98,28 @@ func read(ctx context.Context, from Lister) (all []corev1.Event, version string,
 }
 
 // choose returns the events that the filter selects.
-func (f Filter) choose(ctx context.Context, all []corev1.Event) (selected []*corev1.Event, err error) {
+func (f Filter) choose(ctx context.Context, all []corev1.Event) ([]*corev1.Event, error) {
+	var selected []*corev1.Event
+	var objects []corev1.ObjectReference
 	for i := range all {
-		ok, err := f.selects(ctx, &all[i])
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			selected = append(selected, &all[i])
+		if e := &all[i]; (f.Type == "" || e.Type == f.Type) && !why.EventTime(e).Before(f.Since) {
+			selected, objects = append(selected, e), append(objects, e.InvolvedObject)
 		}
 	}
-	return selected, nil
+	if f.Objects == nil || len(selected) == 0 {
+		return selected, nil
+	}
+	isSelected, err := f.Objects(ctx, objects)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []*corev1.Event
+	for i, e := range selected {
+		if isSelected[i] {
+			chosen = append(chosen, e)
+		}
+	}
+	return chosen, nil
 }
 
 // newGroup returns a group of one event.

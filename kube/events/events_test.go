@@ -43,7 +43,7 @@ func TestRepeatedEventsOfAllPagesAreOneGroupAndTheNewestIsLast(t *testing.T) {
 	if text := out.String(); strings.Contains(text, "\x1b") || strings.Count(text, "\n") != 3 {
 		t.Errorf("%q", text)
 	}
-	r, err = List(t.Context(), from, Filter{Object: OfObject("Pod", "old"), Type: "Warning"})
+	r, err = List(t.Context(), from, Filter{Objects: OfObject("Pod", "old"), Type: "Warning"})
 	if err != nil || len(r.Groups) != 1 || r.Groups[0].Name != "old" {
 		t.Error(r, err)
 	}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -13,47 +14,51 @@ const (
 
 // Members are the objects of a tree that can grow, such as that of a Deployment which creates pods.
 type Members struct {
-	Root     *Node
-	read     func(context.Context) (*Report, error)
-	interval time.Duration
-	readAt   time.Time
-	known    map[objectName]bool // with false: the tree did not have the object when it was read
+	Root        *Node
+	read        func(context.Context) (*Report, error)
+	interval    time.Duration
+	refreshedAt time.Time
+	known       map[Object]bool // with false: the tree did not have the object when it was read again for it
 }
 
-// objectName identifies an object, whatever its version.
-type objectName struct{ kind, namespace, name string }
+// Object identifies an object, whatever its version.
+type Object struct{ Kind, Namespace, Name string }
 
-// NewMembers reads a tree. read is called again when an object is asked for that was not in the tree before.
+// NewMembers reads a tree. read is called again for objects that were not in the tree before.
 func NewMembers(ctx context.Context, read func(context.Context) (*Report, error)) (*Members, error) {
-	m := &Members{read: read, interval: refreshInterval, known: map[objectName]bool{}}
+	m := &Members{read: read, interval: refreshInterval, known: map[Object]bool{}}
 	return m, m.refresh(ctx)
 }
 
-// Has reports whether the tree has an object. For an object that it does not know, it reads the tree again, and waits
-// if the last read is less than five seconds ago.
-func (m *Members) Has(ctx context.Context, kind, namespace, name string) (bool, error) {
-	object := objectName{kind, namespace, name}
-	if has, ok := m.known[object]; ok {
-		return has, nil
+// Has reports for each object whether the tree has it. If it does not know one of them, it reads the tree again, and
+// waits if it did so less than five seconds ago.
+func (m *Members) Has(ctx context.Context, objects []Object) ([]bool, error) {
+	isUnknown := func(o Object) bool {
+		_, ok := m.known[o]
+		return !ok
 	}
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-time.After(m.interval - time.Since(m.readAt)):
+	if slices.ContainsFunc(objects, isUnknown) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(m.interval - time.Since(m.refreshedAt)):
+		}
+		if err := m.refresh(ctx); err != nil {
+			return nil, err
+		}
+		m.refreshedAt = time.Now()
 	}
-	if err := m.refresh(ctx); err != nil {
-		return false, err
+	has := make([]bool, len(objects))
+	for i, o := range objects {
+		has[i] = m.known[o]
+		m.known[o] = has[i]
 	}
-	if !m.known[object] {
-		m.known[object] = false
-	}
-	return m.known[object], nil
+	return has, nil
 }
 
 // refresh reads the tree. Objects that have left it stay members: their last events are still to come.
 func (m *Members) refresh(ctx context.Context) error {
 	report, err := m.read(ctx)
-	m.readAt = time.Now()
 	if err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ func (m *Members) refresh(ctx context.Context) error {
 }
 
 func (m *Members) add(n *Node) {
-	m.known[objectName{n.Kind, n.Namespace, n.Name}] = true
+	m.known[Object{n.Kind, n.Namespace, n.Name}] = true
 	for _, o := range n.Owns {
 		m.add(o)
 	}

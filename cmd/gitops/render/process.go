@@ -23,15 +23,15 @@ import (
 
 // Bounds of a process that renders a source.
 const (
-	processes       = 2
+	maxProcesses    = 2 // that render at the same time
 	processTimeout  = time.Minute
-	processCPU      = 60        // seconds of CPU
-	processMemory   = 384 << 20 // bytes of data
-	processOutput   = 64 << 20  // bytes of the objects as JSON
-	maxProblem      = 16 << 10  // bytes of a message of the process
-	processGoMemory = "256MiB"  // from which Go collects garbage more often
-	processIdle     = 30 * time.Second
-	processCommand  = "render" // first argument of the process
+	processCPU      = 60               // seconds of CPU
+	processMemory   = 384 << 20        // bytes of data
+	processOutput   = 64 << 20         // bytes of the objects as JSON
+	maxProblem      = 16 << 10         // bytes of a message of the process
+	processGoMemory = "256MiB"         // from which Go collects garbage more often
+	processIdle     = 30 * time.Second // after which a process without a task ends
+	processCommand  = "render"         // first argument of the process
 )
 
 // Processes render sources in other processes. Templates, overlays and configurations can use much memory and time, and
@@ -55,8 +55,8 @@ func NewProcesses(dir string) (*Processes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Processes{program: []string{self, processCommand}, dir: dir, slots: make(chan struct{}, processes),
-		tenants: make(chan struct{}, processes-1)}, nil
+	return &Processes{program: []string{self, processCommand}, dir: dir, slots: make(chan struct{}, maxProcesses),
+		tenants: make(chan struct{}, maxProcesses-1)}, nil
 }
 
 // IsProcess reports whether a program was started to render a source, with RunProcess.

@@ -14,6 +14,9 @@ const (
 	maxListMoves       = 20_000_000
 )
 
+// maxDepth is a depth of a document that the decoders refuse.
+const maxDepth = 10_000
+
 // listSizes are the sizes of the lists of a JSON document.
 type listSizes struct {
 	items   int // of all lists
@@ -45,6 +48,9 @@ func listSizesOf(text []byte) (sizes listSizes) {
 		default:
 			at.isFilled = true
 			if c == '[' || c == '{' {
+				if len(levels) > maxDepth {
+					return sizes // the decoder refuses it
+				}
 				levels = append(levels, level{isList: c == '['})
 			}
 			if c == '"' {
