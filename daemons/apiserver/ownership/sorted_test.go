@@ -92,13 +92,13 @@ func TestFieldOwnersOfLongListsTakeLessTimeThanTheLibrary(t *testing.T) {
 	}
 	p.SetGroupVersionKind(served.GVK)
 	live.SetGroupVersionKind(served.GVK)
-	began := threadTime(t)
+	start := threadTime(t)
 	library.UpdateNoErrors(live, p.DeepCopy(), "m")
 	between := threadTime(t)
 	if _, err := f.Update(served, "", nil, live, p.DeepCopy(), "m"); err != nil {
 		t.Fatal(err)
 	}
-	if slow, fast := between-began, threadTime(t)-between; fast > slow*3/4 {
+	if slow, fast := between-start, threadTime(t)-between; fast > slow*3/4 {
 		t.Errorf("it takes %s, and the library %s", fast, slow)
 	}
 }
