@@ -141,6 +141,18 @@ func (w *testEnforcer) waitUntil(what string, matches func(text string) bool) {
 	}
 }
 
+// waitUntilReady waits until the daemon reports that its rules are in effect, which it does after it wrote them.
+func (w *testEnforcer) waitUntilReady() {
+	w.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for w.p.checkReady() != nil {
+		if time.Now().After(deadline) {
+			w.t.Fatal(w.p.checkReady())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func (w *testEnforcer) admit(p *corev1.Pod, ips ...string) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
 	defer cancel()
@@ -233,9 +245,7 @@ func TestRulesStayUntilAllInputsAreKnown(t *testing.T) {
 		return hasRules(text, "10.1.0.2") && hasIngressChain(text, "10.1.0.2") &&
 			slices.Contains(setLines(text, "set "+groupName(policy)), "10.2.0.9")
 	})
-	if err := w.p.checkReady(); err != nil {
-		t.Error(err)
-	}
+	w.waitUntilReady()
 }
 
 func TestForeignSlicesAreNoPeers(t *testing.T) {
