@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"clusterctl/daemons/apiserver/quantity"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // maxDigits is the number of digits in a row from which a quantity is looked at.
@@ -202,6 +202,44 @@ func memberOf(t reflect.Type, name string) reflect.Type {
 				if member := memberOf(elementOf(f.Type), name); member != nil {
 					return member
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// CheckFieldQuantities is CheckQuantities for the fields of an object without a Go type.
+func CheckFieldQuantities(fields map[string]any, obj any) error {
+	t := reflect.TypeOf(obj)
+	if !hasQuantities(t) {
+		return nil
+	}
+	return checkFields(t, fields)
+}
+
+func checkFields(t reflect.Type, value any) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil {
+		return nil
+	}
+	switch v := value.(type) {
+	case string:
+		return checkQuantity(t, v)
+	case map[string]any:
+		for name, member := range v {
+			if err := checkFields(memberOf(t, name), member); err != nil {
+				return err
+			}
+		}
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return nil
+		}
+		for _, item := range v {
+			if err := checkFields(t.Elem(), item); err != nil {
+				return err
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"clusterctl/daemons/apiserver/quantity"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 const podBegin, podEnd = `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"c","resources":{"limits":{`, `}}}]}}`
@@ -45,6 +45,16 @@ func TestHugeQuantitiesAreNotParsed(t *testing.T) {
 		if err := CheckQuantities([]byte(text), &corev1.Pod{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	fields := func(cpu string) map[string]any {
+		list := map[string]any{"limits": map[string]any{"cpu": cpu}, "claims": []any{map[string]any{"name": "1e-999999999"}}}
+		return map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"resources": list}}}}
+	}
+	if err := CheckFieldQuantities(fields("1e-999999999"), &corev1.Pod{}); !errors.Is(err, quantity.Err) {
+		t.Errorf("fields: %v", err)
+	}
+	if err := CheckFieldQuantities(fields("1e-9"), &corev1.Pod{}); err != nil {
+		t.Errorf("usual fields: %v", err)
 	}
 	if hasHuge := mayHaveHugeQuantity([]byte(`{"a":"3e123","b":"\u003cx\u003e","c":"2026-11-28T10:00:00Z"}`)); hasHuge {
 		t.Error("a usual body is read twice")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // The limits of a quantity.
@@ -31,23 +33,10 @@ func IsHuge(text string) bool {
 	return errors.Is(err, strconv.ErrRange) || err == nil && (exponent > maxExponent || exponent < -maxExponent)
 }
 
-// HasHuge reports whether a value of JSON has a text that takes long to parse as a quantity.
-func HasHuge(value any) bool {
-	switch v := value.(type) {
-	case string:
-		return IsHuge(v)
-	case []any:
-		for _, item := range v {
-			if HasHuge(item) {
-				return true
-			}
-		}
-	case map[string]any:
-		for _, member := range v {
-			if HasHuge(member) {
-				return true
-			}
-		}
+// Parse parses a text that a client chose. It returns Err if that would take long.
+func Parse(text string) (resource.Quantity, error) {
+	if IsHuge(text) {
+		return resource.Quantity{}, Err
 	}
-	return false
+	return resource.ParseQuantity(text)
 }
