@@ -15,9 +15,9 @@ func TestRulesOfDefinitionsDoNotParseHugeQuantities(t *testing.T) {
 	}{
 		{"isQuantity(self)", "1e-999999999", http.StatusUnprocessableEntity, "color is immutable"},
 		{"!isQuantity(self)", "1e-999999999", http.StatusCreated, ""},
-		{"quantity(self).sign() == 1", "1e-999999999", http.StatusUnprocessableEntity, "quantities must have at most"},
-		{"quantity(self).sign() == 1", "1e-9", http.StatusCreated, ""},
-		{"quantity('1').sign() == 1 && self != ''", "12e4567", http.StatusCreated, ""}, // it is no quantity
+		{"quantity(self).isGreaterThan(quantity('0'))", "1e-999999999", http.StatusUnprocessableEntity, "quantities must have at most"},
+		{"quantity(self).isGreaterThan(quantity('0'))", "1e-9", http.StatusCreated, ""},
+		{"quantity('1').isInteger() && self != ''", "12e4567", http.StatusCreated, ""}, // it is no quantity
 	} {
 		cfg := startConfig(t, stores["memory"](t), nil)
 		createDefinition(t, cfg, strings.Replace(crontabs, "self == oldSelf", row.rule, 1), cronTabPath)
@@ -38,7 +38,7 @@ const annotatedQuota = `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"n
 func TestPoliciesDoNotParseHugeQuantities(t *testing.T) {
 	const value = "object.metadata.annotations['cpu']"
 	for name, spec := range map[string]string{
-		"validation": `,"validations":[{"expression":"quantity(` + value + `).sign() == 1"}]`,
+		"validation": `,"validations":[{"expression":"quantity(` + value + `).isGreaterThan(quantity('0'))"}]`,
 		"JSON patch": `,"reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":` +
 			`"[JSONPatch{op: 'replace', path: '/spec/hard/cpu', value: ` + value + `}]"}}]`,
 		"merge": `,"reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":` +
