@@ -15,7 +15,8 @@ func TestRulesOfDefinitionsDoNotParseHugeQuantities(t *testing.T) {
 	}{
 		{"isQuantity(self)", "1e-999999999", http.StatusUnprocessableEntity, "color is immutable"},
 		{"!isQuantity(self)", "1e-999999999", http.StatusCreated, ""},
-		{"quantity(self).isGreaterThan(quantity('0'))", "1e-999999999", http.StatusUnprocessableEntity, "quantities must have at most"},
+		{"quantity(self).isGreaterThan(quantity('0'))", "1e-999999999", http.StatusUnprocessableEntity,
+			"quantities must have at most"},
 		{"quantity(self).isGreaterThan(quantity('0'))", "1e-9", http.StatusCreated, ""},
 		{"quantity('1').isInteger() && self != ''", "12e4567", http.StatusCreated, ""}, // it is no quantity
 	} {

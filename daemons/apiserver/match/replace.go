@@ -12,7 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"clusterctl/daemons/api"
-	"clusterctl/daemons/apiserver/body"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // Replace replaces the written object by obj, which is in version v.
@@ -42,7 +42,7 @@ func Decode(data []byte, like runtime.Object) (runtime.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %T cannot be created again", like)
 	}
-	if err := body.CheckQuantities(data, obj); err != nil {
+	if err := quantity.Check(data, obj); err != nil {
 		return nil, err
 	}
 	return obj, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
@@ -58,7 +58,7 @@ func ConvertLike(obj, like runtime.Object) (runtime.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %T cannot be created again", like)
 	}
-	err := body.CheckFieldQuantities(u.Object, to)
+	err := quantity.CheckFields(u.Object, to)
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to)
 	}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	kjson "sigs.k8s.io/json"
 
-	"clusterctl/daemons/apiserver/body"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // checkedInterfaces create checked objects. The library decodes the results of JSON patches into them.
@@ -33,7 +33,7 @@ type checkedObject struct{ runtime.Object }
 
 // UnmarshalJSON implements json.Unmarshaler. Unknown fields are an error.
 func (o *checkedObject) UnmarshalJSON(data []byte) error {
-	if err := body.CheckQuantities(data, o.Object); err != nil {
+	if err := quantity.Check(data, o.Object); err != nil {
 		return err
 	}
 	unknown, err := kjson.UnmarshalStrict(data, o.Object)

@@ -105,14 +105,15 @@ func boundMatches(i interpreter.InterpretableV2) (interpreter.InterpretableV2, e
 	if _, isConstant := call.Args()[1].(interpreter.InterpretableConst); isConstant {
 		return i, nil
 	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
+	match := func(args ...ref.Val) ref.Val {
 		matcher, ok := args[0].(traits.Matcher)
 		if !ok {
 			return types.MaybeNoSuchOverloadErr(args[0])
 		}
 		matchText(args)
 		return matcher.Match(args[1])
-	}), nil
+	}
+	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), match), nil
 }
 
 // boundJoin bounds the length of the joined text.
@@ -167,7 +168,8 @@ func boundFormat(args []ref.Val) ref.Val {
 	}
 	for _, clause := range strings.Split(strings.ReplaceAll(string(format), "%%", ""), "%.")[1:] {
 		digits := len(clause) - len(strings.TrimLeft(clause, "0123456789"))
-		if precision, err := strconv.Atoi(clause[:digits]); precision > maxPrecision || errors.Is(err, strconv.ErrRange) {
+		precision, err := strconv.Atoi(clause[:digits])
+		if precision > maxPrecision || errors.Is(err, strconv.ErrRange) {
 			return types.NewErr("format: a number has more than %d digits after the point", maxPrecision)
 		}
 	}

@@ -77,7 +77,8 @@ func TestExpensiveCallsEndTheEvaluation(t *testing.T) {
 	long := strings.Repeat("a", 1_000_000)
 	variables := map[string]any{
 		"text": "1e-999999999", "digits": strings.Repeat("9", 1_000_000), "long": long, "half": long[:500_000] + "b",
-		"many": items(100_000), "others": items(100_001)[1:], "empty": "", "format": "%.1000000f", "digit": "%." + strings.Repeat("9", 30) + "f",
+		"many": items(100_000), "others": items(100_001)[1:], "empty": "",
+		"format": "%.1000000f", "digit": "%." + strings.Repeat("9", 30) + "f",
 	}
 	const cancelled = "actual cost limit exceeded"
 	all := environments(t, variables)

@@ -14,7 +14,7 @@ import (
 // deviceFeatures lists the features of expressions about devices: all that are stable or enabled by default.
 var deviceFeatures = devicecel.Features{EnableConsumableCapacity: true}
 
-// deviceCompiler returns the compiler of expressions about devices, which takes its environment from the library's cache.
+// deviceCompiler returns the compiler of expressions about devices. It takes its environment from the library's cache.
 var deviceCompiler = sync.OnceValue(func() interface {
 	CompileCELExpression(text string, options devicecel.Options) devicecel.CompilationResult
 } {
