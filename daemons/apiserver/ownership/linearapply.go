@@ -50,7 +50,7 @@ func (l *linearMerger) Apply(
 		return out, err
 	}
 	if max(largeEntries(live), largeEntries(declared)) > maxLibraryEntries {
-		return nil, errTooLarge
+		return nil, tooLargeError()
 	}
 	return l.library.Apply(live, declared, manager, force)
 }
@@ -59,10 +59,12 @@ func (l *linearMerger) Apply(
 // quadratic time.
 const maxLibraryEntries = 20_000
 
-// errTooLarge is the error of a merge that is left to the library, and would take too long.
-var errTooLarge = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an object with more than %d entries in long "+
-	"lists and maps can be applied only if it is valid, its lists have no duplicates, the keys of their items and all "+
-	"names are plain text, and all managers of its fields use the same version", maxLibraryEntries))
+// tooLargeError returns the error of a merge that is left to the library, and would take too long.
+func tooLargeError() error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an object with more than %d entries in long lists and "+
+		"maps can be applied only if it is valid, its lists have no duplicates, the keys of their items and all names "+
+		"are plain text, and all managers of its fields use the same version", maxLibraryEntries))
+}
 
 // apply returns false if the library has to do the work. Then it has changed neither object.
 func (l *linearMerger) apply(live, declared runtime.Object, manager string, force bool) (runtime.Object, bool, error) {

@@ -44,9 +44,9 @@ func isLarge(obj runtime.Object) bool {
 	return !visitContainers(reflect.ValueOf(obj), func(size int, _ bool) bool { return size < largeMap })
 }
 
-// largeEntries returns the number of entries in all large maps and lists of an object.
+// largeEntries returns the number of entries in all large maps and lists of an object, without its managed fields.
 func largeEntries(obj runtime.Object) (n int) {
-	visitContainers(reflect.ValueOf(obj), func(size int, _ bool) bool {
+	visitContainers(reflect.ValueOf(withEntries(ShallowCopy(obj), nil)), func(size int, _ bool) bool {
 		if size >= largeMap {
 			n += size
 		}

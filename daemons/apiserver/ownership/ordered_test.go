@@ -156,3 +156,18 @@ func TestLargeMapsAreFoundAtAnyDepth(t *testing.T) {
 		t.Error("a typed object")
 	}
 }
+
+func TestEntriesOfManagedFieldsAreNotCounted(t *testing.T) {
+	names := map[string]any{}
+	for i := range largeMap + 5 {
+		names[fmt.Sprint("f:n", i)] = map[string]any{}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"data": names, "metadata": map[string]any{
+		"managedFields": []any{map[string]any{"manager": "m", "fieldsV1": names}}}}}
+	if n := largeEntries(u); n != largeMap+5 {
+		t.Errorf("there are %d entries", n)
+	}
+	if len(u.GetManagedFields()) != 1 {
+		t.Error("the object has changed")
+	}
+}
