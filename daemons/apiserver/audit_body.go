@@ -12,6 +12,7 @@ import (
 	"clusterctl/daemons/apiserver/audit"
 	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // recordBodies is the stage that records the request body, and prepares recording of the response body, where the
@@ -81,7 +82,7 @@ func protobufAsJSON(scheme *runtime.Scheme, data []byte) []byte {
 		return nil
 	}
 	message, ok := obj.(interface{ Unmarshal([]byte) error })
-	if !ok || body.CheckMessageQuantities(unknown.Raw, obj) != nil || message.Unmarshal(unknown.Raw) != nil {
+	if !ok || quantity.CheckMessage(unknown.Raw, obj) != nil || message.Unmarshal(unknown.Raw) != nil {
 		return nil
 	}
 	obj.GetObjectKind().SetGroupVersionKind(unknown.GroupVersionKind())

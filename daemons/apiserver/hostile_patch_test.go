@@ -62,21 +62,6 @@ func TestHugeQuantitiesAreRefused(t *testing.T) {
 	}
 }
 
-// The rules of a definition may parse texts of its objects as quantities.
-func TestHugeQuantitiesOfCustomResourcesAreRefused(t *testing.T) {
-	cfg := startConfig(t, stores["memory"](t), nil)
-	definition := strings.Replace(crontabs, "self == oldSelf", "isQuantity(self)", 1)
-	createDefinition(t, cfg, definition, cronTabPath)
-	code, text := sendRequest(t, cfg, "POST", cronTabPath, cronTabObject("a", `,"color":"1e-999999999"`))
-	if code != http.StatusUnprocessableEntity || !strings.Contains(text, "quantities must have at most") {
-		t.Errorf("%d %s", code, text)
-	}
-	code, text = sendRequest(t, cfg, "POST", cronTabPath, cronTabObject("a", `,"color":"1e-9"`))
-	if code != http.StatusCreated {
-		t.Errorf("a usual quantity is answered with %d %s", code, text)
-	}
-}
-
 // The libraries compare every item of a patch with every item of the object.
 func TestPatchesOfLongListsAreBounded(t *testing.T) {
 	cfg := startConfig(t, stores["memory"](t), nil)

@@ -16,6 +16,7 @@ import (
 	"clusterctl/daemons/api"
 	"clusterctl/daemons/apiserver/settings"
 	"clusterctl/daemons/config"
+	"clusterctl/daemons/kinds/expression"
 )
 
 // configuration is the content of an AuthenticationConfiguration.
@@ -65,7 +66,7 @@ func newExternalIssuers(
 	if len(c.JWT) == 0 {
 		return nil, nil
 	}
-	compiler := authenticationcel.NewDefaultCompiler()
+	compiler := authenticationcel.NewCompiler(expression.Environment())
 	var errs []error
 	seen := map[string]bool{}
 	for _, j := range c.JWT {

@@ -19,6 +19,7 @@ import (
 
 	"clusterctl/daemons/apiserver/request"
 	"clusterctl/daemons/apiserver/wire"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // Read reads a request's body. If the length is known it reads into buffer, or into one allocation if buffer is too
@@ -142,7 +143,7 @@ func DecodeJSON(
 		}
 		return reportStrictErrors(q, gvk, append(doubts, unknown...))
 	}
-	if err := CheckQuantities(data, obj); err != nil {
+	if err := quantity.Check(data, obj); err != nil {
 		return newDecodeError(gvk, err)
 	}
 	policy := q.Query.Get("fieldValidation")
@@ -195,7 +196,7 @@ func DecodeProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object
 		data); err != nil {
 		return err
 	}
-	if err := CheckMessageQuantities(raw, obj); err != nil {
+	if err := quantity.CheckMessage(raw, obj); err != nil {
 		return newDecodeError(gvk, err)
 	}
 	if err := message.Unmarshal(raw); err != nil {

@@ -1,7 +1,6 @@
 package custom
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,7 +26,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 
-	"clusterctl/daemons/apiserver/quantity"
+	"clusterctl/daemons/kinds/expression"
 )
 
 // definitionVersion is one version of a definition, with its compiled schema.
@@ -41,8 +40,6 @@ type definitionVersion struct {
 	statusDefaults   *structural.Structural     // the schema of the status, if it has defaults; otherwise nil
 	// rules compiles the rules at the first call; nil if there are none.
 	rules func() *cel.Validator
-	// parsesQuantities reports whether a rule may parse a text of the object as a quantity.
-	parsesQuantities func() bool
 }
 
 func newDefinitionVersion(
@@ -80,12 +77,8 @@ func newDefinitionVersion(
 		v.statusDefaults = &structural.Structural{Properties: map[string]structural.Structural{"status": status}}
 	}
 	v.rules = sync.OnceValue(func() *cel.Validator {
-		return cel.NewValidator(v.structural, true,
-			celconfig.PerCallLimit)
-	})
-	v.parsesQuantities = sync.OnceValue(func() bool {
-		text, err := json.Marshal(spec.Schema)
-		return err != nil || bytes.Contains(text, []byte("uantity(")) // of quantity and isQuantity
+		expression.Environment() // the validator takes it from the library's cache
+		return cel.NewValidator(v.structural, true, celconfig.PerCallLimit)
 	})
 	return v, nil
 }
@@ -217,9 +210,6 @@ func (v *definitionVersion) validate(obj, old runtime.Object, statusOnly bool) f
 	if blocksRules(errs) {
 		return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was "+
 			"invalid; correct the existing errors to complete validation"))
-	}
-	if v.parsesQuantities() && quantity.HasHuge(u.Object) {
-		return append(errs, field.Invalid(nil, nil, "the validation rules parse quantities, and "+quantity.Err.Error()))
 	}
 	broken, _ := rules.Validate(ctx, nil, v.structural, u.Object, before, celconfig.RuntimeCELCostBudget, celOptions...)
 	return append(errs, broken...)

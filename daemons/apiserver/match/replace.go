@@ -12,6 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"clusterctl/daemons/api"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // Replace replaces the written object by obj, which is in version v.
@@ -41,6 +42,9 @@ func Decode(data []byte, like runtime.Object) (runtime.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %T cannot be created again", like)
 	}
+	if err := quantity.Check(data, obj); err != nil {
+		return nil, err
+	}
 	return obj, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
 }
 
@@ -54,7 +58,11 @@ func ConvertLike(obj, like runtime.Object) (runtime.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %T cannot be created again", like)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to); err != nil {
+	err := quantity.CheckFields(u.Object, to)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read what was made of a %T: %w", like, err)
 	}
 	return to, nil

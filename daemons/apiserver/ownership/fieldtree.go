@@ -36,6 +36,18 @@ func withChild(t *fieldTree, element string, child *fieldTree) *fieldTree {
 	return t
 }
 
+// clone returns a copy of the tree.
+func (t *fieldTree) clone() *fieldTree {
+	if t == nil {
+		return nil
+	}
+	to := &fieldTree{t.element, t.isMember, make([]*fieldTree, len(t.children))}
+	for i, c := range t.children {
+		to.children[i] = c.clone()
+	}
+	return to
+}
+
 // without returns the tree without the field at a path, and without the fields below it if below is set.
 func (t *fieldTree) without(path []string, below bool) *fieldTree {
 	if t == nil {

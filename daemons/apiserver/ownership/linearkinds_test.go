@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"clusterctl/daemons/apiserver/custom"
@@ -88,6 +89,8 @@ type mergeTarget struct {
 	served      wire.Served
 	subresource string
 	linear      *linearMerger
+	library     *managedfields.FieldManager
+	sorted      *managedfields.FieldManager // its converter sorts objects of any size
 	types       *schema.Schema
 	root        schema.TypeRef
 }
@@ -103,12 +106,20 @@ func newMergeTarget(t *testing.T, f *Managers, served wire.Served, subresource s
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mergeTarget{served, subresource, linear, typed.Schema(), typed.TypeRef()}
+	library, err := f.managerOf(served, subresource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted, err := f.newManagerWith(served, sortedConverter{linear.types, 0}, subresource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mergeTarget{served, subresource, linear, library, sorted, typed.Schema(), typed.TypeRef()}
 }
 
 // mergeTargets returns kinds with fields of many types, also in a version that is not the stored one, and with their
 // status.
-func mergeTargets(t *testing.T) (*Managers, []mergeTarget) {
+func mergeTargets(t *testing.T) []mergeTarget {
 	t.Helper()
 	f, _ := newPodManagers(t)
 	var list []mergeTarget
@@ -128,7 +139,7 @@ func mergeTargets(t *testing.T) (*Managers, []mergeTarget) {
 			list = append(list, newMergeTarget(t, f, wire.Served{Kind: k, Alias: &k.Aliases[i]}, ""))
 		}
 	}
-	return f, list
+	return list
 }
 
 // fixedTexts are valid texts of named types that are scalars in the schema but not of any text.
@@ -328,9 +339,10 @@ func (m *mergeTarget) declaration(fields map[string]any) *unstructured.Unstructu
 	return u
 }
 
-// update returns the live object after an update by a manager, or as it is if the schema refuses the new one.
-func (m *mergeTarget) update(t *rapid.T, library *managedfields.FieldManager, live runtime.Object,
-	declared *unstructured.Unstructured, manager string) runtime.Object {
+// update returns the live object after an update by a manager, or as it is if the schema refuses the new one. It
+// compares the owners of sorted fields with the library's.
+func (m *mergeTarget) update(t *rapid.T, live runtime.Object, declared *unstructured.Unstructured,
+	manager string) runtime.Object {
 	next, ok := m.linear.toHub(declared.DeepCopy().Object)
 	if !ok {
 		return live
@@ -339,7 +351,10 @@ func (m *mergeTarget) update(t *rapid.T, library *managedfields.FieldManager, li
 	if _, err := m.linear.types.ObjectToTyped(next); err != nil {
 		return live
 	}
-	return withUID(t, library.UpdateNoErrors(live.DeepCopyObject(), next, manager))
+	got := m.sorted.UpdateNoErrors(live.DeepCopyObject(), next.DeepCopyObject(), manager)
+	want := m.library.UpdateNoErrors(live.DeepCopyObject(), next, manager)
+	compareApplied(t, live, declared, got, want)
+	return withUID(t, want)
 }
 
 // withUID returns an object with the UID that every stored object has.
@@ -356,16 +371,41 @@ func withUID(t *rapid.T, obj runtime.Object) runtime.Object {
 type mergeCounts struct {
 	linear  map[string]int // merged in linear time, by kind
 	refused int            // refused by the library
+
+	conflicts, removals int // merged in linear time, with conflicts, and with less fields than the manager owned before
 }
 
-// compareMerges applies declarations of several managers to one object, some of them after updates, and compares each
-// linear merge with the library's.
-func (m *mergeTarget) compareMerges(t *rapid.T, library *managedfields.FieldManager, counts *mergeCounts) {
-	live, sent := m.served.New(), map[string]map[string]any{}
+// hasLostFields reports whether a manager declared fields of an object that it does not declare after an apply.
+func hasLostFields(t *rapid.T, before, after runtime.Object, manager string) bool {
+	declared := func(obj runtime.Object) *fieldpath.Set {
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range m.GetManagedFields() {
+			if e.Manager == manager && e.Operation == "Apply" {
+				if set, ok := readSet(e.FieldsV1.Raw); ok {
+					return set
+				}
+			}
+		}
+		return fieldpath.NewSet()
+	}
+	return !declared(before).Difference(declared(after)).Empty()
+}
+
+// compareMerges applies declarations of several managers to one object in the versions of a kind, some of them after
+// updates, and compares each linear merge with the library's.
+func compareMerges(t *rapid.T, versions []mergeTarget, counts *mergeCounts) {
+	live, sent := versions[0].served.New(), map[string]map[string]any{}
+	m := versions[0]
 	for range rapid.IntRange(3, 10).Draw(t, "writes") {
+		if rapid.IntRange(0, 4).Draw(t, "other version") == 0 {
+			m = rapid.SampledFrom(versions).Draw(t, "version")
+		}
 		live.GetObjectKind().SetGroupVersionKind(m.served.GVK)
 		manager := rapid.SampledFrom([]string{"x", "y", ""}).Draw(t, "manager")
-		base := sent[rapid.SampledFrom([]string{manager, manager, "x"}).Draw(t, "base")]
+		base := sent[m.linear.version.Version+rapid.SampledFrom([]string{manager, manager, "x"}).Draw(t, "base")]
 		if base == nil {
 			base = m.drawObject(t)
 		} else {
@@ -374,47 +414,57 @@ func (m *mergeTarget) compareMerges(t *rapid.T, library *managedfields.FieldMana
 		}
 		declared := m.declaration(base)
 		if rapid.IntRange(0, 4).Draw(t, "update") == 0 {
-			live = m.update(t, library, live, declared, manager)
+			live = m.update(t, live, declared, manager)
 			continue
 		}
-		force := rapid.IntRange(0, 7).Draw(t, "force") > 0
-		want, wantErr := library.Apply(live.DeepCopyObject(), declared.DeepCopy(), manager, force)
-		got, ok := m.linear.apply(live.DeepCopyObject(), declared.DeepCopy(), manager, force)
-		if ok && wantErr != nil {
-			t.Fatalf("%s\nis applied to\n%s\n, but the library refuses it: %v", mustJSON(t, declared),
-				mustJSON(t, live), wantErr)
-		}
-		if ok {
-			counts.linear[m.served.GVK.Kind+m.subresource]++
-			compareApplied(t, live, declared, got, want)
-		}
-		if wantErr != nil {
+		if want, err := m.compareApply(t, live, declared, manager, counts); err != nil {
 			counts.refused++
-			continue
+		} else {
+			live, sent[m.linear.version.Version+manager] = withUID(t, want), base
 		}
-		live, sent[manager] = withUID(t, want), base
 	}
+}
+
+// compareApply compares a linear merge with the library's, and returns the result of the library.
+func (m *mergeTarget) compareApply(t *rapid.T, live runtime.Object, declared *unstructured.Unstructured,
+	manager string, counts *mergeCounts) (runtime.Object, error) {
+	force := rapid.IntRange(0, 7).Draw(t, "force") > 0
+	want, wantErr := m.library.Apply(live.DeepCopyObject(), declared.DeepCopy(), manager, force)
+	got, ok, gotErr := m.linear.apply(live.DeepCopyObject(), declared.DeepCopy(), manager, force)
+	if !ok {
+		return want, wantErr
+	}
+	counts.linear[m.served.GVK.Kind+m.subresource]++
+	compareResults(t, live, declared, applied{got, gotErr}, applied{want, wantErr})
+	if gotErr != nil {
+		counts.conflicts++
+	} else if hasLostFields(t, live, got, manager) {
+		counts.removals++
+	}
+	return want, wantErr
 }
 
 // For kinds of many forms, the linear merge gives the same objects and field owners as the library's, over random
 // declarations of several managers, updates, conflicts and removals.
 // Proves S12.
 func TestLinearMergeOfManyKindsEqualsTheLibrary(t *testing.T) {
-	f, targets := mergeTargets(t)
+	targets := mergeTargets(t)
 	counts := mergeCounts{linear: map[string]int{}}
 	rapid.Check(t, func(t *rapid.T) {
 		for range 3 {
 			m := rapid.SampledFrom(targets).Draw(t, "target")
-			library, err := f.managerOf(m.served, m.subresource)
-			if err != nil {
-				t.Fatal(err)
+			versions := []mergeTarget{m}
+			for _, other := range targets {
+				if other.served.Kind == m.served.Kind && other.subresource == m.subresource &&
+					other.linear.version != m.linear.version {
+					versions = append(versions, other)
+				}
 			}
-			m.compareMerges(t, library, &counts)
+			compareMerges(t, versions, &counts)
 		}
 	})
-	t.Logf("merged in linear time: %v; refused by the library: %d", counts.linear, counts.refused)
-	if len(counts.linear) < len(targets)/2 || counts.refused == 0 {
-		t.Errorf("%d kinds were merged in linear time, and %d declarations were refused", len(counts.linear),
-			counts.refused)
+	t.Logf("%+v", counts)
+	if len(counts.linear) < len(targets)/2 || counts.refused == 0 || counts.conflicts == 0 || counts.removals == 0 {
+		t.Errorf("too few cases: %+v", counts)
 	}
 }

@@ -88,6 +88,9 @@ func (m *linearMerge) keyFields(t *schema.List) (names []string, defaults []any)
 	for i, name := range names {
 		field, _ := atom.Map.FindField(name)
 		defaults[i] = field.Default
+		if number, ok := field.Default.(float64); ok && number == float64(int32(number)) {
+			defaults[i] = int64(number) // schemas of custom resources have no other numbers
+		}
 		if !isPlain(name) {
 			m.isUnsupported = true
 		}

@@ -35,52 +35,68 @@ func (c orderedConverter) ObjectToTyped(obj runtime.Object,
 }
 
 // hasLargeMaps reports whether an object contains a large map at any depth.
-func hasLargeMaps(obj runtime.Object) bool { return hasLarge(reflect.ValueOf(obj), false) }
+func hasLargeMaps(obj runtime.Object) bool {
+	return !visitContainers(reflect.ValueOf(obj), func(size int, isMap bool) bool { return !isMap || size < largeMap })
+}
 
 // isLarge reports whether an object contains a large map or list at any depth.
-func isLarge(obj runtime.Object) bool { return hasLarge(reflect.ValueOf(obj), true) }
+func isLarge(obj runtime.Object) bool {
+	return !visitContainers(reflect.ValueOf(obj), func(size int, _ bool) bool { return size < largeMap })
+}
 
-// hasLarge reports whether a value contains a large map, or a large list if lists is set, at any depth.
-func hasLarge(v reflect.Value, lists bool) bool {
+// largeEntries returns the number of entries in all large maps and lists of an object.
+func largeEntries(obj runtime.Object) (n int) {
+	visitContainers(reflect.ValueOf(obj), func(size int, _ bool) bool {
+		if size >= largeMap {
+			n += size
+		}
+		return true
+	})
+	return n
+}
+
+// visitContainers calls visit for the maps and lists of a value, at any depth, until visit returns false. It reports
+// whether visit returned true for all.
+func visitContainers(v reflect.Value, visit func(size int, isMap bool) bool) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return !v.IsNil() && hasLarge(v.Elem(), lists)
+		return v.IsNil() || visitContainers(v.Elem(), visit)
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
-			return false // a time refers to its time zone, which is long and shared by the whole process
+			return true // a time refers to its time zone, which is long and shared by the whole process
 		}
 		for i := range v.NumField() {
-			if hasLarge(v.Field(i), lists) {
-				return true
+			if !visitContainers(v.Field(i), visit) {
+				return false
 			}
 		}
 	case reflect.Slice:
 		k := v.Type().Elem().Kind()
-		if lists && k != reflect.Uint8 && v.Len() >= largeMap {
+		if k == reflect.Uint8 {
 			return true
 		}
-		if k == reflect.Uint8 || k == reflect.String {
+		if !visit(v.Len(), false) {
 			return false
 		}
-		for i := range v.Len() {
-			if hasLarge(v.Index(i), lists) {
-				return true
+		for i := 0; i < v.Len() && k != reflect.String; i++ {
+			if !visitContainers(v.Index(i), visit) {
+				return false
 			}
 		}
 	case reflect.Map:
-		if v.Len() >= largeMap {
-			return true
-		}
-		if v.Type().Elem().Kind() == reflect.String {
+		if !visit(v.Len(), true) {
 			return false
 		}
+		if v.Type().Elem().Kind() == reflect.String {
+			return true
+		}
 		for entries := v.MapRange(); entries.Next(); {
-			if hasLarge(entries.Value(), lists) {
-				return true
+			if !visitContainers(entries.Value(), visit) {
+				return false
 			}
 		}
 	}
-	return false
+	return true
 }
 
 // orderedValue is a value whose maps are visited in the order of their keys.

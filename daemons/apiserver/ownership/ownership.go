@@ -133,24 +133,30 @@ func (f *Managers) cachedManager(s wire.Served, key managerKey) (*managedfields.
 }
 
 func (f *Managers) newManager(s wire.Served, key managerKey) (*managedfields.FieldManager, error) {
-	k := s.Kind
-	converter, err := f.typeConverterLocked(k)
-	switch {
-	case key.sorts:
-		converter = sortedConverter{converter}
-	case key.ordersFields:
-		converter = orderedConverter{converter, true}
-	}
+	converter, err := f.typeConverterLocked(s.Kind)
 	if err != nil {
 		return nil, err
 	}
+	switch {
+	case key.sorts:
+		converter = sortedConverter{converter, largeMap}
+	case key.ordersFields:
+		converter = orderedConverter{converter, true}
+	}
+	return f.newManagerWith(s, converter, key.subresource)
+}
+
+func (f *Managers) newManagerWith(
+	s wire.Served, converter managedfields.TypeConverter, subresource string,
+) (*managedfields.FieldManager, error) {
+	k := s.Kind
 	version, objects, creater := f.converterOf(s)
 	newManager := managedfields.NewDefaultFieldManager
 	if k.Untyped != nil {
 		newManager = managedfields.NewDefaultCRDFieldManager
 	}
-	return newManager(converter, objects, defaulter{k}, creater, version, k.GVK.GroupVersion(), key.subresource,
-		resetFields(k, version.GroupVersion(), key.subresource))
+	return newManager(converter, objects, defaulter{k}, creater, version, k.GVK.GroupVersion(), subresource,
+		resetFields(k, version.GroupVersion(), subresource))
 }
 
 // converterOf returns the version under which the fields of a kind are owned, and what converts to and creates objects
@@ -250,15 +256,7 @@ func resetFields(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[
 	if paths == nil {
 		return nil
 	}
-	unowned := fieldpath.NewSet()
-	for _, path := range paths {
-		var fields fieldpath.Path
-		for _, name := range path {
-			fields = append(fields, fieldpath.FieldNameElement(name))
-		}
-		unowned.Insert(fields)
-	}
-	filter := fieldpath.NewExcludeSetFilter(unowned)
+	filter := excludeFilter(paths)
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(gv.String()): filter}
 	if k.Untyped != nil {
 		for _, v := range k.Untyped.Family.Versions {
@@ -266,6 +264,19 @@ func resetFields(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[
 		}
 	}
 	return filters
+}
+
+// excludeFilter returns the filter that excludes the fields at some paths.
+func excludeFilter(paths [][]string) fieldpath.Filter {
+	excluded := fieldpath.NewSet()
+	for _, path := range paths {
+		var fields fieldpath.Path
+		for _, name := range path {
+			fields = append(fields, fieldpath.FieldNameElement(name))
+		}
+		excluded.Insert(fields)
+	}
+	return fieldpath.NewExcludeSetFilter(excluded)
 }
 
 // defaulter sets the defaults of fields that the result of an apply leaves out.
@@ -302,6 +313,7 @@ func (f *Managers) Update(
 	if err != nil {
 		return nil, err
 	}
+	sortSentFields(live, obj)
 	// The field manager removes managedFields from its input, and changes nothing below that.
 	live = ShallowCopy(live)
 	for _, o := range []runtime.Object{live, obj} {

@@ -14,11 +14,14 @@ import (
 // sortedConverter converts objects to values whose maps and associative lists are visited in the order of their keys.
 // The library inserts the fields that it visits into sorted slices, which takes quadratic time in any other order.
 // The values serve to compare objects: a merge would change the order of the lists.
-type sortedConverter struct{ managedfields.TypeConverter }
+type sortedConverter struct {
+	managedfields.TypeConverter
+	from int // number of items from which lists are sorted
+}
 
 func (c sortedConverter) ObjectToTyped(obj runtime.Object,
 	opts ...merging.ValidationOptions) (*merging.TypedValue, error) {
-	if !isLarge(obj) {
+	if c.from >= largeMap && !isLarge(obj) {
 		return c.TypeConverter.ObjectToTyped(obj, opts...)
 	}
 	empty := &unstructured.Unstructured{}
@@ -33,7 +36,7 @@ func (c sortedConverter) ObjectToTyped(obj runtime.Object,
 	} else if v, err = value.NewValueReflect(obj); err != nil {
 		return nil, err
 	}
-	return merging.AsTyped(sortedValue{v, of.Schema(), of.TypeRef()}, of.Schema(), of.TypeRef(), opts...)
+	return merging.AsTyped(sortedValue{v, of.Schema(), of.TypeRef(), c.from}, of.Schema(), of.TypeRef(), opts...)
 }
 
 // sortedValue is a value of a type. Its maps and its associative lists are visited in the order of their keys.
@@ -41,6 +44,7 @@ type sortedValue struct {
 	value.Value
 	schema *schema.Schema
 	ref    schema.TypeRef
+	from   int // number of items from which lists are sorted
 }
 
 // child returns a value within v.
@@ -48,7 +52,7 @@ func (v sortedValue) child(of value.Value, ref schema.TypeRef) value.Value {
 	if of == nil {
 		return nil
 	}
-	return sortedValue{of, v.schema, ref}
+	return sortedValue{of, v.schema, ref, v.from}
 }
 
 func (v sortedValue) AsMap() value.Map { return v.AsMapUsing(value.HeapAllocator) }
@@ -71,31 +75,56 @@ func (v sortedValue) AsListUsing(a value.Allocator) value.List {
 		return l
 	}
 	sorted := sortedList{List: l, of: v, element: atom.List.ElementType}
-	if l.Length() >= largeMap {
-		sorted.order = orderOf(l, atom.List.Keys)
+	if l.Length() >= v.from {
+		sorted.order = orderOf(l, v.keysOf(atom.List))
 	}
 	return sorted
 }
 
-// orderOf returns the indexes of a list's items in the order of their keys.
-func orderOf(l value.List, names []string) []int {
-	names = slices.Sorted(slices.Values(names))
-	width := max(len(names), 1)
+// keyField is a field that identifies the items of a list.
+type keyField struct {
+	name         string
+	defaultValue value.Value // of items without the field; nil if there is none
+}
+
+// keysOf returns the fields that identify the items of a list, in the order of their names.
+func (v sortedValue) keysOf(list *schema.List) []keyField {
+	item, _ := v.schema.Resolve(list.ElementType)
+	keys := make([]keyField, 0, len(list.Keys))
+	for _, name := range slices.Sorted(slices.Values(list.Keys)) {
+		key := keyField{name: name}
+		if item.Map != nil {
+			if field, ok := item.Map.FindField(name); ok && field.Default != nil {
+				key.defaultValue = value.NewValueInterface(field.Default)
+			}
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// orderOf returns the indexes of a list's items in the order of their keys. Without keys it is the order of the items.
+func orderOf(l value.List, fields []keyField) []int {
+	width := max(len(fields), 1)
 	keys := make([]value.Value, l.Length()*width)
 	order := make([]int, l.Length())
 	for i := range order {
 		order[i] = i
 		item := l.At(i)
-		if len(names) == 0 {
+		if len(fields) == 0 {
 			keys[i] = item
 			continue
 		}
 		if item == nil || !item.IsMap() {
 			continue // validation refuses it
 		}
-		fields := item.AsMap()
-		for j, name := range names {
-			keys[i*width+j], _ = fields.Get(name) // nil is the default
+		of := item.AsMap()
+		for j, field := range fields {
+			if v, ok := of.Get(field.name); ok {
+				keys[i*width+j] = v
+			} else {
+				keys[i*width+j] = field.defaultValue
+			}
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int {

@@ -80,7 +80,7 @@ func TestLongListsAreVisitedInTheOrderOfTheirKeys(t *testing.T) {
 	if f.managers[managerKey{kind: served.Kind, alias: served.Alias, sorts: true}] == nil {
 		t.Error("the owners of a large object are not computed by sorted values")
 	}
-	object, err := sortedConverter{f.Converter()}.ObjectToTyped(p, typed.AllowDuplicates)
+	object, err := sortedConverter{f.Converter(), largeMap}.ObjectToTyped(p, typed.AllowDuplicates)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -247,13 +247,15 @@ func (p *Mutating) applyPatcher(
 ) (runtime.Object, error) {
 	// Variables are evaluated again, because they may depend on what has changed.
 	made, err := one.Patch(c.mutating.scope.CreateContext(ctx), patch.Request{
-		MatchedResource: c.version.Resource, VersionedAttributes: c.attributes, ObjectInterfaces: p.o.Interfaces,
-		OptionalVariables: p.variablesOf(
-			c,
-		), Namespace: plugincel.CreateNamespaceObject(c.namespace), TypeConverter: types,
+		MatchedResource: c.version.Resource, VersionedAttributes: c.attributes,
+		ObjectInterfaces: checkedInterfaces{p.o.Interfaces}, OptionalVariables: p.variablesOf(c),
+		Namespace: plugincel.CreateNamespaceObject(c.namespace), TypeConverter: types,
 	}, celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		return nil, err
+	}
+	if checked, ok := made.(*checkedObject); ok {
+		made = checked.Object
 	}
 	// A merge produces an object without a Go type.
 	if made, err = match.ConvertLike(made, c.attributes.VersionedObject.Object()); err != nil {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
-	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/ownership"
 	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // decodeDeclared decodes the body of an apply request. The merge checks the version and unknown fields later.
@@ -33,7 +33,7 @@ func checkDeclared(q *request.Request, data []byte) error {
 	if q.Served.Untyped != nil {
 		return nil
 	}
-	if err := body.CheckQuantities(data, q.Served.NewObject()); err != nil {
+	if err := quantity.Check(data, q.Served.NewObject()); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	return nil

@@ -21,8 +21,8 @@ import (
 
 	"clusterctl/daemons/apiserver/body"
 	"clusterctl/daemons/apiserver/jsonpatch"
-	"clusterctl/daemons/apiserver/quantity"
 	"clusterctl/daemons/apiserver/request"
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // maxOperations is the most operations that a JSON patch may have.

@@ -198,9 +198,8 @@ func newScope(
 	if params != nil {
 		declare(*params, plugincel.ParamsVarName)
 	}
-	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	// Options introduced in version 1.0 apply to every compatibility version.
-	env, err := base.Extend(environment.VersionedOptions{
+	env, err := expression.Environment().Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: names, DeclTypes: types,
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -13,11 +14,19 @@ import (
 // deviceFeatures lists the features of expressions about devices: all that are stable or enabled by default.
 var deviceFeatures = devicecel.Features{EnableConsumableCapacity: true}
 
+// deviceCompiler returns the compiler of expressions about devices. It takes its environment from the library's cache.
+var deviceCompiler = sync.OnceValue(func() interface {
+	CompileCELExpression(text string, options devicecel.Options) devicecel.CompilationResult
+} {
+	Environment()
+	return devicecel.GetCompiler(deviceFeatures)
+})
+
 // CheckDevice returns an error if an expression that selects devices does not compile, is not boolean, or may exceed
 // the cost limit.
 func CheckDevice(text string) error {
 	fresh := environment.NewExpressions
-	result := devicecel.GetCompiler(deviceFeatures).CompileCELExpression(text, devicecel.Options{EnvType: &fresh})
+	result := deviceCompiler().CompileCELExpression(text, devicecel.Options{EnvType: &fresh})
 	switch {
 	case result.Error != nil:
 		return errors.New(result.Error.Detail)
@@ -32,7 +41,7 @@ type Device struct{ compiled devicecel.CompilationResult }
 
 // CompileDevice compiles a stored expression. The documented cost limit bounds its evaluation.
 func CompileDevice(text string) (*Device, error) {
-	result := devicecel.GetCompiler(deviceFeatures).
+	result := deviceCompiler().
 		CompileCELExpression(text, devicecel.Options{DisableCostEstimation: true})
 	if result.Error != nil {
 		return nil, fmt.Errorf("CEL compile error: %w", result.Error)

@@ -35,13 +35,8 @@ var (
 	AnyType      = []*cel.Type{cel.AnyType, cel.DynType}
 )
 
-// Environments are created on first use, so that clusters without expressions do not pay for them.
-var (
-	baseEnvironment = sync.OnceValue(func() *environment.EnvSet {
-		return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	})
-	plainCompiler = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(baseEnvironment()) })
-)
+// plainCompiler is created on first use, so that clusters without expressions do not pay for it.
+var plainCompiler = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(Environment()) })
 
 // conditionVariables holds the optional variables of match conditions.
 var conditionVariables = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
@@ -80,7 +75,7 @@ type Scope struct {
 // NewScope returns the scope of a policy. fresh means that the policy is being written. Stored expressions may use
 // features that fresh ones may not use yet, so that servers can be rolled back.
 func NewScope(params, patches, fresh bool) (*Scope, error) {
-	c, err := plugincel.NewCompositedCompiler(baseEnvironment())
+	c, err := plugincel.NewCompositedCompiler(Environment())
 	if err != nil {
 		return nil, err
 	}

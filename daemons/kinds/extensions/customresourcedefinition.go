@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"clusterctl/daemons/kinds/expression"
 	"clusterctl/daemons/kinds/kind"
 )
 
@@ -100,10 +101,12 @@ func validateDefinitionUpdate(d, old *apiextensionsv1.CustomResourceDefinition) 
 	return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), now, before)
 }
 
-// internalDefinitions converts definitions to the internal form that upstream's validation needs.
+// internalDefinitions converts definitions to the internal form that upstream's validation needs. The validation
+// evaluates rules of default values.
 func internalDefinitions(
 	d, old *apiextensionsv1.CustomResourceDefinition,
 ) (now, before *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
+	expression.Environment()
 	now, before = &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
 	// The conversion may share memory with its input, so copy that.
 	if err := toInternal(d.DeepCopy(), now, nil); err != nil {

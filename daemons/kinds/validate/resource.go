@@ -6,9 +6,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"clusterctl/daemons/kinds/quantity"
 )
 
 // StandardResources lists the resources without a domain that containers may request.
@@ -44,7 +45,7 @@ func Quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(where, q.String(), "must be an integer"))
 		}
 		if page, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
-			size, err := resource.ParseQuantity(page)
+			size, err := quantity.Parse(page)
 			if err != nil || size.Value() <= 0 || q.Value()%size.Value() != 0 {
 				errs = append(errs, field.Invalid(where, q.String(),
 					fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))

@@ -13,7 +13,8 @@ var rooms = []struct {
 	rows   [][]string
 }{
 	{"daemons/kinds", [][]string{
-		{"value", "warn", "expression", "cell"},
+		{"value", "warn", "quantity", "cell"},
+		{"expression"},
 		{"validate", "kind"},
 		{"volume"},
 		{"podspec"},

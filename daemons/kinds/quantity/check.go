@@ -1,4 +1,4 @@
-package body
+package quantity
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"clusterctl/daemons/apiserver/quantity"
 )
 
 // maxDigits is the number of digits in a row from which a quantity is looked at.
@@ -105,16 +103,15 @@ func elementOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// CheckQuantities returns quantity.Err if a JSON document of the type of obj has a huge quantity. It accepts documents
-// that are not valid.
-func CheckQuantities(data []byte, obj any) error {
+// Check returns Err if a JSON document of the type of obj has a huge quantity. It accepts documents that are not valid.
+func Check(data []byte, obj any) error {
 	t := reflect.TypeOf(obj)
 	if !hasQuantities(t) || !mayHaveHugeQuantity(data) {
 		return nil
 	}
 	w := jsonWalk{json.NewDecoder(bytes.NewReader(data))}
 	w.UseNumber()
-	if err := w.value(t, 0); errors.Is(err, quantity.Err) {
+	if err := w.value(t, 0); errors.Is(err, Err) {
 		return err
 	}
 	return nil // the decoder reports other errors
@@ -156,8 +153,8 @@ func (w jsonWalk) value(t reflect.Type, depth int) error {
 }
 
 func checkQuantity(t reflect.Type, text string) error {
-	if t == quantityType && quantity.IsHuge(text) {
-		return quantity.Err
+	if t == quantityType && IsHuge(text) {
+		return Err
 	}
 	return nil
 }
@@ -208,8 +205,46 @@ func memberOf(t reflect.Type, name string) reflect.Type {
 	return nil
 }
 
-// CheckMessageQuantities is CheckQuantities for a protobuf message.
-func CheckMessageQuantities(message []byte, obj any) error {
+// CheckFields is Check for the fields of an object without a Go type.
+func CheckFields(fields map[string]any, obj any) error {
+	t := reflect.TypeOf(obj)
+	if !hasQuantities(t) {
+		return nil
+	}
+	return checkFields(t, fields)
+}
+
+func checkFields(t reflect.Type, value any) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil {
+		return nil
+	}
+	switch v := value.(type) {
+	case string:
+		return checkQuantity(t, v)
+	case map[string]any:
+		for name, member := range v {
+			if err := checkFields(memberOf(t, name), member); err != nil {
+				return err
+			}
+		}
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return nil
+		}
+		for _, item := range v {
+			if err := checkFields(t.Elem(), item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckMessage is Check for a protobuf message.
+func CheckMessage(message []byte, obj any) error {
 	t := reflect.TypeOf(obj)
 	if !hasQuantities(t) || !mayHaveHugeQuantity(message) {
 		return nil

@@ -1,4 +1,4 @@
-package body
+package quantity
 
 import (
 	"encoding/json"
@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"clusterctl/daemons/apiserver/quantity"
 )
 
 const podBegin, podEnd = `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"c","resources":{"limits":{`, `}}}]}}`
@@ -32,7 +30,7 @@ func TestHugeQuantitiesAreNotParsed(t *testing.T) {
 		"an embedded struct": `{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1e-999999999"}}]}}`,
 	} {
 		obj := &corev1.Pod{}
-		if err := CheckQuantities([]byte(text), obj); !errors.Is(err, quantity.Err) {
+		if err := Check([]byte(text), obj); !errors.Is(err, Err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -42,9 +40,20 @@ func TestHugeQuantitiesAreNotParsed(t *testing.T) {
 			strings.Repeat("1", 1000) + `"}}}`,
 		"invalid": `{"spec":{"containers":[{"name":"1e-9999`,
 	} {
-		if err := CheckQuantities([]byte(text), &corev1.Pod{}); err != nil {
+		if err := Check([]byte(text), &corev1.Pod{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	fields := func(cpu string) map[string]any {
+		resources := map[string]any{"limits": map[string]any{"cpu": cpu}}
+		container := map[string]any{"name": "1e-999999999", "resources": resources}
+		return map[string]any{"spec": map[string]any{"containers": []any{container}}}
+	}
+	if err := CheckFields(fields("1e-999999999"), &corev1.Pod{}); !errors.Is(err, Err) {
+		t.Errorf("fields: %v", err)
+	}
+	if err := CheckFields(fields("1e-9"), &corev1.Pod{}); err != nil {
+		t.Errorf("usual fields: %v", err)
 	}
 	if hasHuge := mayHaveHugeQuantity([]byte(`{"a":"3e123","b":"\u003cx\u003e","c":"2026-11-28T10:00:00Z"}`)); hasHuge {
 		t.Error("a usual body is read twice")
@@ -75,7 +84,7 @@ func TestHugeQuantitiesOfMessagesAreNotParsed(t *testing.T) {
 	long := append([]byte{15 << 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, pod...)
 	for name, raw := range map[string][]byte{"a pod": pod, "after a group": group, "a high number": high,
 		"a long number": long} {
-		if err := CheckMessageQuantities(raw, &corev1.Pod{}); !errors.Is(err, quantity.Err) {
+		if err := CheckMessage(raw, &corev1.Pod{}); !errors.Is(err, Err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -88,7 +97,7 @@ func TestHugeQuantitiesOfMessagesAreNotParsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckMessageQuantities(raw, &corev1.Pod{}); err != nil {
+	if err := CheckMessage(raw, &corev1.Pod{}); err != nil {
 		t.Error(err)
 	}
 }

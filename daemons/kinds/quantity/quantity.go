@@ -1,11 +1,13 @@
-// Package quantity recognizes quantities that take long to parse. The library expands a quantity to all of its digits:
-// the ten bytes 1e-9999999 take seconds, and 1e-999999999 takes minutes and gigabytes.
+// Package quantity recognizes quantities that take long to parse, in texts and in encoded objects. The library expands a
+// quantity to all of its digits: the ten bytes 1e-9999999 take seconds, and 1e-999999999 takes minutes and gigabytes.
 package quantity
 
 import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // The limits of a quantity.
@@ -31,23 +33,10 @@ func IsHuge(text string) bool {
 	return errors.Is(err, strconv.ErrRange) || err == nil && (exponent > maxExponent || exponent < -maxExponent)
 }
 
-// HasHuge reports whether a value of JSON has a text that takes long to parse as a quantity.
-func HasHuge(value any) bool {
-	switch v := value.(type) {
-	case string:
-		return IsHuge(v)
-	case []any:
-		for _, item := range v {
-			if HasHuge(item) {
-				return true
-			}
-		}
-	case map[string]any:
-		for _, member := range v {
-			if HasHuge(member) {
-				return true
-			}
-		}
+// Parse parses a text that a client chose. It returns Err if that would take long.
+func Parse(text string) (resource.Quantity, error) {
+	if IsHuge(text) {
+		return resource.Quantity{}, Err
 	}
-	return false
+	return resource.ParseQuantity(text)
 }
