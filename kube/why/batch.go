@@ -58,7 +58,7 @@ func (x batchExplainer) jobFinding(ctx context.Context, j *batchv1.Job) *finding
 		if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 			return f.below(ref, state, "it has no pods", "status.active")
 		}
-		return broken(ref, state, "it has no pods yet", "status.active", describe(ref))
+		return broken(ref, state, "it has no pods yet", "status.active", describeRemedy(ref))
 	}
 	return healthy("runs with %s", count(j.Status.Active, "pod"))
 }

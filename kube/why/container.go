@@ -112,7 +112,7 @@ func (x containerExplainer) waitingContainer(
 	}
 	return broken(ref, state, fmt.Sprintf("container %s cannot start (%s): %s", s.Name, w.Reason, clause(w.Message)),
 		evidence, Remedy{Text: "Correct the container.", Field: x.containerField(ctx, p, spec, "…"),
-			Command: x.template().editCommand(ctx, p)}, describe(ref))
+			Command: x.template().editCommand(ctx, p)}, describeRemedy(ref))
 }
 
 // cannotStart returns the finding of a container whose program the runtime cannot start.

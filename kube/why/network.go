@@ -56,7 +56,7 @@ func (x networkExplainer) serviceFinding(ctx context.Context, s *corev1.Service)
 		f := x.workload().worstOf(ctx, selected)
 		if f == nil {
 			return broken(ref, noEndpoints, fmt.Sprintf("none of its %s is ready yet", count(len(selected), "pod")),
-				"spec.selector", describe(refTo("Pod", selected[0])))
+				"spec.selector", describeRemedy(refTo("Pod", selected[0])))
 		}
 		return f.below(ref, noEndpoints, fmt.Sprintf("it selects %s, and none is ready", count(len(selected), "pod")),
 			"spec.selector")
@@ -195,7 +195,7 @@ func (x networkExplainer) missingSlices(ctx context.Context, s *corev1.Service, 
 	}
 	ref := refTo("Service", s)
 	if e := findEvent(x.eventsOf(ctx, ref, s), "FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"); e != nil {
-		return broken(ref, noEndpoints, clause(e.Message), eventEvidence(e), describe(ref))
+		return broken(ref, noEndpoints, clause(e.Message), eventEvidence(e), describeRemedy(ref))
 	}
 	text := fmt.Sprintf("%s %s ready, and no controller has written endpoint slices", count(pods, "pod"), are(pods))
 	if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
@@ -280,7 +280,7 @@ func (x networkExplainer) ingressFinding(ctx context.Context, i *networkingv1.In
 	}
 	if len(i.Status.LoadBalancer.Ingress) == 0 {
 		return broken(ref, "has no address", "no ingress controller has accepted it", "status.loadBalancer", Remedy{
-			Text: "Check that the controller of its class runs.", Command: "kubectl get ingressclasses"}, describe(ref))
+			Text: "Check that the controller of its class runs.", Command: "kubectl get ingressclasses"}, describeRemedy(ref))
 	}
 	return healthy("is served, and the endpoints of all its services are ready")
 }

@@ -47,7 +47,7 @@ func (x podExplainer) podFinding(ctx context.Context, p *corev1.Pod) *finding {
 		return x.notStarted(ctx, p)
 	}
 	return broken(refTo("Pod", p), "is not ready", "its readiness has not been reported yet",
-		"status.conditions[Ready]", describe(refTo("Pod", p)))
+		"status.conditions[Ready]", describeRemedy(refTo("Pod", p)))
 }
 
 // isWaiting reports whether a container of a pod waits for its first start.
@@ -71,8 +71,8 @@ func podCondition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondit
 	return nil
 }
 
-// describe is the remedy for causes that only the events or the logs of an object can narrow down.
-func describe(ref Ref) Remedy {
+// describeRemedy is the remedy for causes that only the events or the logs of an object can narrow down.
+func describeRemedy(ref Ref) Remedy {
 	return Remedy{Text: "Read the state and the events of " + ref.String() + ".",
 		Command: "kubectl describe " + kubectlName(ref)}
 }
@@ -130,7 +130,7 @@ func (x podExplainer) terminatingPod(ctx context.Context, p *corev1.Pod) *findin
 	}
 	events := x.eventsOf(ctx, ref, p)
 	if e := findEvent(events, "FailedKillPod", "FailedPreStopHook"); e != nil {
-		return broken(ref, state, e.Message, eventEvidence(e), describe(ref))
+		return broken(ref, state, e.Message, eventEvidence(e), describeRemedy(ref))
 	}
 	return broken(ref, state, "its grace period has ended and the kubelet has not confirmed that it stopped",
 		"metadata.deletionTimestamp", Remedy{
@@ -174,7 +174,7 @@ func (x podExplainer) failedPod(ctx context.Context, p *corev1.Pod) *finding {
 		f.state = state
 		return f
 	}
-	return broken(ref, state, message, "status.phase", describe(ref))
+	return broken(ref, state, message, "status.phase", describeRemedy(ref))
 }
 
 // brokenContainer returns the finding of the first container that is not as it should be, or nil. Others are steps.
@@ -220,7 +220,7 @@ func (x podExplainer) notStarted(ctx context.Context, p *corev1.Pod) *finding {
 	}
 	if e != nil {
 		reason, remedy := startEventReason(p, e)
-		return broken(ref, state, reason, eventEvidence(e), remedy, describe(ref))
+		return broken(ref, state, reason, eventEvidence(e), remedy, describeRemedy(ref))
 	}
 	if pulling := findEvent(events, "Pulling"); pulling != nil &&
 		pulling == findEvent(events, "Pulling", "Pulled", "Failed") {

@@ -53,7 +53,7 @@ func (x scaleExplainer) autoscalerFinding(ctx context.Context, h *autoscalingv2.
 		if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 			return f.below(ref, state, "no controller has considered it", "status.conditions")
 		}
-		return broken(ref, state, "no controller has considered it yet", "status.conditions", describe(ref))
+		return broken(ref, state, "no controller has considered it yet", "status.conditions", describeRemedy(ref))
 	}
 	if c := autoscalerCondition(h, autoscalingv2.ScalingLimited); c != nil && c.Status == corev1.ConditionTrue {
 		switch c.Reason {
@@ -166,7 +166,7 @@ func (x scaleExplainer) budgetFinding(ctx context.Context, b *policyv1.PodDisrup
 		if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse &&
 			c.Reason == policyv1.SyncFailedReason {
 			return broken(ref, state, "its pods cannot be counted: "+clause(c.Message), "status.conditions",
-				describe(ref))
+				describeRemedy(ref))
 		}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)

@@ -290,7 +290,7 @@ func (x scheduleExplainer) remedyByMessage(ctx context.Context, p *corev1.Pod, m
 			Field: x.template().field(ctx, p, "containers[*].resources.requests."+m[1])})
 	}
 	if len(list) == 0 {
-		list = append(list, describe(refTo("Pod", p)))
+		list = append(list, describeRemedy(refTo("Pod", p)))
 	}
 	return list
 }

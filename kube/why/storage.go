@@ -209,11 +209,11 @@ func (x storageExplainer) claimEvents(ctx context.Context, c *corev1.PersistentV
 				"storageclass " + arg(class)})
 	}
 	if provisioner == "" {
-		return broken(ref, claimPending, "no volume was created for it", "status.phase", describe(ref))
+		return broken(ref, claimPending, "no volume was created for it", "status.phase", describeRemedy(ref))
 	}
 	return broken(ref, claimPending, fmt.Sprintf("the provisioner %s of its storage class %s has not created a volume",
 		provisioner, class), "status.phase", Remedy{
-		Text: "Check that the program of the provisioner runs.", Command: "kubectl get pods -A"}, describe(ref))
+		Text: "Check that the program of the provisioner runs.", Command: "kubectl get pods -A"}, describeRemedy(ref))
 }
 
 // namedVolume explains a claim that names a volume it is not bound to.
@@ -320,7 +320,7 @@ func explainVolume(ctx context.Context, x explainer, ref Ref) (*finding, error) 
 			return f, nil
 		}
 	case v.Status.Phase == corev1.VolumeFailed:
-		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message", describe(ref)),
+		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message", describeRemedy(ref)),
 			nil
 	case v.Status.Phase == corev1.VolumeReleased:
 		return broken(ref, "cannot be bound", fmt.Sprintf("its former claim %s was deleted and its data is kept",
