@@ -1,5 +1,5 @@
-// Package quantity recognizes quantities that take long to parse, in texts and in encoded objects. The library expands a
-// quantity to all of its digits: the ten bytes 1e-9999999 take seconds, and 1e-999999999 takes minutes and gigabytes.
+// Package quantity recognizes quantities that take long to parse, in texts and in encoded objects. The library expands
+// a quantity to all of its digits: the ten bytes 1e-9999999 take seconds, and 1e-999999999 takes minutes and gigabytes.
 package quantity
 
 import (
