@@ -29,32 +29,32 @@ type Claim struct {
 	checkedAt time.Time
 }
 
-// Next returns the action for the current lease. lease is nil if it does not exist. well states whether this machine
-// may hold it.
-func (c *Claim) Next(lease *coordinationv1.Lease, well bool, now time.Time) Action {
+// Next returns the action for the current lease. lease is nil if it does not exist. healthy states whether this machine
+// may hold the lease.
+func (c *Claim) Next(lease *coordinationv1.Lease, healthy bool, now time.Time) Action {
 	if lease == nil {
 		c.version = ""
-		return waitUnlessReady(well, Take)
+		return waitUnlessReady(healthy, Take)
 	}
 	if lease.ResourceVersion != c.version || now.Sub(c.checkedAt) >= c.MaxSilence {
 		c.version, c.changedAt = lease.ResourceVersion, now
 	}
 	c.checkedAt = now
 	switch holder := Holder(lease); {
-	case holder == c.Self && well:
+	case holder == c.Self && healthy:
 		return Keep
 	case holder == c.Self:
 		return Release
 	case holder == "":
-		return waitUnlessReady(well, Take)
+		return waitUnlessReady(healthy, Take)
 	case now.Sub(c.changedAt) >= c.MaxSilence:
-		return waitUnlessReady(well, Take)
+		return waitUnlessReady(healthy, Take)
 	}
 	return Wait
 }
 
-func waitUnlessReady(well bool, a Action) Action {
-	if well {
+func waitUnlessReady(healthy bool, a Action) Action {
+	if healthy {
 		return a
 	}
 	return Wait

@@ -125,7 +125,8 @@ func (n *notes) put(key noteKey, what Notification) {
 	n.queue.Add(key)
 }
 
-// next returns what is to be sent to a target now. If it is nil, and after is not zero, there is something later.
+// next returns the notification to send to a target now, or nil. If nil, after is the time until the next one is due;
+// zero means that none is.
 func (n *notes) next(key noteKey, now time.Time) (what *Notification, after time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -118,8 +118,8 @@ func (c *steps) unchangedWork(ctx context.Context, s *Source, e *entry, st *gits
 			return nil
 		}
 	}
-	return &work{generation: s.Generation, sync: s.Annotations[gitsource.SyncAnnotation], requested: s.Requested,
-		revision: l.snapshot.Revision, digest: e.digest, applier: l.applier, isUnchanged: true}
+	return &work{cause: causeOf(s), rendered: rendered{revision: l.snapshot.Revision, digest: e.digest},
+		applier: l.applier, isUnchanged: true}
 }
 
 // mustVerify reports whether a round reads every object: if a user has requested it, and once in an hour.
@@ -153,12 +153,12 @@ func (c *steps) findSame(s *Source, e *entry, w *work) {
 }
 
 // remaining returns the objects that are not known to be as they were recorded.
-func (w *work) remaining(objects []Object) (rest []Object) {
-	if len(w.same) == 0 {
+func (c *comparison) remaining(objects []Object) (rest []Object) {
+	if len(c.same) == 0 {
 		return objects
 	}
 	for _, o := range objects {
-		if !w.same[o.ID().identity()] {
+		if !c.same[o.ID().identity()] {
 			rest = append(rest, o)
 		}
 	}
@@ -166,9 +166,9 @@ func (w *work) remaining(objects []Object) (rest []Object) {
 }
 
 // recordVersion records the version at which an object was found or made as declared.
-func (w *work) recordVersion(o Object, live *unstructured.Unstructured) {
+func (c *comparison) recordVersion(o Object, live *unstructured.Unstructured) {
 	if version := VersionOf(live); version != "" {
-		w.versions[o.ID().identity()] = version
+		c.versions[o.ID().identity()] = version
 	}
 }
 

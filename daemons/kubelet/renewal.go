@@ -29,11 +29,11 @@ func awaitRenewal(ctx context.Context, kubeconfig string) error {
 var errCertificateDue = errors.New(
 	"the node's client certificate is due: restart the kubelet, which renews it at its start")
 
-// newServing returns the source of the server's certificate. That is the configured file, which is reloaded when it
-// changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil if
-// nothing has to run.
-func (k *Kubelet) newServing() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context),
-	err error) {
+// newServingCertificate returns the source of the server's certificate. That is the configured file, which is reloaded
+// when it changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil
+// if nothing has to run.
+func (k *Kubelet) newServingCertificate() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error),
+	keep func(context.Context), err error) {
 	switch {
 	case k.file.ServerTLSBootstrap:
 		asking, err := certificate.NewServing(k.client, k.name, k.ips, filepath.Join(k.cfg.RootDir, "pki"), k.env.Log,

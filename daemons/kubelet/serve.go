@@ -36,7 +36,7 @@ func (k *Kubelet) serve(ctx context.Context) error {
 		}
 		return nil
 	})
-	certificate, keep, err := k.newServing()
+	certificate, keep, err := k.newServingCertificate()
 	if err != nil {
 		return err
 	}

@@ -325,14 +325,7 @@ func (d *daemon) sync(ctx context.Context) error {
 	largest, made, failed := d.newRouteApplier().apply(d.name, &plan)
 	d.reports.logUnlisted(plan.Unlisted)
 	failed = errors.Join(failed, d.filters.restoreAnswerMarks())
-	mtu := d.cfg.MTU
-	if mtu == 0 {
-		mtu = mtuOf(internalIPs(self))
-		if largest > 0 && (mtu == 0 || largest < mtu) {
-			mtu = largest
-		}
-	}
-	conf, err := Conflist(plan.PodCIDRs, mtu)
+	conf, err := Conflist(plan.PodCIDRs, podMTU(d.cfg.MTU, mtuOf(internalIPs(self)), largest))
 	if err != nil {
 		return err
 	}

@@ -133,6 +133,18 @@ func Diff(existing, want []Route) (add, remove []Route) {
 	return add, remove
 }
 
+// podMTU returns the MTU of the interfaces of pods: the configured one, or else the smaller one of the machine's own
+// interface and of the overlay. Zero means unknown: the kernel's default remains.
+func podMTU(configured, machine, overlay int) int {
+	switch {
+	case configured != 0:
+		return configured
+	case overlay > 0 && (machine == 0 || overlay < machine):
+		return overlay
+	}
+	return machine
+}
+
 // Conflist renders the CNI configuration of a node: a pair of interfaces for each pod with an address of each of the
 // node's networks, host ports, and the bandwidth from the pods' annotations.
 func Conflist(pods []netip.Prefix, mtu int) ([]byte, error) {

@@ -109,6 +109,22 @@ func TestDiffResultsInTheWantedRoutes(t *testing.T) {
 	})
 }
 
+func TestPodsGetTheSmallestMTUUnlessOneIsConfigured(t *testing.T) {
+	for _, c := range []struct{ configured, machine, overlay, want int }{
+		{1400, 1500, 1450, 1400},
+		{9000, 1500, 0, 9000},
+		{0, 1500, 0, 1500},
+		{0, 1500, 1450, 1450},
+		{0, 1400, 1450, 1400},
+		{0, 0, 1450, 1450},
+		{0, 0, 0, 0},
+	} {
+		if got := podMTU(c.configured, c.machine, c.overlay); got != c.want {
+			t.Errorf("podMTU(%d, %d, %d) = %d, want %d", c.configured, c.machine, c.overlay, got, c.want)
+		}
+	}
+}
+
 func TestConflistIsAcceptedByThePlugins(t *testing.T) {
 	got, err := Conflist([]netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}, 1450)
 	if err != nil {

@@ -106,9 +106,9 @@ func (q *queue) addOrUpdate(p *cluster.Pod) (it *item, refused *refusal) {
 		q.pods[p.UID] = it
 		it.pod = p
 		if opened {
-			q.count("active", gatesOpened, 1)
+			q.countEntries("active", gatesOpened, 1)
 		} else {
-			q.count("active", podAdded, 1)
+			q.countEntries("active", podAdded, 1)
 		}
 		return it, q.joinClass(it)
 	}
@@ -128,7 +128,7 @@ func (q *queue) addOrUpdate(p *cluster.Pod) (it *item, refused *refusal) {
 	it.pod = p
 	refused = q.joinClass(it)
 	if waited && it.class.part == partActive {
-		q.count("active", updateEvent(before, p), 1)
+		q.countEntries("active", updateEvent(before, p), 1)
 	}
 	return it, refused
 }
@@ -278,7 +278,7 @@ func (q *queue) retry(it *item) {
 	c.retryAt = q.now().Add(q.backoffDuration(c.refusals))
 	c.part = partFailing
 	heap.Push(&q.failing, c)
-	q.count("backoff", attemptFailed, c.waitingCount)
+	q.countEntries("backoff", attemptFailed, c.waitingCount)
 	q.signal()
 }
 
@@ -314,7 +314,7 @@ func (q *queue) requeue(c *class, event string) {
 	if q.now().Before(c.retryAt) {
 		c.part = partBackoff
 		heap.Push(&q.backoff, c)
-		q.count("backoff", event, c.waitingCount)
+		q.countEntries("backoff", event, c.waitingCount)
 		q.signal()
 		return
 	}
@@ -323,14 +323,15 @@ func (q *queue) requeue(c *class, event string) {
 
 func (q *queue) activate(c *class, event string) {
 	q.removeFromPart(c)
-	q.count("active", event, c.waitingCount)
+	q.countEntries("active", event, c.waitingCount)
 	c.part = partActive
 	heap.Push(&q.active, c)
 	q.signal()
 }
 
-// count counts pods that enter a part of the queue. With an empty event, they are counted elsewhere.
-func (q *queue) count(part, event string, pods int) {
+// countEntries counts pods that enter a part of the queue because of an event. It ignores an empty event: its caller
+// has counted the pods.
+func (q *queue) countEntries(part, event string, pods int) {
 	if q.onEnter != nil && event != "" {
 		q.onEnter(part, event, pods)
 	}

@@ -33,8 +33,9 @@ var (
 
 // refusedCreation returns why the API server refuses the objects that a controller creates, or nil if no event of the
 // owner reports it. template is the object with the fields to change.
-func (r *reader) refusedCreation(ctx context.Context, owner Ref, object metav1.Object, template Ref) *finding {
-	events := r.eventsOf(ctx, owner, object)
+func (x admissionExplainer) refusedCreation(ctx context.Context, owner Ref, object metav1.Object,
+	template Ref) *finding {
+	events := x.eventsOf(ctx, owner, object)
 	e := findEvent(events, "FailedCreate", "ReplicaSetCreateError")
 	if e == nil {
 		return nil
@@ -43,11 +44,12 @@ func (r *reader) refusedCreation(ctx context.Context, owner Ref, object metav1.O
 	if ok := findEvent(events, "SuccessfulCreate"); ok != nil && EventTime(ok).After(EventTime(e)) {
 		return nil
 	}
-	return r.admissionFinding(ctx, owner, template, e.Message, eventEvidence(e))
+	return x.admissionFinding(ctx, owner, template, e.Message, eventEvidence(e))
 }
 
 // admissionFinding explains the API server's refusal of an object that a controller creates.
-func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, message, evidence string) *finding {
+func (x admissionExplainer) admissionFinding(ctx context.Context, owner, template Ref, message,
+	evidence string) *finding {
 	const state = "cannot create its pods"
 	edit := "kubectl edit " + kubectlName(template)
 	f := &finding{state: state, about: owner}
@@ -55,7 +57,7 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 	f.add(owner, "the API server refuses its pods: "+message, evidence)
 	switch {
 	case exceededQuota.MatchString(message), failedQuota.MatchString(message):
-		r.addQuota(ctx, f, owner.Namespace, template, message)
+		x.addQuota(ctx, f, owner.Namespace, template, message)
 	case podSecurity.MatchString(message):
 		m := podSecurity.FindStringSubmatch(message)
 		f.reason = fmt.Sprintf("the pod security level %q of namespace %s forbids its pods: %s", m[1], owner.Namespace,
@@ -69,11 +71,11 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 		m := deniedByHook.FindStringSubmatch(message)
 		f.reason = fmt.Sprintf("the admission webhook %s denies its pods: %s", m[1], clause(m[2]))
 		f.remedy(Remedy{Text: "Change what the webhook objects to.", Command: edit})
-		r.addWebhook(ctx, f, m[1])
+		x.addWebhook(ctx, f, m[1])
 	case failedHook.MatchString(message):
 		m := failedHook.FindStringSubmatch(message)
 		f.reason = fmt.Sprintf("the admission webhook %s does not answer: %s", m[1], clause(m[2]))
-		r.addWebhook(ctx, f, m[1])
+		x.addWebhook(ctx, f, m[1])
 	case deniedByPolicy.MatchString(message):
 		m := deniedByPolicy.FindStringSubmatch(message)
 		f.reason = fmt.Sprintf("the %s %s denies its pods: %s", m[1], m[2], clause(m[4]))
@@ -100,7 +102,7 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 		f.reason = fmt.Sprintf("namespace %s is being deleted", owner.Namespace)
 		f.remedy(Remedy{Text: "Use another namespace.", Command: "clusterctl why namespace/" + owner.Namespace})
 	case limitRange.MatchString(message):
-		r.addLimitRange(ctx, f, owner.Namespace, template, message)
+		x.addLimitRange(ctx, f, owner.Namespace, template, message)
 	default:
 		f.reason = "the API server refuses its pods: " + clause(message)
 		f.remedy(Remedy{Text: "Change what the message names.", Command: edit})
@@ -109,7 +111,7 @@ func (r *reader) admissionFinding(ctx context.Context, owner, template Ref, mess
 }
 
 // addQuota completes the finding for a quota that has no room, or that demands requests or limits.
-func (r *reader) addQuota(ctx context.Context, f *finding, namespace string, template Ref, message string) {
+func (x admissionExplainer) addQuota(ctx context.Context, f *finding, namespace string, template Ref, message string) {
 	field := "spec.template.spec.containers[*].resources of " + template.String()
 	if m := failedQuota.FindStringSubmatch(message); m != nil {
 		f.reason = fmt.Sprintf("ResourceQuota %s/%s demands that every container sets %s", namespace, m[1],
@@ -125,8 +127,8 @@ func (r *reader) addQuota(ctx context.Context, f *finding, namespace string, tem
 		m[4])
 	ref := coreRef("resourcequotas", "ResourceQuota", namespace, m[1])
 	text := fmt.Sprintf("it is used up: %s of %s", m[3], m[4])
-	if q, existence := find[*corev1.ResourceQuota](ctx, r, ref,
-		r.core().ResourceQuotas(namespace)); existence == present {
+	if q, existence := find[*corev1.ResourceQuota](ctx, x.reader, ref,
+		x.core().ResourceQuotas(namespace)); existence == present {
 		var used []string
 		for _, name := range sortedNames(q.Status.Hard) {
 			if strings.Contains(m[2], string(name)+"=") {
@@ -146,13 +148,14 @@ func (r *reader) addQuota(ctx context.Context, f *finding, namespace string, tem
 }
 
 // addLimitRange completes the finding for amounts that a LimitRange forbids. The message does not name it.
-func (r *reader) addLimitRange(ctx context.Context, f *finding, namespace string, template Ref, message string) {
+func (x admissionExplainer) addLimitRange(ctx context.Context, f *finding, namespace string, template Ref,
+	message string) {
 	_, detail, ok := strings.Cut(message, "is forbidden: ")
 	if !ok {
 		detail = message
 	}
 	f.reason = fmt.Sprintf("a LimitRange of namespace %s forbids its resources: %s", namespace, clause(detail))
-	all, _ := r.dynamicList(ctx, schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}, namespace)
+	all, _ := x.dynamicList(ctx, schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}, namespace)
 	edit := Remedy{Text: "Or change the LimitRange.", Command: "kubectl describe limitranges -n " + namespace}
 	if len(all) == 1 {
 		ref := coreRef("limitranges", "LimitRange", namespace, all[0].GetName())
@@ -166,12 +169,12 @@ func (r *reader) addLimitRange(ctx context.Context, f *finding, namespace string
 }
 
 // addWebhook adds the configuration that has a webhook.
-func (r *reader) addWebhook(ctx context.Context, f *finding, name string) {
+func (x admissionExplainer) addWebhook(ctx context.Context, f *finding, name string) {
 	for _, one := range []struct{ resource, kind string }{
 		{"validatingwebhookconfigurations", "ValidatingWebhookConfiguration"},
 		{"mutatingwebhookconfigurations", "MutatingWebhookConfiguration"},
 	} {
-		all, _ := r.dynamicList(ctx, schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+		all, _ := x.dynamicList(ctx, schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
 			Resource: one.resource}, "")
 		i := slices.IndexFunc(all, func(u *unstructured.Unstructured) bool { return hasWebhook(u, name) })
 		if i < 0 {

@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func explainJob(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	j, err := read(ctx, ref, r.clients.Kubernetes.BatchV1().Jobs(ref.Namespace))
+func explainJob(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	j, err := read(ctx, ref, x.clients.Kubernetes.BatchV1().Jobs(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.jobFinding(ctx, j), nil
+	return x.batch().jobFinding(ctx, j), nil
 }
 
 func jobCondition(j *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
@@ -28,7 +28,7 @@ func jobCondition(j *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCon
 	return nil
 }
 
-func (r *reader) jobFinding(ctx context.Context, j *batchv1.Job) *finding {
+func (x batchExplainer) jobFinding(ctx context.Context, j *batchv1.Job) *finding {
 	ref := refTo("Job", j)
 	switch {
 	case j.DeletionTimestamp != nil:
@@ -37,7 +37,7 @@ func (r *reader) jobFinding(ctx context.Context, j *batchv1.Job) *finding {
 		return healthy("is complete")
 	}
 	if c := jobCondition(j, batchv1.JobFailed); c != nil {
-		return r.failedJob(ctx, j, c)
+		return x.failedJob(ctx, j, c)
 	}
 	if j.Spec.Suspend != nil && *j.Spec.Suspend {
 		return broken(ref, "does not run", "it is suspended", "spec.suspend", Remedy{Text: "Resume it.",
@@ -46,25 +46,25 @@ func (r *reader) jobFinding(ctx context.Context, j *batchv1.Job) *finding {
 	}
 	const state = "is not complete"
 	if j.Status.Active == 0 {
-		if f := r.refusedCreation(ctx, ref, j, ref); f != nil {
+		if f := x.admission().refusedCreation(ctx, ref, j, ref); f != nil {
 			return f
 		}
 	}
-	if f := r.worstPod(ctx, j); f != nil {
+	if f := x.workload().worstPod(ctx, j); f != nil {
 		text := fmt.Sprintf("%d of its pods run and %d have failed", j.Status.Active, j.Status.Failed)
 		return f.below(ref, state, text, "status")
 	}
 	if j.Status.Active == 0 {
-		if f := r.stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
+		if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 			return f.below(ref, state, "it has no pods", "status.active")
 		}
-		return broken(ref, state, "it has no pods yet", "status.active", describe(ref))
+		return broken(ref, state, "it has no pods yet", "status.active", describeRemedy(ref))
 	}
 	return healthy("runs with %s", count(j.Status.Active, "pod"))
 }
 
 // failedJob returns the finding of a job that was given up.
-func (r *reader) failedJob(ctx context.Context, j *batchv1.Job, c *batchv1.JobCondition) *finding {
+func (x batchExplainer) failedJob(ctx context.Context, j *batchv1.Job, c *batchv1.JobCondition) *finding {
 	const state = "has failed"
 	ref := refTo("Job", j)
 	evidence := "status.conditions[Failed]: " + c.Reason
@@ -74,18 +74,18 @@ func (r *reader) failedJob(ctx context.Context, j *batchv1.Job, c *batchv1.JobCo
 		f := broken(ref, state, fmt.Sprintf("it ran longer than its activeDeadlineSeconds of %d", ptrInt(
 			j.Spec.ActiveDeadlineSeconds)), evidence, Remedy{Text: "Allow more time.",
 			Field: "spec.activeDeadlineSeconds of " + ref.String()}, again)
-		if pod := r.worstPod(ctx, j); pod != nil {
+		if pod := x.workload().worstPod(ctx, j); pod != nil {
 			f.steps = append(f.steps, pod.steps...)
 		}
 		return f
 	}
 	text := clause(c.Message)
-	if f := r.worstPod(ctx, j); f != nil {
+	if f := x.workload().worstPod(ctx, j); f != nil {
 		f = f.below(ref, state, cmp.Or(text, "it has failed"), evidence)
 		f.remedy(again)
 		return f
 	}
-	if r.missesPods(j.Namespace) {
+	if x.missesPods(j.Namespace) {
 		return broken(ref, state, cmp.Or(text, c.Reason)+", and its pods could not all be read", evidence,
 			mayListPods(j.Namespace), again)
 	}
@@ -102,15 +102,15 @@ func ptrInt(n *int64) int64 {
 	return *n
 }
 
-func explainCronJob(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	c, err := read(ctx, ref, r.clients.Kubernetes.BatchV1().CronJobs(ref.Namespace))
+func explainCronJob(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	c, err := read(ctx, ref, x.clients.Kubernetes.BatchV1().CronJobs(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.cronJobFinding(ctx, c), nil
+	return x.batch().cronJobFinding(ctx, c), nil
 }
 
-func (r *reader) cronJobFinding(ctx context.Context, c *batchv1.CronJob) *finding {
+func (x batchExplainer) cronJobFinding(ctx context.Context, c *batchv1.CronJob) *finding {
 	const state = "starts no jobs"
 	ref := refTo("CronJob", c)
 	if c.DeletionTimestamp != nil {
@@ -121,7 +121,7 @@ func (r *reader) cronJobFinding(ctx context.Context, c *batchv1.CronJob) *findin
 			Field: "spec.suspend of " + ref.String(), Command: "kubectl patch " + kubectlName(ref) +
 				` -p '{"spec":{"suspend":false}}'`})
 	}
-	events := r.eventsOf(ctx, ref, c)
+	events := x.eventsOf(ctx, ref, c)
 	success := findEvent(events, "SuccessfulCreate")
 	e := findEvent(events, "UnknownTimeZone", "UnsupportedSchedule", "UnparseableSchedule", "InvalidSchedule",
 		"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart")
@@ -132,18 +132,18 @@ func (r *reader) cronJobFinding(ctx context.Context, c *batchv1.CronJob) *findin
 		return broken(ref, state, clause(e.Message), eventEvidence(e), Remedy{Text: "Correct the field.",
 			Field: cmp.Or(field, "spec.schedule") + " of " + ref.String(), Command: "kubectl edit " + kubectlName(ref)})
 	}
-	if f := r.refusedCreation(ctx, ref, c, ref); f != nil {
+	if f := x.admission().refusedCreation(ctx, ref, c, ref); f != nil {
 		f.state = state
 		return f
 	}
-	newest := r.newestJob(ctx, c)
+	newest := x.newestJob(ctx, c)
 	if newest == nil {
 		if c.Status.LastScheduleTime == nil {
 			return healthy("has not been due yet; its schedule is %s", c.Spec.Schedule)
 		}
 		return healthy("was due at %s", c.Status.LastScheduleTime.UTC().Format("2006-01-02 15:04"))
 	}
-	f := r.jobFinding(ctx, newest)
+	f := x.jobFinding(ctx, newest)
 	if f.isHealthy() {
 		return healthy("works; its last job %s %s", newest.Name, f.state)
 	}
@@ -157,8 +157,8 @@ func (r *reader) cronJobFinding(ctx context.Context, c *batchv1.CronJob) *findin
 }
 
 // newestJob returns the latest job of a CronJob, or nil.
-func (r *reader) newestJob(ctx context.Context, c *batchv1.CronJob) *batchv1.Job {
-	jobs, _ := r.jobs(ctx, c.Namespace)
+func (x batchExplainer) newestJob(ctx context.Context, c *batchv1.CronJob) *batchv1.Job {
+	jobs, _ := x.jobs(ctx, c.Namespace)
 	var own []*batchv1.Job
 	for _, j := range jobs {
 		if isOwnedBy(j, metav1.Object(c)) {

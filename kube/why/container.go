@@ -12,26 +12,26 @@ import (
 
 // containerFinding returns why a container is not as it should be, or nil. A container that waits for others has no
 // finding of its own.
-func (r *reader) containerFinding(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus) *finding {
+func (x containerExplainer) containerFinding(ctx context.Context, p *corev1.Pod, s corev1.ContainerStatus) *finding {
 	spec, isInit := findContainer(p, s.Name)
 	if spec == nil {
 		return nil
 	}
 	switch {
 	case s.State.Waiting != nil:
-		return r.waitingContainer(ctx, p, spec, s)
+		return x.waitingContainer(ctx, p, spec, s)
 	case s.State.Terminated != nil:
 		if s.State.Terminated.ExitCode == 0 && (isInit || p.Status.Phase != corev1.PodRunning ||
 			p.Spec.RestartPolicy != corev1.RestartPolicyAlways) {
 			return nil
 		}
-		return r.crashed(ctx, p, spec, s, s.State.Terminated, false)
+		return x.crashed(ctx, p, spec, s, s.State.Terminated, false)
 	case s.State.Running != nil && isInit && !isSidecar(spec):
 		return broken(refTo("Pod", p), "does not run", fmt.Sprintf("its init container %s has not finished yet",
 			s.Name), statusEvidence(s.Name, "state.running"), Remedy{Text: "Read what it does.",
 			Command: logsCommand(p, s.Name, false)})
 	case s.State.Running != nil && !s.Ready:
-		return r.unreadyContainer(ctx, p, spec, s)
+		return x.unreadyContainer(ctx, p, spec, s)
 	}
 	return nil
 }
@@ -67,15 +67,16 @@ func logsCommand(p *corev1.Pod, container string, previous bool) string {
 }
 
 // containerField names a field of a container where it can be changed.
-func (r *reader) containerField(ctx context.Context, p *corev1.Pod, c *corev1.Container, field string) string {
+func (x containerExplainer) containerField(ctx context.Context, p *corev1.Pod, c *corev1.Container,
+	field string) string {
 	list := "containers"
 	if _, isInit := findContainer(p, c.Name); isInit {
 		list = "initContainers"
 	}
-	return r.templateField(ctx, p, fmt.Sprintf("%s[%s].%s", list, c.Name, field))
+	return x.template().field(ctx, p, fmt.Sprintf("%s[%s].%s", list, c.Name, field))
 }
 
-func (r *reader) waitingContainer(
+func (x containerExplainer) waitingContainer(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, s corev1.ContainerStatus,
 ) *finding {
 	const state = "does not run"
@@ -86,36 +87,36 @@ func (r *reader) waitingContainer(
 		return nil // notStarted explains these
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
 		"ImageInspectError", "SignatureValidationFailed":
-		return r.imageFinding(ctx, p, spec, w)
+		return x.imageFinding(ctx, p, spec, w)
 	case "CrashLoopBackOff":
 		if ended := s.LastTerminationState.Terminated; ended != nil {
-			return r.crashed(ctx, p, spec, s, ended, true)
+			return x.crashed(ctx, p, spec, s, ended, true)
 		}
 	case "CreateContainerConfigError":
-		if f := r.missingByMessage(ctx, p, w.Message, evidence); f != nil {
+		if f := x.reference().missingByMessage(ctx, p, w.Message, evidence); f != nil {
 			f.state = state
 			return f
 		}
 		if strings.Contains(w.Message, "runAsNonRoot") {
 			return broken(ref, state, fmt.Sprintf("container %s must not run as root, but its image does: %s", s.Name,
 				clause(w.Message)), evidence, Remedy{Text: "Set a user other than 0, or build the image with one.",
-				Field:   r.containerField(ctx, p, spec, "securityContext.runAsUser"),
-				Command: r.editCommand(ctx, p)})
+				Field:   x.containerField(ctx, p, spec, "securityContext.runAsUser"),
+				Command: x.template().editCommand(ctx, p)})
 		}
 	case "RunContainerError", "StartError", "CreateContainerError", "ContainerCannotRun":
-		return r.cannotStart(ctx, p, spec, w.Message, evidence)
+		return x.cannotStart(ctx, p, spec, w.Message, evidence)
 	case "PostStartHookError":
 		return broken(ref, state, fmt.Sprintf("the postStart hook of container %s fails: %s", s.Name,
 			clause(w.Message)), evidence, Remedy{Text: "Correct the hook.",
-			Field: r.containerField(ctx, p, spec, "lifecycle.postStart"), Command: r.editCommand(ctx, p)})
+			Field: x.containerField(ctx, p, spec, "lifecycle.postStart"), Command: x.template().editCommand(ctx, p)})
 	}
 	return broken(ref, state, fmt.Sprintf("container %s cannot start (%s): %s", s.Name, w.Reason, clause(w.Message)),
-		evidence, Remedy{Text: "Correct the container.", Field: r.containerField(ctx, p, spec, "…"),
-			Command: r.editCommand(ctx, p)}, describe(ref))
+		evidence, Remedy{Text: "Correct the container.", Field: x.containerField(ctx, p, spec, "…"),
+			Command: x.template().editCommand(ctx, p)}, describeRemedy(ref))
 }
 
 // cannotStart returns the finding of a container whose program the runtime cannot start.
-func (r *reader) cannotStart(
+func (x containerExplainer) cannotStart(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, message, evidence string,
 ) *finding {
 	reason := fmt.Sprintf("container %s cannot be started: %s", spec.Name, clause(message))
@@ -124,22 +125,22 @@ func (r *reader) cannotStart(
 		reason = fmt.Sprintf("the program of container %s is not in its image: %s", spec.Name, clause(message))
 	}
 	return broken(refTo("Pod", p), "does not run", reason, evidence, Remedy{
-		Text: "Correct the command, or use an image that contains it.", Command: r.editCommand(ctx, p),
-		Field: r.containerField(ctx, p, spec, "command")})
+		Text: "Correct the command, or use an image that contains it.", Command: x.template().editCommand(ctx, p),
+		Field: x.containerField(ctx, p, spec, "command")})
 }
 
 // imageFinding returns why an image cannot be pulled.
-func (r *reader) imageFinding(
+func (x containerExplainer) imageFinding(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, w *corev1.ContainerStateWaiting,
 ) *finding {
 	const state = "does not run"
 	ref, evidence := refTo("Pod", p), statusEvidence(spec.Name, "state.waiting")
 	message := w.Message
-	if e := findPullEvent(r.eventsOf(ctx, ref, p), spec.Image); e != nil && len(e.Message) > len(message) {
+	if e := findPullEvent(x.eventsOf(ctx, ref, p), spec.Image); e != nil && len(e.Message) > len(message) {
 		message, evidence = e.Message, eventEvidence(e)
 	}
-	image := Remedy{Text: "Use an image that exists.", Field: r.containerField(ctx, p, spec, "image"),
-		Command: r.setCommand(ctx, p, "image", spec.Name, "IMAGE")}
+	image := Remedy{Text: "Use an image that exists.", Field: x.containerField(ctx, p, spec, "image"),
+		Command: x.template().setCommand(ctx, p, "image", spec.Name, "IMAGE")}
 	lower := strings.ToLower(message)
 	mentions := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(lower, w) })
@@ -151,19 +152,20 @@ func (r *reader) imageFinding(
 	case w.Reason == "ErrImageNeverPull":
 		reason = fmt.Sprintf("image %s is not on node %s, and imagePullPolicy is Never", spec.Image, p.Spec.NodeName)
 		image = Remedy{Text: "Load the image onto the node, or allow pulling it.",
-			Field:   r.containerField(ctx, p, spec, "imagePullPolicy"),
-			Command: r.editCommand(ctx, p)}
+			Field:   x.containerField(ctx, p, spec, "imagePullPolicy"),
+			Command: x.template().editCommand(ctx, p)}
 	case mentions("toomanyrequests", "429", "rate limit"):
 		reason = fmt.Sprintf("the registry of image %s limits the rate of pulls", spec.Image)
 		image = Remedy{Text: "Pull with credentials, or from a mirror.",
-			Field: r.templateField(ctx, p, "imagePullSecrets"), Command: r.editCommand(ctx, p)}
+			Field: x.template().field(ctx, p, "imagePullSecrets"), Command: x.template().editCommand(ctx, p)}
 	case mentions("unauthorized", "authentication required", "access denied", "denied:", "403 forbidden", "401"):
 		reason = fmt.Sprintf(
 			"the registry refuses to hand out image %s without other credentials, or it does not exist",
 			spec.Image)
 		image = Remedy{Text: "Name a pull secret that the registry accepts.",
-			Field: r.templateField(ctx, p, "imagePullSecrets"), Command: "kubectl create secret docker-registry -n " +
-				p.Namespace + " NAME --docker-server=SERVER --docker-username=USER --docker-password=PASSWORD"}
+			Field: x.template().field(ctx, p, "imagePullSecrets"),
+			Command: "kubectl create secret docker-registry -n " + p.Namespace + " NAME " +
+				"--docker-server=SERVER --docker-username=USER --docker-password=PASSWORD"}
 	case mentions("x509", "certificate"):
 		reason = fmt.Sprintf("node %s does not trust the certificate of the registry of image %s", p.Spec.NodeName,
 			spec.Image)
@@ -208,7 +210,7 @@ func registryOf(image string) string {
 }
 
 // crashed returns why a container has ended. previous means that another one waits to be started in its place.
-func (r *reader) crashed(
+func (x containerExplainer) crashed(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, s corev1.ContainerStatus,
 	ended *corev1.ContainerStateTerminated, previous bool,
 ) *finding {
@@ -218,46 +220,47 @@ func (r *reader) crashed(
 	if previous {
 		evidence = statusEvidence(s.Name, "lastState.terminated")
 	}
-	if probe := r.killedByProbe(ctx, p, spec, s, ended); probe != nil {
+	if probe := x.killedByProbe(ctx, p, spec, s, ended); probe != nil {
 		return probe
 	}
 	if ended.Reason == "StartError" || ended.Reason == "ContainerCannotRun" {
-		return r.cannotStart(ctx, p, spec, ended.Message, evidence)
+		return x.cannotStart(ctx, p, spec, ended.Message, evidence)
 	}
 	logs := Remedy{Text: "Read the whole log of the container that ended.", Command: logsCommand(p, s.Name,
 		s.RestartCount > 0)}
 	var f *finding
 	switch {
 	case ended.Reason == "OOMKilled":
-		f = r.outOfMemory(ctx, p, spec, evidence)
+		f = x.outOfMemory(ctx, p, spec, evidence)
 	case ended.ExitCode == 0:
 		f = broken(ref, state, fmt.Sprintf(
 			"the program of container %s ends with exit code 0, although it should keep running", s.Name), evidence,
 			logs, Remedy{Text: "Start a program that stays in the foreground, or use a Job.",
-				Field: r.containerField(ctx, p, spec, "command"), Command: r.editCommand(ctx, p)})
+				Field: x.containerField(ctx, p, spec, "command"), Command: x.template().editCommand(ctx, p)})
 	default:
 		f = broken(ref, state, fmt.Sprintf("the program of container %s ends with %s", s.Name, exitText(ended)),
 			evidence, logs)
 		if ended.ExitCode == 126 || ended.ExitCode == 127 {
-			f.remedy(Remedy{Text: "Correct the command.", Field: r.containerField(ctx, p, spec, "command"),
-				Command: r.editCommand(ctx, p)})
+			f.remedy(Remedy{Text: "Correct the command.", Field: x.containerField(ctx, p, spec, "command"),
+				Command: x.template().editCommand(ctx, p)})
 		}
 	}
 	if s.RestartCount > 0 {
 		f.steps[0].Text += fmt.Sprintf(" It was restarted %s.", count(s.RestartCount, "time"))
 	}
-	words := r.lastWords(ctx, p, s.Name, previous)
+	words := x.lastWords(ctx, p, s.Name, previous)
 	if words == "" {
 		words = ended.Message
 	}
 	if words != "" {
 		f.add(ref, fmt.Sprintf("the last lines of container %s: %s", s.Name, words), "log of container "+s.Name)
-		r.addNetworkTrouble(ctx, f, p, words)
+		x.policy().addNetworkTrouble(ctx, f, p, words)
 	}
 	return f
 }
 
-func (r *reader) outOfMemory(ctx context.Context, p *corev1.Pod, spec *corev1.Container, evidence string) *finding {
+func (x containerExplainer) outOfMemory(ctx context.Context, p *corev1.Pod, spec *corev1.Container,
+	evidence string) *finding {
 	reason := fmt.Sprintf("node %s ran out of memory and killed container %s, which has no memory limit",
 		p.Spec.NodeName, spec.Name)
 	limit, ok := spec.Resources.Limits[corev1.ResourceMemory]
@@ -266,9 +269,9 @@ func (r *reader) outOfMemory(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 			limit.String())
 	}
 	return broken(refTo("Pod", p), "does not run", reason, evidence, Remedy{
-		Text: "Raise the memory limit, or make the program use less.", Field: r.containerField(ctx, p, spec,
+		Text: "Raise the memory limit, or make the program use less.", Field: x.containerField(ctx, p, spec,
 			"resources.limits.memory"),
-		Command: r.setCommand(ctx, p, "resources", spec.Name, "--limits=memory=AMOUNT")})
+		Command: x.template().setCommand(ctx, p, "resources", spec.Name, "--limits=memory=AMOUNT")})
 }
 
 // exitText describes an exit code.
@@ -285,20 +288,20 @@ func exitText(ended *corev1.ContainerStateTerminated) string {
 }
 
 // killedByProbe returns the finding of a container that the kubelet killed because a probe failed, or nil.
-func (r *reader) killedByProbe(
+func (x containerExplainer) killedByProbe(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, s corev1.ContainerStatus,
 	ended *corev1.ContainerStateTerminated,
 ) *finding {
 	if ended.Reason == "OOMKilled" || s.RestartCount == 0 {
 		return nil
 	}
-	for _, e := range r.containerEvents(ctx, p, spec.Name) {
+	for _, e := range x.containerEvents(ctx, p, spec.Name) {
 		if e.Reason != "Killing" || EventTime(e).Before(ended.StartedAt.Time) { // it is about an earlier start
 			continue
 		}
 		for _, name := range []string{"liveness", "startup"} {
 			if strings.Contains(e.Message, "failed "+name+" probe") {
-				f := r.probeFinding(ctx, p, spec, name, "does not run")
+				f := x.probeFinding(ctx, p, spec, name, "does not run")
 				f.steps[0].Text += fmt.Sprintf(" The kubelet restarted the container %s for it.",
 					count(s.RestartCount, "time"))
 				return f
@@ -309,8 +312,8 @@ func (r *reader) killedByProbe(
 }
 
 // containerEvents returns the events of a container, and those of the pod that name it.
-func (r *reader) containerEvents(ctx context.Context, p *corev1.Pod, name string) (out []*corev1.Event) {
-	for _, e := range r.eventsOf(ctx, refTo("Pod", p), p) {
+func (x containerExplainer) containerEvents(ctx context.Context, p *corev1.Pod, name string) (out []*corev1.Event) {
+	for _, e := range x.eventsOf(ctx, refTo("Pod", p), p) {
 		path := e.InvolvedObject.FieldPath
 		if path == "" && strings.Contains(e.Message, "ontainer "+name) || strings.HasSuffix(path, "{"+name+"}") {
 			out = append(out, e)
@@ -319,14 +322,14 @@ func (r *reader) containerEvents(ctx context.Context, p *corev1.Pod, name string
 	return out
 }
 
-func (r *reader) unreadyContainer(
+func (x containerExplainer) unreadyContainer(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, s corev1.ContainerStatus,
 ) *finding {
 	switch {
 	case spec.StartupProbe != nil && (s.Started == nil || !*s.Started):
-		return r.probeFinding(ctx, p, spec, "startup", "is not ready")
+		return x.probeFinding(ctx, p, spec, "startup", "is not ready")
 	case spec.ReadinessProbe != nil:
-		return r.probeFinding(ctx, p, spec, "readiness", "is not ready")
+		return x.probeFinding(ctx, p, spec, "readiness", "is not ready")
 	}
 	return nil
 }
@@ -334,15 +337,15 @@ func (r *reader) unreadyContainer(
 var probeStatus = regexp.MustCompile(`statuscode: (\d+)`)
 
 // probeFinding returns why a probe fails, from its last answer.
-func (r *reader) probeFinding(
+func (x containerExplainer) probeFinding(
 	ctx context.Context, p *corev1.Pod, spec *corev1.Container, name, state string,
 ) *finding {
 	ref := refTo("Pod", p)
-	field := r.containerField(ctx, p, spec, name+"Probe")
+	field := x.containerField(ctx, p, spec, name+"Probe")
 	remedy := Remedy{Text: "Make the program answer the probe, or correct the probe.", Field: field,
 		Command: logsCommand(p, spec.Name, false)}
 	var last *corev1.Event
-	for _, e := range r.containerEvents(ctx, p, spec.Name) {
+	for _, e := range x.containerEvents(ctx, p, spec.Name) {
 		if e.Reason == "Unhealthy" && strings.HasPrefix(strings.ToLower(e.Message), name+" probe") {
 			last = e
 			break

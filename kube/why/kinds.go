@@ -14,7 +14,7 @@ type kind struct {
 	group, resource, name string
 	isNamespaced          bool
 	aliases               []string
-	explain               func(ctx context.Context, r *reader, ref Ref) (*finding, error)
+	explain               func(ctx context.Context, x explainer, ref Ref) (*finding, error)
 }
 
 // kinds returns all kinds that can be explained.

@@ -16,18 +16,18 @@ import (
 	"clusterctl/daemons/config/gitsource"
 )
 
-func explainNamespace(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	n, err := read(ctx, ref, r.core().Namespaces())
+func explainNamespace(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	n, err := read(ctx, ref, x.core().Namespaces())
 	if err != nil {
 		return nil, err
 	}
-	return r.namespaceFinding(ctx, n), nil
+	return x.namespace().namespaceFinding(ctx, n), nil
 }
 
 const stillTerminating = "is still terminating"
 
 // namespaceFinding returns why a namespace that was deleted still exists.
-func (r *reader) namespaceFinding(ctx context.Context, n *corev1.Namespace) *finding {
+func (x namespaceExplainer) namespaceFinding(ctx context.Context, n *corev1.Namespace) *finding {
 	ref := refTo("Namespace", n)
 	if n.DeletionTimestamp == nil {
 		return healthy("is active")
@@ -39,10 +39,10 @@ func (r *reader) namespaceFinding(ctx context.Context, n *corev1.Namespace) *fin
 		}
 	}
 	if c, ok := conditions[corev1.NamespaceDeletionDiscoveryFailure]; ok {
-		return r.unknownKinds(ctx, ref, c)
+		return x.unknownKinds(ctx, ref, c)
 	}
 	if c, ok := conditions[corev1.NamespaceFinalizersRemaining]; ok {
-		return r.remainingFinalizers(ctx, ref, c, conditions[corev1.NamespaceContentRemaining])
+		return x.remainingFinalizers(ctx, ref, c, conditions[corev1.NamespaceContentRemaining])
 	}
 	if c, ok := conditions[corev1.NamespaceDeletionContentFailure]; ok {
 		return broken(ref, stillTerminating, "some of its objects cannot be deleted: "+clause(c.Message),
@@ -50,7 +50,7 @@ func (r *reader) namespaceFinding(ctx context.Context, n *corev1.Namespace) *fin
 				Text: "Delete them, and read the error.", Command: "kubectl get all -n " + n.Name})
 	}
 	if c, ok := conditions[corev1.NamespaceContentRemaining]; ok {
-		return r.remainingObjects(ctx, ref, c)
+		return x.remainingObjects(ctx, ref, c)
 	}
 	if f := finalizerFinding(ref, stillTerminating, n); f != nil {
 		return f
@@ -65,16 +65,16 @@ func (r *reader) namespaceFinding(ctx context.Context, n *corev1.Namespace) *fin
 		return broken(ref, stillTerminating, "its finalizers were not removed: "+joinNames(others), "spec.finalizers",
 			Remedy{Text: "Check the controller that removes them.", Field: "spec.finalizers of " + ref.String()})
 	}
-	if f := r.stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
+	if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 		return f.below(ref, stillTerminating, "nothing deletes its objects", "status.conditions")
 	}
 	return healthy("is being deleted")
 }
 
 // unknownKinds explains a namespace whose kinds cannot all be listed, because an aggregated API is not available.
-func (r *reader) unknownKinds(ctx context.Context, ref Ref, c corev1.NamespaceCondition) *finding {
+func (x namespaceExplainer) unknownKinds(ctx context.Context, ref Ref, c corev1.NamespaceCondition) *finding {
 	evidence := "status.conditions[" + string(c.Type) + "]"
-	all, _ := r.dynamicList(ctx, apiServices(), "")
+	all, _ := x.dynamicList(ctx, apiServices(), "")
 	for _, a := range all {
 		if message, ok := unavailable(a); ok {
 			f := apiServiceFinding(a, message)
@@ -130,13 +130,14 @@ var (
 const maxRemainingKinds = 3
 
 // remainingFinalizers explains a namespace with objects whose finalizers have not been removed.
-func (r *reader) remainingFinalizers(ctx context.Context, ref Ref, c, content corev1.NamespaceCondition) *finding {
+func (x namespaceExplainer) remainingFinalizers(ctx context.Context, ref Ref,
+	c, content corev1.NamespaceCondition) *finding {
 	evidence := "status.conditions[" + string(c.Type) + "]"
 	var names []string
 	for _, m := range remainingWith.FindAllStringSubmatch(c.Message, maxNames+1) {
 		names = append(names, m[1])
 	}
-	for _, object := range r.remaining(ctx, ref.Name, content.Message) {
+	for _, object := range x.remaining(ctx, ref.Name, content.Message) {
 		if len(object.GetFinalizers()) == 0 {
 			continue
 		}
@@ -151,9 +152,9 @@ func (r *reader) remainingFinalizers(ctx context.Context, ref Ref, c, content co
 			Command: "kubectl get pods -A"})
 }
 
-func (r *reader) remainingObjects(ctx context.Context, ref Ref, c corev1.NamespaceCondition) *finding {
+func (x namespaceExplainer) remainingObjects(ctx context.Context, ref Ref, c corev1.NamespaceCondition) *finding {
 	evidence := "status.conditions[" + string(c.Type) + "]"
-	if objects := r.remaining(ctx, ref.Name, c.Message); len(objects) > 0 {
+	if objects := x.remaining(ctx, ref.Name, c.Message); len(objects) > 0 {
 		owner := objectRef(objects[0])
 		f := broken(owner, stillTerminating, fmt.Sprintf("%s still exists", owner), evidence, Remedy{
 			Text: "Find out why it still exists.", Command: "kubectl describe " + kubectlName(owner)})
@@ -168,27 +169,28 @@ func (r *reader) remainingObjects(ctx context.Context, ref Ref, c corev1.Namespa
 }
 
 // remaining lists objects of the kinds that a condition of a namespace names.
-func (r *reader) remaining(ctx context.Context, namespace, message string) (objects []*unstructured.Unstructured) {
+func (x namespaceExplainer) remaining(ctx context.Context, namespace,
+	message string) (objects []*unstructured.Unstructured) {
 	for _, m := range remainingKind.FindAllStringSubmatch(message, maxRemainingKinds) {
 		gr := schema.ParseGroupResource(m[1])
-		version := r.preferredVersion(gr)
+		version := x.preferredVersion(gr)
 		if version == "" {
 			continue
 		}
-		all, _ := r.dynamicList(ctx, gr.WithVersion(version), namespace)
+		all, _ := x.dynamicList(ctx, gr.WithVersion(version), namespace)
 		objects = append(objects, all...)
 	}
 	return objects
 }
 
 // preferredVersion returns the version in which a resource is served, or "".
-func (r *reader) preferredVersion(gr schema.GroupResource) string {
+func (x namespaceExplainer) preferredVersion(gr schema.GroupResource) string {
 	if gr.Group == "" {
 		return "v1"
 	}
-	lists, err := r.clients.Kubernetes.Discovery().ServerPreferredResources()
+	lists, err := x.clients.Kubernetes.Discovery().ServerPreferredResources()
 	if err != nil && len(lists) == 0 {
-		r.miss("served kinds", err)
+		x.miss("served kinds", err)
 		return ""
 	}
 	for _, l := range lists {

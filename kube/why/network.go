@@ -14,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func explainService(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	s, err := read(ctx, ref, r.core().Services(ref.Namespace))
+func explainService(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	s, err := read(ctx, ref, x.core().Services(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.serviceFinding(ctx, s), nil
+	return x.network().serviceFinding(ctx, s), nil
 }
 
 const noEndpoints = "has no endpoints"
 
 // serviceFinding returns why a service does not reach its pods.
-func (r *reader) serviceFinding(ctx context.Context, s *corev1.Service) *finding {
+func (x networkExplainer) serviceFinding(ctx context.Context, s *corev1.Service) *finding {
 	ref := refTo("Service", s)
 	switch {
 	case s.DeletionTimestamp != nil:
@@ -33,9 +33,9 @@ func (r *reader) serviceFinding(ctx context.Context, s *corev1.Service) *finding
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return healthy("is an alias of %s", s.Spec.ExternalName)
 	case len(s.Spec.Selector) == 0:
-		return r.manualEndpoints(ctx, s)
+		return x.manualEndpoints(ctx, s)
 	}
-	pods, isComplete := r.pods(ctx, s.Namespace)
+	pods, isComplete := x.pods(ctx, s.Namespace)
 	var selected, ready []*corev1.Pod
 	for _, p := range pods {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
@@ -51,12 +51,12 @@ func (r *reader) serviceFinding(ctx context.Context, s *corev1.Service) *finding
 	case len(selected) == 0 && isComplete:
 		return selectsNothing(s, pods)
 	case len(selected) == 0:
-		return r.manualEndpoints(ctx, s)
+		return x.manualEndpoints(ctx, s)
 	case len(ready) == 0:
-		f := r.worstOf(ctx, selected)
+		f := x.workload().worstOf(ctx, selected)
 		if f == nil {
 			return broken(ref, noEndpoints, fmt.Sprintf("none of its %s is ready yet", count(len(selected), "pod")),
-				"spec.selector", describe(refTo("Pod", selected[0])))
+				"spec.selector", describeRemedy(refTo("Pod", selected[0])))
 		}
 		return f.below(ref, noEndpoints, fmt.Sprintf("it selects %s, and none is ready", count(len(selected), "pod")),
 			"spec.selector")
@@ -64,13 +64,13 @@ func (r *reader) serviceFinding(ctx context.Context, s *corev1.Service) *finding
 	if f := unservedPort(s, ready); f != nil {
 		return f
 	}
-	if f := r.missingSlices(ctx, s, len(ready)); f != nil {
+	if f := x.missingSlices(ctx, s, len(ready)); f != nil {
 		return f
 	}
-	if f := r.deniedService(ctx, s, ready); f != nil {
+	if f := x.policy().deniedService(ctx, s, ready); f != nil {
 		return f
 	}
-	if f := r.missingAddress(ctx, s); f != nil {
+	if f := x.missingAddress(ctx, s); f != nil {
 		return f
 	}
 	return healthy("has %s that %s ready", count(len(ready), "endpoint"), are(len(ready)))
@@ -171,14 +171,9 @@ func targetPort(port corev1.ServicePort, p *corev1.Pod) (int32, bool) {
 	return number, port.TargetPort.Type == intstr.Int && !declares
 }
 
-func (r *reader) slices(ctx context.Context, namespace string) ([]*discoveryv1.EndpointSlice, bool) {
-	return list[*discoveryv1.EndpointSlice](ctx, r, "endpointslices", namespace,
-		r.clients.Kubernetes.DiscoveryV1().EndpointSlices(namespace))
-}
-
 // endpointsOf returns how many endpoints of a service are ready.
-func (r *reader) endpointsOf(ctx context.Context, namespace, service string) (ready int, isComplete bool) {
-	all, isComplete := r.slices(ctx, namespace)
+func (x networkExplainer) endpointsOf(ctx context.Context, namespace, service string) (ready int, isComplete bool) {
+	all, isComplete := x.slices(ctx, namespace)
 	for _, slice := range all {
 		if slice.Labels[discoveryv1.LabelServiceName] != service {
 			continue
@@ -193,17 +188,17 @@ func (r *reader) endpointsOf(ctx context.Context, namespace, service string) (re
 }
 
 // missingSlices returns the finding of a service whose pods are ready and have no endpoints, or nil.
-func (r *reader) missingSlices(ctx context.Context, s *corev1.Service, pods int) *finding {
-	ready, isComplete := r.endpointsOf(ctx, s.Namespace, s.Name)
+func (x networkExplainer) missingSlices(ctx context.Context, s *corev1.Service, pods int) *finding {
+	ready, isComplete := x.endpointsOf(ctx, s.Namespace, s.Name)
 	if ready > 0 || !isComplete {
 		return nil
 	}
 	ref := refTo("Service", s)
-	if e := findEvent(r.eventsOf(ctx, ref, s), "FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"); e != nil {
-		return broken(ref, noEndpoints, clause(e.Message), eventEvidence(e), describe(ref))
+	if e := findEvent(x.eventsOf(ctx, ref, s), "FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"); e != nil {
+		return broken(ref, noEndpoints, clause(e.Message), eventEvidence(e), describeRemedy(ref))
 	}
 	text := fmt.Sprintf("%s %s ready, and no controller has written endpoint slices", count(pods, "pod"), are(pods))
-	if f := r.stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
+	if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 		return f.below(ref, noEndpoints, text, "endpointslices")
 	}
 	return broken(ref, noEndpoints, text, "endpointslices", Remedy{Text: "Check the control plane.",
@@ -211,9 +206,9 @@ func (r *reader) missingSlices(ctx context.Context, s *corev1.Service, pods int)
 }
 
 // manualEndpoints explains a service without a selector, or whose pods cannot be read.
-func (r *reader) manualEndpoints(ctx context.Context, s *corev1.Service) *finding {
+func (x networkExplainer) manualEndpoints(ctx context.Context, s *corev1.Service) *finding {
 	ref := refTo("Service", s)
-	ready, isComplete := r.endpointsOf(ctx, s.Namespace, s.Name)
+	ready, isComplete := x.endpointsOf(ctx, s.Namespace, s.Name)
 	switch {
 	case ready > 0:
 		return healthy("has %s that %s ready", count(ready, "endpoint"), are(ready))
@@ -233,13 +228,13 @@ func (r *reader) manualEndpoints(ctx context.Context, s *corev1.Service) *findin
 }
 
 // missingAddress returns the finding of a service of type LoadBalancer that has no address, or nil.
-func (r *reader) missingAddress(ctx context.Context, s *corev1.Service) *finding {
+func (x networkExplainer) missingAddress(ctx context.Context, s *corev1.Service) *finding {
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 {
 		return nil
 	}
 	ref := refTo("Service", s)
 	const state = "has no external address"
-	if e := findEvent(r.eventsOf(ctx, ref, s), "SyncLoadBalancerFailed", "AddressWithdrawn"); e != nil {
+	if e := findEvent(x.eventsOf(ctx, ref, s), "SyncLoadBalancerFailed", "AddressWithdrawn"); e != nil {
 		return broken(ref, state, clause(e.Message), eventEvidence(e), Remedy{
 			Text: "Declare an address pool with free addresses, and apply.", Command: "clusterctl apply"})
 	}
@@ -247,26 +242,26 @@ func (r *reader) missingAddress(ctx context.Context, s *corev1.Service) *finding
 		Text: "Declare an address pool for the service, or use another type.", Field: "spec.type of " + ref.String()})
 }
 
-func explainIngress(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	i, err := read(ctx, ref, r.clients.Kubernetes.NetworkingV1().Ingresses(ref.Namespace))
+func explainIngress(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	i, err := read(ctx, ref, x.clients.Kubernetes.NetworkingV1().Ingresses(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.ingressFinding(ctx, i), nil
+	return x.network().ingressFinding(ctx, i), nil
 }
 
 const ingressState = "does not serve all its paths"
 
-func (r *reader) ingressFinding(ctx context.Context, i *networkingv1.Ingress) *finding {
+func (x networkExplainer) ingressFinding(ctx context.Context, i *networkingv1.Ingress) *finding {
 	ref := refTo("Ingress", i)
 	if i.DeletionTimestamp != nil {
 		return deletedOwner(ref, i)
 	}
-	if f := r.ingressClass(ctx, i); f != nil {
+	if f := x.ingressClass(ctx, i); f != nil {
 		return f
 	}
 	for _, b := range ingressBackends(i) {
-		if f := r.backendFinding(ctx, i, b); f != nil {
+		if f := x.backendFinding(ctx, i, b); f != nil {
 			return f
 		}
 	}
@@ -275,7 +270,7 @@ func (r *reader) ingressFinding(ctx context.Context, i *networkingv1.Ingress) *f
 			continue
 		}
 		secret := coreRef("secrets", "Secret", i.Namespace, t.SecretName)
-		if _, existence := find(ctx, r, secret, r.core().Secrets(i.Namespace)); existence == absent {
+		if _, existence := find(ctx, x.reader, secret, x.core().Secrets(i.Namespace)); existence == absent {
 			return broken(ref, "has no certificate", fmt.Sprintf("the secret %s of its hosts %s does not exist",
 				t.SecretName, joinNames(t.Hosts)), "spec.tls", Remedy{Text: "Create the secret with a certificate " +
 				"and key.",
@@ -285,16 +280,17 @@ func (r *reader) ingressFinding(ctx context.Context, i *networkingv1.Ingress) *f
 	}
 	if len(i.Status.LoadBalancer.Ingress) == 0 {
 		return broken(ref, "has no address", "no ingress controller has accepted it", "status.loadBalancer", Remedy{
-			Text: "Check that the controller of its class runs.", Command: "kubectl get ingressclasses"}, describe(ref))
+			Text: "Check that the controller of its class runs.", Command: "kubectl get ingressclasses"},
+			describeRemedy(ref))
 	}
 	return healthy("is served, and the endpoints of all its services are ready")
 }
 
 // ingressClass returns the finding of an ingress without a valid class, or nil.
-func (r *reader) ingressClass(ctx context.Context, i *networkingv1.Ingress) *finding {
+func (x networkExplainer) ingressClass(ctx context.Context, i *networkingv1.Ingress) *finding {
 	ref := refTo("Ingress", i)
-	classes, isComplete := list[*networkingv1.IngressClass](ctx, r, "ingressclasses", "",
-		r.clients.Kubernetes.NetworkingV1().IngressClasses())
+	classes, isComplete := list[*networkingv1.IngressClass](ctx, x.reader, "ingressclasses", "",
+		x.clients.Kubernetes.NetworkingV1().IngressClasses())
 	if !isComplete {
 		return nil
 	}
@@ -340,11 +336,11 @@ func ingressBackends(i *networkingv1.Ingress) (all []*networkingv1.IngressServic
 }
 
 // backendFinding returns why a service of an ingress cannot answer, or nil.
-func (r *reader) backendFinding(
+func (x networkExplainer) backendFinding(
 	ctx context.Context, i *networkingv1.Ingress, b *networkingv1.IngressServiceBackend,
 ) *finding {
 	ref := refTo("Ingress", i)
-	services, isComplete := r.services(ctx, i.Namespace)
+	services, isComplete := x.services(ctx, i.Namespace)
 	n := slices.IndexFunc(services, func(s *corev1.Service) bool { return s.Name == b.Name })
 	if n < 0 {
 		if !isComplete {
@@ -372,7 +368,7 @@ func (r *reader) backendFinding(
 	// An address of the service itself does not matter here.
 	inside := s.DeepCopy()
 	inside.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{}}
-	if f := r.serviceFinding(ctx, inside); !f.isHealthy() {
+	if f := x.serviceFinding(ctx, inside); !f.isHealthy() {
 		return f.below(ref, ingressState, fmt.Sprintf("its service %s %s", s.Name, f.state), "spec.rules")
 	}
 	return nil

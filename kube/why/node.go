@@ -19,15 +19,15 @@ import (
 // kubeletLog returns the command that prints the kubelet's log of a node.
 func kubeletLog(node string) string { return "clusterctl ssh " + node + " journalctl -u kubelet -n 50" }
 
-func explainNode(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	n, err := r.core().Nodes().Get(ctx, ref.Name, metav1.GetOptions{})
+func explainNode(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	n, err := x.core().Nodes().Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		return r.nodeFinding(ctx, n), nil
+		return x.node().nodeFinding(ctx, n), nil
 	case apierrors.IsForbidden(err):
 		return nil, &hiddenError{err}
 	case apierrors.IsNotFound(err):
-		if f := r.requestOfNode(ctx, ref.Name); f != nil {
+		if f := x.node().requestOfNode(ctx, ref.Name); f != nil {
 			return f.below(ref, "is not in the cluster",
 				"its kubelet waits for a certificate, and has not registered it",
 				"certificatesigningrequests"), nil
@@ -47,9 +47,9 @@ func nodeCondition(n *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCo
 }
 
 // nodeFinding returns why a node is in its state.
-func (r *reader) nodeFinding(ctx context.Context, n *corev1.Node) *finding {
+func (x nodeExplainer) nodeFinding(ctx context.Context, n *corev1.Node) *finding {
 	ref := refTo("Node", n)
-	if f := r.lost(ctx, n); f != nil {
+	if f := x.lost(ctx, n); f != nil {
 		return f
 	}
 	for _, one := range []struct {
@@ -78,7 +78,7 @@ func (r *reader) nodeFinding(ctx context.Context, n *corev1.Node) *finding {
 	if n.DeletionTimestamp != nil {
 		return deletedOwner(ref, n)
 	}
-	if f := r.requestOfNode(ctx, n.Name); f != nil {
+	if f := x.requestOfNode(ctx, n.Name); f != nil {
 		return f.below(ref, "misses a certificate", "its kubelet waits for a certificate", "certificatesigningrequests")
 	}
 	if n.Spec.Unschedulable {
@@ -98,7 +98,7 @@ func (r *reader) nodeFinding(ctx context.Context, n *corev1.Node) *finding {
 }
 
 // lost returns why a node is not ready, or nil.
-func (r *reader) lost(ctx context.Context, n *corev1.Node) *finding {
+func (x nodeExplainer) lost(ctx context.Context, n *corev1.Node) *finding {
 	const state = "is not ready"
 	ref := refTo("Node", n)
 	c := nodeCondition(n, corev1.NodeReady)
@@ -139,14 +139,14 @@ func (r *reader) lost(ctx context.Context, n *corev1.Node) *finding {
 }
 
 // lostNode returns why the node of a pod is not ready or is missing, or nil.
-func (r *reader) lostNode(ctx context.Context, p *corev1.Pod) *finding {
+func (x nodeExplainer) lostNode(ctx context.Context, p *corev1.Pod) *finding {
 	if p.Spec.NodeName == "" {
 		return nil
 	}
-	n, existence := r.node(ctx, p.Spec.NodeName)
+	n, existence := x.findNode(ctx, p.Spec.NodeName)
 	switch existence {
 	case present:
-		return r.lost(ctx, n)
+		return x.lost(ctx, n)
 	case absent:
 		return broken(kindRef("Node", "", p.Spec.NodeName), "does not exist", fmt.Sprintf("node %s does not exist",
 			p.Spec.NodeName), "spec.nodeName", Remedy{Text: "If its machine is off for good, delete the pod, so " +
@@ -157,8 +157,8 @@ func (r *reader) lostNode(ctx context.Context, p *corev1.Pod) *finding {
 }
 
 // podOnLostNode returns the finding of a pod whose node is not ready, or nil.
-func (r *reader) podOnLostNode(ctx context.Context, p *corev1.Pod) *finding {
-	f := r.lostNode(ctx, p)
+func (x nodeExplainer) podOnLostNode(ctx context.Context, p *corev1.Pod) *finding {
+	f := x.lostNode(ctx, p)
 	if f == nil {
 		return nil
 	}
@@ -171,9 +171,9 @@ func (r *reader) podOnLostNode(ctx context.Context, p *corev1.Pod) *finding {
 }
 
 // requestOfNode returns the finding of a pending or refused certificate request of a node's kubelet, or nil.
-func (r *reader) requestOfNode(ctx context.Context, node string) *finding {
-	all, _ := list[*certificatesv1.CertificateSigningRequest](ctx, r, "certificatesigningrequests", "",
-		r.clients.Kubernetes.CertificatesV1().CertificateSigningRequests())
+func (x nodeExplainer) requestOfNode(ctx context.Context, node string) *finding {
+	all, _ := list[*certificatesv1.CertificateSigningRequest](ctx, x.reader, "certificatesigningrequests", "",
+		x.clients.Kubernetes.CertificatesV1().CertificateSigningRequests())
 	for _, q := range all {
 		if q.Spec.Username != "system:node:"+node && requestedName(q) != "system:node:"+node {
 			continue
@@ -207,8 +207,8 @@ func requestedName(q *certificatesv1.CertificateSigningRequest) string {
 	return request.Subject.CommonName
 }
 
-func explainRequest(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	q, err := read(ctx, ref, r.clients.Kubernetes.CertificatesV1().CertificateSigningRequests())
+func explainRequest(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	q, err := read(ctx, ref, x.clients.Kubernetes.CertificatesV1().CertificateSigningRequests())
 	if err != nil {
 		return nil, err
 	}

@@ -5,37 +5,36 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func explainPod(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	p, err := read(ctx, ref, r.core().Pods(ref.Namespace))
+func explainPod(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	p, err := read(ctx, ref, x.core().Pods(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.podFinding(ctx, p), nil
+	return x.pod().podFinding(ctx, p), nil
 }
 
 // podFinding returns why a pod is in its state.
-func (r *reader) podFinding(ctx context.Context, p *corev1.Pod) *finding {
+func (x podExplainer) podFinding(ctx context.Context, p *corev1.Pod) *finding {
 	switch {
 	case p.DeletionTimestamp != nil:
-		return r.terminatingPod(ctx, p)
+		return x.terminatingPod(ctx, p)
 	case p.Status.Phase == corev1.PodSucceeded:
 		return healthy("has finished successfully")
 	case p.Status.Phase == corev1.PodFailed:
-		return r.failedPod(ctx, p)
+		return x.failedPod(ctx, p)
 	case p.Spec.NodeName == "":
-		return r.unscheduledPod(ctx, p)
+		return x.schedule().unscheduledPod(ctx, p)
 	}
-	if f := r.podOnLostNode(ctx, p); f != nil {
+	if f := x.node().podOnLostNode(ctx, p); f != nil {
 		return f
 	}
-	if f := r.brokenContainer(ctx, p); f != nil {
+	if f := x.brokenContainer(ctx, p); f != nil {
 		return f
 	}
 	if condition := podCondition(p, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
@@ -45,10 +44,10 @@ func (r *reader) podFinding(ctx context.Context, p *corev1.Pod) *finding {
 		return f
 	}
 	if len(p.Status.ContainerStatuses) == 0 || isWaiting(p) {
-		return r.notStarted(ctx, p)
+		return x.notStarted(ctx, p)
 	}
 	return broken(refTo("Pod", p), "is not ready", "its readiness has not been reported yet",
-		"status.conditions[Ready]", describe(refTo("Pod", p)))
+		"status.conditions[Ready]", describeRemedy(refTo("Pod", p)))
 }
 
 // isWaiting reports whether a container of a pod waits for its first start.
@@ -72,8 +71,8 @@ func podCondition(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondit
 	return nil
 }
 
-// describe is the remedy for causes that only the events or the logs of an object can narrow down.
-func describe(ref Ref) Remedy {
+// describeRemedy is the remedy for causes that only the events or the logs of an object can narrow down.
+func describeRemedy(ref Ref) Remedy {
 	return Remedy{Text: "Read the state and the events of " + ref.String() + ".",
 		Command: "kubectl describe " + kubectlName(ref)}
 }
@@ -107,10 +106,10 @@ func unmetGate(p *corev1.Pod) *finding {
 }
 
 // terminatingPod returns why a pod that is being deleted still exists.
-func (r *reader) terminatingPod(ctx context.Context, p *corev1.Pod) *finding {
+func (x podExplainer) terminatingPod(ctx context.Context, p *corev1.Pod) *finding {
 	const state = "is still terminating"
 	ref := refTo("Pod", p)
-	if f := r.lostNode(ctx, p); f != nil {
+	if f := x.node().lostNode(ctx, p); f != nil {
 		f = f.below(ref, state, "its node must confirm that its containers have stopped", "metadata.deletionTimestamp")
 		f.remedy(Remedy{
 			Text:    "If the machine is off for good, delete the pod without waiting for its node.",
@@ -126,12 +125,12 @@ func (r *reader) terminatingPod(ctx context.Context, p *corev1.Pod) *finding {
 			return f
 		}
 	}
-	if until := p.DeletionTimestamp.Time; r.now.Before(until) {
+	if until := p.DeletionTimestamp.Time; x.now.Before(until) {
 		return healthy("is being deleted; its containers have time until %s", until.UTC().Format(time.RFC3339))
 	}
-	events := r.eventsOf(ctx, ref, p)
+	events := x.eventsOf(ctx, ref, p)
 	if e := findEvent(events, "FailedKillPod", "FailedPreStopHook"); e != nil {
-		return broken(ref, state, e.Message, eventEvidence(e), describe(ref))
+		return broken(ref, state, e.Message, eventEvidence(e), describeRemedy(ref))
 	}
 	return broken(ref, state, "its grace period has ended and the kubelet has not confirmed that it stopped",
 		"metadata.deletionTimestamp", Remedy{
@@ -148,7 +147,7 @@ func deleteFailed(p *corev1.Pod) string {
 }
 
 // failedPod returns the finding of a pod that has ended and is not restarted.
-func (r *reader) failedPod(ctx context.Context, p *corev1.Pod) *finding {
+func (x podExplainer) failedPod(ctx context.Context, p *corev1.Pod) *finding {
 	const state = "has failed"
 	ref := refTo("Pod", p)
 	message := cmp.Or(clause(p.Status.Message), "no reason was reported")
@@ -157,34 +156,34 @@ func (r *reader) failedPod(ctx context.Context, p *corev1.Pod) *finding {
 	case "Evicted":
 		return broken(ref, state, "its node evicted it: "+message, "status.message", Remedy{
 			Text:  "Request as much as the pod uses, so that it is scheduled where there is room and evicted late.",
-			Field: r.templateField(ctx, p, "containers[*].resources.requests")}, Remedy{
+			Field: x.template().field(ctx, p, "containers[*].resources.requests")}, Remedy{
 			Text: deleteFailed(p), Command: "kubectl delete " + kubectlName(ref)})
 	case "DeadlineExceeded":
 		return broken(ref, state, "it ran longer than its activeDeadlineSeconds", "status.reason", Remedy{
-			Text: "Allow more time.", Field: r.templateField(ctx, p, "activeDeadlineSeconds")})
+			Text: "Allow more time.", Field: x.template().field(ctx, p, "activeDeadlineSeconds")})
 	case "Preempting", "Preempted":
 		return broken(ref, state, "a pod of higher priority took its place", "status.reason", Remedy{
-			Text: "Give the pod a higher priority class.", Field: r.templateField(ctx, p, "priorityClassName")})
+			Text: "Give the pod a higher priority class.", Field: x.template().field(ctx, p, "priorityClassName")})
 	default:
 		return broken(ref, state, fmt.Sprintf("its node %s rejected or ended it (%s): %s", p.Spec.NodeName,
 			p.Status.Reason, message), "status.reason", Remedy{
 			Text:    deleteFailed(p),
 			Command: "kubectl delete " + kubectlName(ref)})
 	}
-	if f := r.brokenContainer(ctx, p); f != nil {
+	if f := x.brokenContainer(ctx, p); f != nil {
 		f.state = state
 		return f
 	}
-	return broken(ref, state, message, "status.phase", describe(ref))
+	return broken(ref, state, message, "status.phase", describeRemedy(ref))
 }
 
 // brokenContainer returns the finding of the first container that is not as it should be, or nil. Others are steps.
-func (r *reader) brokenContainer(ctx context.Context, p *corev1.Pod) *finding {
+func (x podExplainer) brokenContainer(ctx context.Context, p *corev1.Pod) *finding {
 	const maxOthers = 2
 	var first *finding
 	others := 0
 	for _, s := range allStatuses(p) {
-		f := r.containerFinding(ctx, p, s)
+		f := x.container().containerFinding(ctx, p, s)
 		switch {
 		case f == nil:
 		case first == nil:
@@ -199,29 +198,29 @@ func (r *reader) brokenContainer(ctx context.Context, p *corev1.Pod) *finding {
 }
 
 // notStarted returns why no container of a pod that has a node was started.
-func (r *reader) notStarted(ctx context.Context, p *corev1.Pod) *finding {
+func (x podExplainer) notStarted(ctx context.Context, p *corev1.Pod) *finding {
 	const state = "does not run"
 	ref := refTo("Pod", p)
-	if f := r.unboundClaim(ctx, p); f != nil {
+	if f := x.storage().unboundClaim(ctx, p); f != nil {
 		return f.below(ref, state, "its volumes are not complete", "spec.volumes")
 	}
-	events := r.eventsOf(ctx, ref, p)
+	events := x.eventsOf(ctx, ref, p)
 	e := findEvent(events, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox",
 		"NetworkNotReady", "FailedPrepareDynamicResources", "FailedToRetrieveImagePullSecret", "VolumeNotResponding",
 		"FailedBinding", "FailedResourceClaimCreation")
 	if e != nil {
-		if f := r.missingByMessage(ctx, p, e.Message, eventEvidence(e)); f != nil {
+		if f := x.reference().missingByMessage(ctx, p, e.Message, eventEvidence(e)); f != nil {
 			f.state = state
 			return f
 		}
 	}
-	if f := r.missingReference(ctx, p); f != nil {
+	if f := x.reference().missingReference(ctx, p); f != nil {
 		f.state = state
 		return f
 	}
 	if e != nil {
 		reason, remedy := startEventReason(p, e)
-		return broken(ref, state, reason, eventEvidence(e), remedy, describe(ref))
+		return broken(ref, state, reason, eventEvidence(e), remedy, describeRemedy(ref))
 	}
 	if pulling := findEvent(events, "Pulling"); pulling != nil &&
 		pulling == findEvent(events, "Pulling", "Pulled", "Failed") {
@@ -230,7 +229,7 @@ func (r *reader) notStarted(ctx context.Context, p *corev1.Pod) *finding {
 			Text: "Wait, or use a smaller image.", Command: "kubectl get " + kubectlName(ref) + " --watch"})
 	}
 	reason := fmt.Sprintf("the kubelet of node %s has not started it and reports no reason", p.Spec.NodeName)
-	if !r.mayReadEvents(p.Namespace) {
+	if !x.mayReadEvents(p.Namespace) {
 		reason = fmt.Sprintf("the kubelet of node %s has not started it, and its events could not be read",
 			p.Spec.NodeName)
 	}
@@ -264,60 +263,4 @@ func startEventReason(p *corev1.Pod, e *corev1.Event) (string, Remedy) {
 	}
 	return "a volume cannot be mounted: " + clause(e.Message),
 		Remedy{Text: "Correct the volume.", Field: "spec.volumes of " + refTo("Pod", p).String()}
-}
-
-// templateField names a field of a pod's spec where it can be changed: in the template of its controller, or in the
-// pod itself.
-func (r *reader) templateField(ctx context.Context, p *corev1.Pod, field string) string {
-	owner, path := r.template(ctx, p)
-	return path + "." + field + " of " + owner.String()
-}
-
-// template returns the object that has a pod's template, and the path of the pod's spec in it.
-func (r *reader) template(ctx context.Context, p *corev1.Pod) (Ref, string) {
-	const template = "spec.template.spec"
-	of := metav1.GetControllerOf(p)
-	if of == nil {
-		return refTo("Pod", p), "spec"
-	}
-	owner := Ref{Kind: of.Kind, Namespace: p.Namespace, Name: of.Name}
-	switch of.Kind {
-	case "ReplicaSet":
-		sets, _ := r.replicaSets(ctx, p.Namespace)
-		for _, set := range sets {
-			if above := metav1.GetControllerOf(set); set.Name == of.Name && above != nil {
-				owner.Kind, owner.Name = above.Kind, above.Name
-			}
-		}
-	case "Job":
-		jobs, _ := r.jobs(ctx, p.Namespace)
-		for _, job := range jobs {
-			if above := metav1.GetControllerOf(job); job.Name == of.Name && above != nil {
-				owner.Kind, owner.Name = above.Kind, above.Name
-				return owner, "spec.jobTemplate." + template
-			}
-		}
-	case "Node":
-		return refTo("Pod", p), "spec"
-	}
-	return owner, template
-}
-
-// editCommand returns the command that opens the object with a pod's template.
-func (r *reader) editCommand(ctx context.Context, p *corev1.Pod) string {
-	owner, _ := r.template(ctx, p)
-	return "kubectl edit " + kubectlName(owner)
-}
-
-// setCommand returns a command of kubectl set for the object with a pod's template. Fields that a pod without a
-// controller cannot change need another pod.
-func (r *reader) setCommand(ctx context.Context, p *corev1.Pod, what, container, values string) string {
-	owner, _ := r.template(ctx, p)
-	if owner.Kind == "Pod" && what != "image" || owner.Kind == "Job" {
-		return fmt.Sprintf("kubectl replace --force -n %s -f FILE", p.Namespace)
-	}
-	if what == "image" {
-		return fmt.Sprintf("kubectl set image %s %s=%s", kubectlName(owner), container, values)
-	}
-	return strings.TrimSpace(fmt.Sprintf("kubectl set %s %s -c %s %s", what, kubectlName(owner), container, values))
 }

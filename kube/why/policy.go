@@ -20,14 +20,14 @@ import (
 const maxSenders = 100
 
 // packetCluster returns what decides about packets of a namespace's pods.
-func (r *reader) packetCluster(ctx context.Context, namespace string) (*packet.Cluster, bool) {
-	policies, isComplete := r.policies(ctx, namespace)
+func (x policyExplainer) packetCluster(ctx context.Context, namespace string) (*packet.Cluster, bool) {
+	policies, isComplete := x.policies(ctx, namespace)
 	c := &packet.Cluster{}
 	for _, p := range policies {
 		c.Policies = append(c.Policies, *p)
 	}
 	if len(c.Policies) > 0 {
-		namespaces, _ := list[*corev1.Namespace](ctx, r, "namespaces", "", r.core().Namespaces())
+		namespaces, _ := list[*corev1.Namespace](ctx, x.reader, "namespaces", "", x.core().Namespaces())
 		for _, n := range namespaces {
 			c.Namespaces = append(c.Namespaces, *n)
 		}
@@ -41,8 +41,8 @@ func podAddress(p *corev1.Pod) netip.Addr {
 }
 
 // deniedService returns the finding of a service whose pods accept packets from no pod of their namespace, or nil.
-func (r *reader) deniedService(ctx context.Context, s *corev1.Service, targets []*corev1.Pod) *finding {
-	cluster, _ := r.packetCluster(ctx, s.Namespace)
+func (x policyExplainer) deniedService(ctx context.Context, s *corev1.Service, targets []*corev1.Pod) *finding {
+	cluster, _ := x.packetCluster(ctx, s.Namespace)
 	if len(cluster.Policies) == 0 {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (r *reader) deniedService(ctx context.Context, s *corev1.Service, targets [
 	if target.Spec.HostNetwork {
 		return nil
 	}
-	pods, _ := r.pods(ctx, s.Namespace)
+	pods, _ := x.pods(ctx, s.Namespace)
 	var senders []*corev1.Pod
 	for _, p := range pods {
 		if !slices.Contains(targets, p) && len(senders) < maxSenders {
@@ -112,20 +112,20 @@ var (
 
 // addNetworkTrouble adds what the last lines of a container suggest: names that cannot be resolved, and connections
 // that time out because of a policy.
-func (r *reader) addNetworkTrouble(ctx context.Context, f *finding, p *corev1.Pod, words string) {
+func (x policyExplainer) addNetworkTrouble(ctx context.Context, f *finding, p *corev1.Pod, words string) {
 	isLookup := lookupFailure.MatchString(words)
 	if !isLookup && !connectFailure.MatchString(words) {
 		return
 	}
 	ref := refTo("Pod", p)
 	if isLookup {
-		r.addNameTrouble(ctx, f, p)
+		x.addNameTrouble(ctx, f, p)
 		return
 	}
 	if p.Spec.HostNetwork {
 		return
 	}
-	cluster, _ := r.packetCluster(ctx, p.Namespace)
+	cluster, _ := x.packetCluster(ctx, p.Namespace)
 	var names []string
 	for i := range cluster.Policies {
 		one := &packet.Cluster{Policies: cluster.Policies[i : i+1]}
@@ -140,7 +140,7 @@ func (r *reader) addNetworkTrouble(ctx context.Context, f *finding, p *corev1.Po
 }
 
 // addNameTrouble adds why a pod may not resolve names.
-func (r *reader) addNameTrouble(ctx context.Context, f *finding, p *corev1.Pod) {
+func (x policyExplainer) addNameTrouble(ctx context.Context, f *finding, p *corev1.Pod) {
 	const dnsNamespace, dnsService = metav1.NamespaceSystem, "kube-dns"
 	ref := refTo("Pod", p)
 	if p.Spec.HostNetwork && (p.Spec.DNSPolicy == corev1.DNSClusterFirst || p.Spec.DNSPolicy == "") {
@@ -148,23 +148,23 @@ func (r *reader) addNameTrouble(ctx context.Context, f *finding, p *corev1.Pod) 
 			"dnsPolicy ClusterFirst"
 		f.add(ref, "with hostNetwork, dnsPolicy ClusterFirst means the resolver of the node, which does not know "+
 			"the cluster's names", "spec.dnsPolicy")
-		f.remedy(Remedy{Text: "Use the cluster's resolver.", Command: r.editCommand(ctx, p),
-			Field: r.templateField(ctx, p, "dnsPolicy: ClusterFirstWithHostNet")})
+		f.remedy(Remedy{Text: "Use the cluster's resolver.", Command: x.template().editCommand(ctx, p),
+			Field: x.template().field(ctx, p, "dnsPolicy: ClusterFirstWithHostNet")})
 		return
 	}
 	if p.Spec.DNSPolicy == corev1.DNSDefault || p.Spec.DNSPolicy == corev1.DNSNone {
 		f.add(ref, fmt.Sprintf("its dnsPolicy %s does not use the cluster's resolver", p.Spec.DNSPolicy),
 			"spec.dnsPolicy")
-		f.remedy(Remedy{Text: "Use the cluster's resolver.", Command: r.editCommand(ctx, p),
-			Field: r.templateField(ctx, p, "dnsPolicy: ClusterFirst")})
+		f.remedy(Remedy{Text: "Use the cluster's resolver.", Command: x.template().editCommand(ctx, p),
+			Field: x.template().field(ctx, p, "dnsPolicy: ClusterFirst")})
 		return
 	}
-	if e := findEvent(r.eventsOf(ctx, ref, p), "DNSConfigForming"); e != nil {
+	if e := findEvent(x.eventsOf(ctx, ref, p), "DNSConfigForming"); e != nil {
 		f.add(ref, clause(e.Message), eventEvidence(e))
-		f.remedy(Remedy{Text: "Shorten the pod's DNS configuration.", Field: r.templateField(ctx, p, "dnsConfig")})
+		f.remedy(Remedy{Text: "Shorten the pod's DNS configuration.", Field: x.template().field(ctx, p, "dnsConfig")})
 	}
-	all, isComplete := r.slices(ctx, dnsNamespace)
-	if ready, _ := r.endpointsOf(ctx, dnsNamespace, dnsService); ready == 0 && isComplete {
+	all, isComplete := x.slices(ctx, dnsNamespace)
+	if ready, _ := x.network().endpointsOf(ctx, dnsNamespace, dnsService); ready == 0 && isComplete {
 		f.reason += ", and the cluster's resolver has no endpoints"
 		f.add(kindRef("Service", dnsNamespace, dnsService), "it has no endpoint that is ready", "endpointslices")
 		f.remedy(Remedy{Text: "Check kube-dns on the control-plane machines.", Command: "clusterctl status"})
@@ -175,7 +175,7 @@ func (r *reader) addNameTrouble(ctx context.Context, f *finding, p *corev1.Pod) 
 	}
 	for _, s := range all {
 		if s.Labels[discoveryv1.LabelServiceName] == dnsService {
-			if policy, port := r.deniedResolver(ctx, p, s); policy != "" {
+			if policy, port := x.deniedResolver(ctx, p, s); policy != "" {
 				addResolverPolicy(f, ref, policy, port)
 				return
 			}
@@ -185,12 +185,13 @@ func (r *reader) addNameTrouble(ctx context.Context, f *finding, p *corev1.Pod) 
 
 // deniedResolver returns the policy that drops a pod's packets to all endpoints of a slice of the cluster's resolver,
 // and the port of these; or "" if there is none.
-func (r *reader) deniedResolver(ctx context.Context, p *corev1.Pod, s *discoveryv1.EndpointSlice) (string, uint16) {
+func (x policyExplainer) deniedResolver(ctx context.Context, p *corev1.Pod,
+	s *discoveryv1.EndpointSlice) (string, uint16) {
 	port := uint16(53)
 	if len(s.Ports) > 0 && s.Ports[0].Port != nil && *s.Ports[0].Port > 0 && *s.Ports[0].Port <= 65535 {
 		port = uint16(*s.Ports[0].Port)
 	}
-	cluster, _ := r.packetCluster(ctx, p.Namespace)
+	cluster, _ := x.packetCluster(ctx, p.Namespace)
 	if len(cluster.Policies) == 0 {
 		return "", port
 	}
@@ -201,7 +202,7 @@ func (r *reader) deniedResolver(ctx context.Context, p *corev1.Pod, s *discovery
 			if err != nil {
 				continue
 			}
-			server := r.endpointPod(ctx, e)
+			server := x.endpointPod(ctx, e)
 			denied := cluster.DeniedBy(p, server, at, networkingv1.PolicyTypeEgress, server, "UDP", port)
 			if len(denied) == 0 {
 				return "", port
@@ -225,11 +226,11 @@ func addResolverPolicy(f *finding, pod Ref, name string, port uint16) {
 }
 
 // endpointPod returns the pod of an endpoint, or nil if it is none or cannot be read.
-func (r *reader) endpointPod(ctx context.Context, e discoveryv1.Endpoint) *corev1.Pod {
+func (x policyExplainer) endpointPod(ctx context.Context, e discoveryv1.Endpoint) *corev1.Pod {
 	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
 		return nil
 	}
-	pods, _ := r.pods(ctx, e.TargetRef.Namespace)
+	pods, _ := x.pods(ctx, e.TargetRef.Namespace)
 	for _, p := range pods {
 		if p.Name == e.TargetRef.Name {
 			return p

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -175,8 +176,8 @@ func (r *reader) nodes(ctx context.Context) ([]*corev1.Node, bool) {
 	return list[*corev1.Node](ctx, r, "nodes", "", r.core().Nodes())
 }
 
-// node returns a node, or nil if it could not be read or does not exist.
-func (r *reader) node(ctx context.Context, name string) (*corev1.Node, existence) {
+// findNode returns a node, or nil if it could not be read or does not exist.
+func (r *reader) findNode(ctx context.Context, name string) (*corev1.Node, existence) {
 	if cached, ok := r.lists["nodes"]; ok && cached.isComplete {
 		all, _ := cached.objects.([]*corev1.Node)
 		for _, n := range all {
@@ -215,6 +216,15 @@ func (r *reader) jobs(ctx context.Context, namespace string) ([]*batchv1.Job, bo
 func (r *reader) policies(ctx context.Context, namespace string) ([]*networkingv1.NetworkPolicy, bool) {
 	return list[*networkingv1.NetworkPolicy](ctx, r, "networkpolicies", namespace,
 		r.clients.Kubernetes.NetworkingV1().NetworkPolicies(namespace))
+}
+
+func (r *reader) volumes(ctx context.Context) ([]*corev1.PersistentVolume, bool) {
+	return list[*corev1.PersistentVolume](ctx, r, "persistentvolumes", "", r.core().PersistentVolumes())
+}
+
+func (r *reader) slices(ctx context.Context, namespace string) ([]*discoveryv1.EndpointSlice, bool) {
+	return list[*discoveryv1.EndpointSlice](ctx, r, "endpointslices", namespace,
+		r.clients.Kubernetes.DiscoveryV1().EndpointSlices(namespace))
 }
 
 // dynamicList reads objects of a kind for which there is no typed client.

@@ -23,9 +23,9 @@ func objectKinds() map[string]string {
 }
 
 // missingByMessage returns the finding of a pod for which a message reports a missing object or key, or nil.
-func (r *reader) missingByMessage(ctx context.Context, p *corev1.Pod, message, evidence string) *finding {
+func (x referenceExplainer) missingByMessage(ctx context.Context, p *corev1.Pod, message, evidence string) *finding {
 	if m := missingObject.FindStringSubmatch(message); m != nil {
-		return r.missingFinding(ctx, p, objectKinds()[strings.ToLower(m[1])], m[2], evidence)
+		return x.missingFinding(ctx, p, objectKinds()[strings.ToLower(m[1])], m[2], evidence)
 	}
 	kind, key, name := "", "", ""
 	if m := missingKey.FindStringSubmatch(message); m != nil {
@@ -43,8 +43,8 @@ func (r *reader) missingByMessage(ctx context.Context, p *corev1.Pod, message, e
 }
 
 // missingFinding returns the finding of a pod that needs an object that does not exist.
-func (r *reader) missingFinding(ctx context.Context, p *corev1.Pod, kind, name, evidence string) *finding {
-	owner, _ := r.template(ctx, p)
+func (x referenceExplainer) missingFinding(ctx context.Context, p *corev1.Pod, kind, name, evidence string) *finding {
+	owner, _ := x.template().owner(ctx, p)
 	command := fmt.Sprintf("kubectl create %s -n %s %s", strings.ToLower(kind), p.Namespace, name)
 	switch kind {
 	case "ConfigMap":
@@ -56,7 +56,7 @@ func (r *reader) missingFinding(ctx context.Context, p *corev1.Pod, kind, name, 
 	}
 	f := broken(refTo("Pod", p), "does not run", fmt.Sprintf("%s %s/%s does not exist", kind, p.Namespace, name),
 		evidence, Remedy{Text: fmt.Sprintf("Create the %s.", kind), Command: command},
-		Remedy{Text: "Or correct its name in " + owner.String() + ".", Command: r.editCommand(ctx, p)})
+		Remedy{Text: "Or correct its name in " + owner.String() + ".", Command: x.template().editCommand(ctx, p)})
 	f.steps[0].Text = sentence(fmt.Sprintf("it needs %s %s, which does not exist", kind, name))
 	return f
 }
@@ -65,19 +65,19 @@ func (r *reader) missingFinding(ctx context.Context, p *corev1.Pod, kind, name, 
 const maxReferences = 10
 
 // missingReference returns the finding of a pod that needs a ConfigMap or Secret that does not exist, or nil.
-func (r *reader) missingReference(ctx context.Context, p *corev1.Pod) *finding {
+func (x referenceExplainer) missingReference(ctx context.Context, p *corev1.Pod) *finding {
 	for i, ref := range requiredObjects(p) {
 		if i == maxReferences {
 			break
 		}
 		var current existence
 		if ref.Kind == "ConfigMap" {
-			_, current = find(ctx, r, ref, r.core().ConfigMaps(p.Namespace))
+			_, current = find(ctx, x.reader, ref, x.core().ConfigMaps(p.Namespace))
 		} else {
-			_, current = find(ctx, r, ref, r.core().Secrets(p.Namespace))
+			_, current = find(ctx, x.reader, ref, x.core().Secrets(p.Namespace))
 		}
 		if current == absent {
-			return r.missingFinding(ctx, p, ref.Kind, ref.Name, "spec")
+			return x.missingFinding(ctx, p, ref.Kind, ref.Name, "spec")
 		}
 	}
 	return nil

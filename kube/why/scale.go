@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func explainAutoscaler(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	h, err := read(ctx, ref, r.clients.Kubernetes.AutoscalingV2().HorizontalPodAutoscalers(ref.Namespace))
+func explainAutoscaler(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	h, err := read(ctx, ref, x.clients.Kubernetes.AutoscalingV2().HorizontalPodAutoscalers(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.autoscalerFinding(ctx, h), nil
+	return x.scale().autoscalerFinding(ctx, h), nil
 }
 
 func autoscalerCondition(
@@ -33,7 +33,7 @@ func autoscalerCondition(
 }
 
 // autoscalerFinding returns why an autoscaler does not scale.
-func (r *reader) autoscalerFinding(ctx context.Context, h *autoscalingv2.HorizontalPodAutoscaler) *finding {
+func (x scaleExplainer) autoscalerFinding(ctx context.Context, h *autoscalingv2.HorizontalPodAutoscaler) *finding {
 	const state = "does not scale"
 	ref := refTo("HorizontalPodAutoscaler", h)
 	target := kindRef(h.Spec.ScaleTargetRef.Kind, h.Namespace, h.Spec.ScaleTargetRef.Name)
@@ -47,13 +47,13 @@ func (r *reader) autoscalerFinding(ctx context.Context, h *autoscalingv2.Horizon
 			Command: "kubectl edit " + kubectlName(ref)})
 	}
 	if c := autoscalerCondition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
-		return r.inactiveAutoscaler(ctx, h, target, c)
+		return x.inactiveAutoscaler(ctx, h, target, c)
 	}
 	if len(h.Status.Conditions) == 0 {
-		if f := r.stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
+		if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 			return f.below(ref, state, "no controller has considered it", "status.conditions")
 		}
-		return broken(ref, state, "no controller has considered it yet", "status.conditions", describe(ref))
+		return broken(ref, state, "no controller has considered it yet", "status.conditions", describeRemedy(ref))
 	}
 	if c := autoscalerCondition(h, autoscalingv2.ScalingLimited); c != nil && c.Status == corev1.ConditionTrue {
 		switch c.Reason {
@@ -70,7 +70,7 @@ func (r *reader) autoscalerFinding(ctx context.Context, h *autoscalingv2.Horizon
 }
 
 // inactiveAutoscaler explains an autoscaler that has no metrics.
-func (r *reader) inactiveAutoscaler(
+func (x scaleExplainer) inactiveAutoscaler(
 	ctx context.Context, h *autoscalingv2.HorizontalPodAutoscaler, target Ref,
 	c *autoscalingv2.HorizontalPodAutoscalerCondition,
 ) *finding {
@@ -100,7 +100,7 @@ func (r *reader) inactiveAutoscaler(
 			group = "external.metrics.k8s.io"
 		}
 	}
-	all, isComplete := r.dynamicList(ctx, apiServices(), "")
+	all, isComplete := x.dynamicList(ctx, apiServices(), "")
 	found := false
 	for _, a := range all {
 		_, of, _ := strings.Cut(a.GetName(), ".")
@@ -118,23 +118,23 @@ func (r *reader) inactiveAutoscaler(
 	}
 	f := broken(ref, state, "it has no metrics: "+message, evidence, Remedy{Text: "See whether the pods have metrics.",
 		Command: "kubectl top pods -n " + h.Namespace})
-	if below := r.targetFinding(ctx, target); below != nil {
+	if below := x.targetFinding(ctx, target); below != nil {
 		f = below.below(ref, state, "it has no metrics: "+message, evidence)
 	}
 	return f
 }
 
 // targetFinding returns why the target of an autoscaler is not healthy, or nil.
-func (r *reader) targetFinding(ctx context.Context, target Ref) *finding {
-	apps := r.clients.Kubernetes.AppsV1()
+func (x scaleExplainer) targetFinding(ctx context.Context, target Ref) *finding {
+	apps := x.clients.Kubernetes.AppsV1()
 	switch target.Kind {
 	case "Deployment":
-		if d, existence := find(ctx, r, target, apps.Deployments(target.Namespace)); existence == present {
-			return unlessHealthy(r.deploymentFinding(ctx, d))
+		if d, existence := find(ctx, x.reader, target, apps.Deployments(target.Namespace)); existence == present {
+			return unlessHealthy(x.workload().deploymentFinding(ctx, d))
 		}
 	case "StatefulSet":
-		if s, existence := find(ctx, r, target, apps.StatefulSets(target.Namespace)); existence == present {
-			return unlessHealthy(r.statefulSetFinding(ctx, s))
+		if s, existence := find(ctx, x.reader, target, apps.StatefulSets(target.Namespace)); existence == present {
+			return unlessHealthy(x.workload().statefulSetFinding(ctx, s))
 		}
 	}
 	return nil
@@ -147,26 +147,26 @@ func unlessHealthy(f *finding) *finding {
 	return f
 }
 
-func explainBudget(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	b, err := read(ctx, ref, r.clients.Kubernetes.PolicyV1().PodDisruptionBudgets(ref.Namespace))
+func explainBudget(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	b, err := read(ctx, ref, x.clients.Kubernetes.PolicyV1().PodDisruptionBudgets(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.budgetFinding(ctx, b), nil
+	return x.scale().budgetFinding(ctx, b), nil
 }
 
 // budgetFinding returns why a budget allows no evictions.
-func (r *reader) budgetFinding(ctx context.Context, b *policyv1.PodDisruptionBudget) *finding {
+func (x scaleExplainer) budgetFinding(ctx context.Context, b *policyv1.PodDisruptionBudget) *finding {
 	const state = "allows no evictions"
 	ref, s := refTo("PodDisruptionBudget", b), b.Status
-	if f := r.staleFinding(ctx, ref, b, s.ObservedGeneration, state); f != nil {
+	if f := x.workload().staleFinding(ctx, ref, b, s.ObservedGeneration, state); f != nil {
 		return f
 	}
 	for _, c := range s.Conditions {
 		if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse &&
 			c.Reason == policyv1.SyncFailedReason {
 			return broken(ref, state, "its pods cannot be counted: "+clause(c.Message), "status.conditions",
-				describe(ref))
+				describeRemedy(ref))
 		}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
@@ -174,7 +174,7 @@ func (r *reader) budgetFinding(ctx context.Context, b *policyv1.PodDisruptionBud
 		return broken(ref, state, "its selector is not valid: "+err.Error(), "spec.selector", Remedy{
 			Text: "Correct the selector.", Field: "spec.selector of " + ref.String()})
 	}
-	pods, isComplete := r.pods(ctx, b.Namespace)
+	pods, isComplete := x.pods(ctx, b.Namespace)
 	var selected, bad []*corev1.Pod
 	for _, p := range pods {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
@@ -196,7 +196,7 @@ func (r *reader) budgetFinding(ctx context.Context, b *policyv1.PodDisruptionBud
 	}
 	text := fmt.Sprintf("%d pods are healthy, and at least %d must be", s.CurrentHealthy, s.DesiredHealthy)
 	if s.CurrentHealthy < s.ExpectedPods && len(bad) > 0 {
-		if f := r.worstOf(ctx, bad); f != nil {
+		if f := x.workload().worstOf(ctx, bad); f != nil {
 			return f.below(ref, state, text, "status")
 		}
 	}

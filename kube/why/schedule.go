@@ -21,7 +21,7 @@ import (
 const notScheduled = "is not scheduled"
 
 // unscheduledPod returns why a pod has no node.
-func (r *reader) unscheduledPod(ctx context.Context, p *corev1.Pod) *finding {
+func (x scheduleExplainer) unscheduledPod(ctx context.Context, p *corev1.Pod) *finding {
 	ref := refTo("Pod", p)
 	if len(p.Spec.SchedulingGates) > 0 {
 		var names []string
@@ -32,7 +32,7 @@ func (r *reader) unscheduledPod(ctx context.Context, p *corev1.Pod) *finding {
 			"spec.schedulingGates", Remedy{Text: "Check the controller that removes the gate.",
 				Field: "spec.schedulingGates of " + ref.String()})
 	}
-	events := r.eventsOf(ctx, ref, p)
+	events := x.eventsOf(ctx, ref, p)
 	message, evidence := "", "status.conditions[PodScheduled]"
 	if c := podCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
 		message = c.Message
@@ -41,16 +41,16 @@ func (r *reader) unscheduledPod(ctx context.Context, p *corev1.Pod) *finding {
 		message, evidence = e.Message, eventEvidence(e)
 	}
 	if message == "" {
-		return r.ignoredPod(ctx, p)
+		return x.ignoredPod(ctx, p)
 	}
 	message, _, _ = strings.Cut(message, " preemption: ") // it repeats the number of nodes
 	if strings.Contains(message, "persistentvolumeclaim") || strings.Contains(message, "PersistentVolumeClaim") ||
 		strings.Contains(message, "persistent volumes to bind") {
-		if f := r.unboundClaim(ctx, p); f != nil {
+		if f := x.storage().unboundClaim(ctx, p); f != nil {
 			return f.below(ref, notScheduled, "the scheduler waits for its volumes: "+message, evidence)
 		}
 	}
-	f := r.refusals(ctx, p, message)
+	f := x.refusals(ctx, p, message)
 	f.steps = append([]Step{{Object: ref, Text: sentence("the scheduler reports: " + message), Evidence: evidence}},
 		f.steps...)
 	return f
@@ -60,15 +60,15 @@ func (r *reader) unscheduledPod(ctx context.Context, p *corev1.Pod) *finding {
 const staleLease = time.Minute
 
 // ignoredPod explains a pod that no scheduler has looked at.
-func (r *reader) ignoredPod(ctx context.Context, p *corev1.Pod) *finding {
+func (x scheduleExplainer) ignoredPod(ctx context.Context, p *corev1.Pod) *finding {
 	ref := refTo("Pod", p)
 	name := cmp.Or(p.Spec.SchedulerName, corev1.DefaultSchedulerName)
 	if name != corev1.DefaultSchedulerName {
 		return broken(ref, notScheduled, fmt.Sprintf("no scheduler with the name %s has considered it", name),
 			"spec.schedulerName", Remedy{Text: "Start that scheduler, or remove the name.",
-				Field: r.templateField(ctx, p, "schedulerName"), Command: r.editCommand(ctx, p)})
+				Field: x.template().field(ctx, p, "schedulerName"), Command: x.template().editCommand(ctx, p)})
 	}
-	if f := r.stoppedDaemon(ctx, "kube-scheduler"); f != nil {
+	if f := x.stoppedDaemon(ctx, "kube-scheduler"); f != nil {
 		return f.below(ref, notScheduled, "no scheduler has considered it", "status.conditions")
 	}
 	return broken(ref, notScheduled, "the scheduler has not considered it yet", "status.conditions", Remedy{
@@ -76,14 +76,14 @@ func (r *reader) ignoredPod(ctx context.Context, p *corev1.Pod) *finding {
 }
 
 // stoppedDaemon returns the finding of a control-plane daemon whose lease is not renewed, or nil.
-func (r *reader) stoppedDaemon(ctx context.Context, name string) *finding {
+func (x scheduleExplainer) stoppedDaemon(ctx context.Context, name string) *finding {
 	ref := Ref{Group: "coordination.k8s.io", Resource: "leases", Kind: "Lease", Namespace: "kube-system", Name: name}
-	lease, existence := find[*coordinationv1.Lease](ctx, r, ref,
-		r.clients.Kubernetes.CoordinationV1().Leases("kube-system"))
+	lease, existence := find[*coordinationv1.Lease](ctx, x.reader, ref,
+		x.clients.Kubernetes.CoordinationV1().Leases("kube-system"))
 	if existence != present || lease.Spec.RenewTime == nil {
 		return nil
 	}
-	age := r.now.Sub(lease.Spec.RenewTime.Time).Round(time.Second)
+	age := x.now.Sub(lease.Spec.RenewTime.Time).Round(time.Second)
 	if age < staleLease {
 		return nil
 	}
@@ -101,9 +101,9 @@ type refusal struct {
 }
 
 // refusals returns why the nodes cannot take a pod. If they cannot be read, the scheduler's message is the reason.
-func (r *reader) refusals(ctx context.Context, p *corev1.Pod, message string) *finding {
+func (x scheduleExplainer) refusals(ctx context.Context, p *corev1.Pod, message string) *finding {
 	f := &finding{state: notScheduled, about: refTo("Pod", p)}
-	nodes, isComplete := r.nodes(ctx)
+	nodes, isComplete := x.nodes(ctx)
 	if isComplete && len(nodes) == 0 {
 		f.reason = "the cluster has no nodes"
 		f.remedy(Remedy{Text: "Declare machines with the role worker, and apply.", Command: "clusterctl apply"})
@@ -121,10 +121,10 @@ func (r *reader) refusals(ctx context.Context, p *corev1.Pod, message string) *f
 	}
 	var free map[string]corev1.ResourceList
 	if len(nodes) > 0 {
-		free = r.freeResources(ctx, nodes)
+		free = x.freeResources(ctx, nodes)
 	}
 	for _, n := range nodes {
-		r.refuse(ctx, p, n, free[n.Name], func(text string, remedy Remedy) { add(n.Name, text, remedy) })
+		x.refuse(ctx, p, n, free[n.Name], func(text string, remedy Remedy) { add(n.Name, text, remedy) })
 	}
 	// Nodes that lack only room, or only a label, are nearer to a solution than those with several reasons.
 	slices.SortStableFunc(found, func(a, b *refusal) int { return cmp.Compare(len(b.nodes), len(a.nodes)) })
@@ -148,12 +148,12 @@ func (r *reader) refusals(ctx context.Context, p *corev1.Pod, message string) *f
 		return f
 	}
 	f.reason = clause(message)
-	f.remedy(r.remedyByMessage(ctx, p, message)...)
+	f.remedy(x.remedyByMessage(ctx, p, message)...)
 	return f
 }
 
 // refuse calls add for each reason for which a node cannot take a pod.
-func (r *reader) refuse(
+func (x scheduleExplainer) refuse(
 	ctx context.Context, p *corev1.Pod, n *corev1.Node, free corev1.ResourceList, add func(string, Remedy),
 ) {
 	if n.Spec.Unschedulable {
@@ -165,7 +165,7 @@ func (r *reader) refuse(
 			continue
 		}
 		remedy := Remedy{Text: "Tolerate the taint " + t.Key + ", or remove it from the node.",
-			Field:   r.templateField(ctx, p, "tolerations"),
+			Field:   x.template().field(ctx, p, "tolerations"),
 			Command: "kubectl taint nodes " + n.Name + " " + t.Key + ":" + string(t.Effect) + "-"}
 		if strings.HasPrefix(t.Key, "node.kubernetes.io/") {
 			remedy = Remedy{Text: "Find out what is wrong with node " + n.Name + ".", Command: "clusterctl why node/" +
@@ -179,7 +179,7 @@ func (r *reader) refuse(
 			text = "it does not have the label " + missing + " of the pod's node selector"
 		}
 		label := Remedy{Text: "Change the node selector or affinity, or label a node.",
-			Field: r.templateField(ctx, p, "nodeSelector"), Command: "kubectl label node " + n.Name + " KEY=VALUE"}
+			Field: x.template().field(ctx, p, "nodeSelector"), Command: "kubectl label node " + n.Name + " KEY=VALUE"}
 		add(text, label)
 	}
 	if free == nil { // the pods of the node are not known
@@ -199,8 +199,8 @@ func (r *reader) refuse(
 		text := fmt.Sprintf("the pod requests %s %s, and %s of %s is free", want.String(), name, available.String(),
 			allocatable.String())
 		add(text, Remedy{Text: fmt.Sprintf("Request less %s, free some, or add a node.", name),
-			Field:   r.templateField(ctx, p, "containers[*].resources.requests."+string(name)),
-			Command: r.setCommand(ctx, p, "resources", "CONTAINER", "--requests="+string(name)+"=AMOUNT")})
+			Field:   x.template().field(ctx, p, "containers[*].resources.requests."+string(name)),
+			Command: x.template().setCommand(ctx, p, "resources", "CONTAINER", "--requests="+string(name)+"=AMOUNT")})
 	}
 }
 
@@ -232,8 +232,8 @@ func sortedNames[K cmp.Ordered, V any](m map[K]V) []K {
 }
 
 // freeResources returns what is left of each node's allocatable resources. It is nil if the pods cannot be listed.
-func (r *reader) freeResources(ctx context.Context, nodes []*corev1.Node) map[string]corev1.ResourceList {
-	pods, isComplete := r.pods(ctx, "")
+func (x scheduleExplainer) freeResources(ctx context.Context, nodes []*corev1.Node) map[string]corev1.ResourceList {
+	pods, isComplete := x.pods(ctx, "")
 	if !isComplete {
 		return nil
 	}
@@ -262,7 +262,7 @@ func (r *reader) freeResources(ctx context.Context, nodes []*corev1.Node) map[st
 var insufficient = regexp.MustCompile(`Insufficient ([a-z0-9./-]+[a-z0-9])`)
 
 // remedyByMessage returns remedies for the reasons in the scheduler's message.
-func (r *reader) remedyByMessage(ctx context.Context, p *corev1.Pod, message string) (list []Remedy) {
+func (x scheduleExplainer) remedyByMessage(ctx context.Context, p *corev1.Pod, message string) (list []Remedy) {
 	for _, one := range []struct{ words, text, field string }{
 		{"untolerated taint", "Tolerate the taint, or remove it from a node.", "tolerations"},
 		{"node affinity/selector", "Change the node selector or affinity, or label a node.", "nodeSelector"},
@@ -280,17 +280,17 @@ func (r *reader) remedyByMessage(ctx context.Context, p *corev1.Pod, message str
 		if strings.Contains(message, one.words) {
 			m := Remedy{Text: one.text}
 			if one.field != "" {
-				m.Field = r.templateField(ctx, p, one.field)
+				m.Field = x.template().field(ctx, p, one.field)
 			}
 			list = append(list, m)
 		}
 	}
 	for _, m := range insufficient.FindAllStringSubmatch(message, maxRemedies) {
 		list = append(list, Remedy{Text: fmt.Sprintf("Request less %s, free some, or add a node.", m[1]),
-			Field: r.templateField(ctx, p, "containers[*].resources.requests."+m[1])})
+			Field: x.template().field(ctx, p, "containers[*].resources.requests."+m[1])})
 	}
 	if len(list) == 0 {
-		list = append(list, describe(refTo("Pod", p)))
+		list = append(list, describeRemedy(refTo("Pod", p)))
 	}
 	return list
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // unboundClaim returns the finding of the first claim of a pod that is not bound, or nil.
-func (r *reader) unboundClaim(ctx context.Context, p *corev1.Pod) *finding {
+func (x storageExplainer) unboundClaim(ctx context.Context, p *corev1.Pod) *finding {
 	for _, v := range p.Spec.Volumes {
 		name := ""
 		switch {
@@ -24,11 +24,11 @@ func (r *reader) unboundClaim(ctx context.Context, p *corev1.Pod) *finding {
 		default:
 			continue
 		}
-		claims, isComplete := r.claims(ctx, p.Namespace)
+		claims, isComplete := x.claims(ctx, p.Namespace)
 		i := slices.IndexFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name })
 		switch {
 		case i >= 0 && claims[i].Status.Phase != corev1.ClaimBound:
-			if f := r.claimFinding(ctx, claims[i]); !f.isHealthy() {
+			if f := x.claimFinding(ctx, claims[i]); !f.isHealthy() {
 				return f
 			}
 		case i < 0 && isComplete:
@@ -40,33 +40,33 @@ func (r *reader) unboundClaim(ctx context.Context, p *corev1.Pod) *finding {
 	return nil
 }
 
-func explainClaim(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	c, err := read(ctx, ref, r.core().PersistentVolumeClaims(ref.Namespace))
+func explainClaim(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	c, err := read(ctx, ref, x.core().PersistentVolumeClaims(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.claimFinding(ctx, c), nil
+	return x.storage().claimFinding(ctx, c), nil
 }
 
 // claimFinding returns why a claim is in its state.
-func (r *reader) claimFinding(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
+func (x storageExplainer) claimFinding(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
 	ref := refTo("PersistentVolumeClaim", c)
 	switch {
 	case c.DeletionTimestamp != nil:
-		return r.terminatingClaim(ctx, c)
+		return x.terminatingClaim(ctx, c)
 	case c.Status.Phase == corev1.ClaimLost:
 		return broken(ref, "is lost", fmt.Sprintf("its volume %s no longer exists", c.Spec.VolumeName), "status.phase",
 			Remedy{Text: "Restore the data into a new claim. The old volume cannot be bound again.",
 				Command: "kubectl delete " + kubectlName(ref)})
 	case c.Status.Phase == corev1.ClaimBound:
-		return r.boundClaim(ctx, c)
+		return x.boundClaim(ctx, c)
 	}
-	return r.pendingClaim(ctx, c)
+	return x.pendingClaim(ctx, c)
 }
 
-func (r *reader) boundClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
+func (x storageExplainer) boundClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
 	ref := refTo("PersistentVolumeClaim", c)
-	events := r.eventsOf(ctx, ref, c)
+	events := x.eventsOf(ctx, ref, c)
 	want, current := c.Spec.Resources.Requests[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
 	if want.Cmp(current) > 0 && !current.IsZero() {
 		state := fmt.Sprintf("has %s instead of %s", current.String(), want.String())
@@ -81,14 +81,14 @@ func (r *reader) boundClaim(ctx context.Context, c *corev1.PersistentVolumeClaim
 	return healthy("is bound to volume %s", c.Spec.VolumeName)
 }
 
-func (r *reader) terminatingClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
+func (x storageExplainer) terminatingClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
 	const state = "is still terminating"
 	ref := refTo("PersistentVolumeClaim", c)
 	if slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection") {
 		const evidence = "metadata.finalizers (kubernetes.io/pvc-protection)"
-		names := r.podsUsing(ctx, c.Namespace, c.Name)
+		names := x.podsUsing(ctx, c.Namespace, c.Name)
 		switch {
-		case len(names) == 0 && r.missesPods(c.Namespace):
+		case len(names) == 0 && x.missesPods(c.Namespace):
 			return broken(ref, state, "a pod may still use it, and the pods could not all be read", evidence,
 				mayListPods(c.Namespace))
 		case len(names) > 0:
@@ -114,8 +114,8 @@ func uses(n int) string {
 }
 
 // podsUsing returns the names of the pods that use a claim.
-func (r *reader) podsUsing(ctx context.Context, namespace, claim string) (names []string) {
-	pods, _ := r.pods(ctx, namespace)
+func (x storageExplainer) podsUsing(ctx context.Context, namespace, claim string) (names []string) {
+	pods, _ := x.pods(ctx, namespace)
 	for _, p := range pods {
 		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed &&
 			slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
@@ -131,13 +131,13 @@ func (r *reader) podsUsing(ctx context.Context, namespace, claim string) (names 
 const claimPending = "is not bound"
 
 // pendingClaim returns why a claim has no volume.
-func (r *reader) pendingClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
+func (x storageExplainer) pendingClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
 	ref := refTo("PersistentVolumeClaim", c)
 	if c.Spec.VolumeName != "" {
-		return r.namedVolume(ctx, c)
+		return x.namedVolume(ctx, c)
 	}
-	classes, isComplete := list[*storagev1.StorageClass](ctx, r, "storageclasses", "",
-		r.clients.Kubernetes.StorageV1().StorageClasses())
+	classes, isComplete := list[*storagev1.StorageClass](ctx, x.reader, "storageclasses", "",
+		x.clients.Kubernetes.StorageV1().StorageClasses())
 	if c.Spec.StorageClassName == nil {
 		if i := slices.IndexFunc(classes, isDefaultClass); i < 0 && isComplete {
 			return broken(ref, claimPending, "it names no storage class and the cluster has no default one",
@@ -151,12 +151,12 @@ func (r *reader) pendingClaim(ctx context.Context, c *corev1.PersistentVolumeCla
 		name = *c.Spec.StorageClassName
 	}
 	i := slices.IndexFunc(classes, func(s *storagev1.StorageClass) bool { return s.Name == name })
-	if name == "" || i < 0 && r.hasVolumeOfClass(ctx, name) {
-		return r.noVolume(ctx, c, name)
+	if name == "" || i < 0 && x.hasVolumeOfClass(ctx, name) {
+		return x.noVolume(ctx, c, name)
 	}
 	if i < 0 {
 		if !isComplete {
-			return r.claimEvents(ctx, c, name, "")
+			return x.claimEvents(ctx, c, name, "")
 		}
 		return broken(ref, claimPending, fmt.Sprintf("its storage class %s does not exist", name),
 			"spec.storageClassName", Remedy{Text: "Create the class, or create the claim again with another one" +
@@ -166,21 +166,21 @@ func (r *reader) pendingClaim(ctx context.Context, c *corev1.PersistentVolumeCla
 	class := classes[i]
 	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 	if waits && c.Annotations["volume.kubernetes.io/selected-node"] == "" {
-		if pods := r.podsUsing(ctx, c.Namespace, c.Name); len(pods) == 0 {
+		if pods := x.podsUsing(ctx, c.Namespace, c.Name); len(pods) == 0 {
 			return broken(ref, claimPending, fmt.Sprintf(
 				"its storage class %s waits for a pod that uses the claim, and no pod does", name),
 				"volumeBindingMode of StorageClass "+name, Remedy{
 					Text: "Create a pod that uses the claim."})
 		}
 		// The pod's own finding says why it was not scheduled.
-		if e := findEvent(r.eventsOf(ctx, ref, c), "ProvisioningFailed"); e == nil {
+		if e := findEvent(x.eventsOf(ctx, ref, c), "ProvisioningFailed"); e == nil {
 			return healthy("waits until a pod that uses it is scheduled")
 		}
 	}
 	if class.Provisioner == "kubernetes.io/no-provisioner" {
-		return r.noVolume(ctx, c, name)
+		return x.noVolume(ctx, c, name)
 	}
-	return r.claimEvents(ctx, c, name, class.Provisioner)
+	return x.claimEvents(ctx, c, name, class.Provisioner)
 }
 
 func isDefaultClass(s *storagev1.StorageClass) bool {
@@ -199,26 +199,27 @@ func classNames(classes []*storagev1.StorageClass) string {
 }
 
 // claimEvents explains a pending claim by its events. provisioner is empty if the class could not be read.
-func (r *reader) claimEvents(ctx context.Context, c *corev1.PersistentVolumeClaim, class, provisioner string) *finding {
+func (x storageExplainer) claimEvents(ctx context.Context, c *corev1.PersistentVolumeClaim, class,
+	provisioner string) *finding {
 	ref := refTo("PersistentVolumeClaim", c)
-	events := r.eventsOf(ctx, ref, c)
+	events := x.eventsOf(ctx, ref, c)
 	if e := findEvent(events, "ProvisioningFailed"); e != nil {
 		return broken(ref, claimPending, "no volume could be created: "+clause(e.Message), eventEvidence(e), Remedy{
 			Text: fmt.Sprintf("Correct the storage class %s or the claim.", class), Command: "kubectl describe " +
 				"storageclass " + arg(class)})
 	}
 	if provisioner == "" {
-		return broken(ref, claimPending, "no volume was created for it", "status.phase", describe(ref))
+		return broken(ref, claimPending, "no volume was created for it", "status.phase", describeRemedy(ref))
 	}
 	return broken(ref, claimPending, fmt.Sprintf("the provisioner %s of its storage class %s has not created a volume",
 		provisioner, class), "status.phase", Remedy{
-		Text: "Check that the program of the provisioner runs.", Command: "kubectl get pods -A"}, describe(ref))
+		Text: "Check that the program of the provisioner runs.", Command: "kubectl get pods -A"}, describeRemedy(ref))
 }
 
 // namedVolume explains a claim that names a volume it is not bound to.
-func (r *reader) namedVolume(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
+func (x storageExplainer) namedVolume(ctx context.Context, c *corev1.PersistentVolumeClaim) *finding {
 	ref, volume := refTo("PersistentVolumeClaim", c), kindRef("PersistentVolume", "", c.Spec.VolumeName)
-	v, existence := find(ctx, r, volume, r.core().PersistentVolumes())
+	v, existence := find(ctx, x.reader, volume, x.core().PersistentVolumes())
 	reason := fmt.Sprintf("volume %s is not bound to it yet", c.Spec.VolumeName)
 	switch {
 	case existence == absent:
@@ -244,21 +245,17 @@ func ptrText(s *string) string {
 	return *s
 }
 
-func (r *reader) volumes(ctx context.Context) ([]*corev1.PersistentVolume, bool) {
-	return list[*corev1.PersistentVolume](ctx, r, "persistentvolumes", "", r.core().PersistentVolumes())
-}
-
-func (r *reader) hasVolumeOfClass(ctx context.Context, class string) bool {
-	all, _ := r.volumes(ctx)
+func (x storageExplainer) hasVolumeOfClass(ctx context.Context, class string) bool {
+	all, _ := x.volumes(ctx)
 	return slices.ContainsFunc(all, func(v *corev1.PersistentVolume) bool { return v.Spec.StorageClassName == class })
 }
 
 // noVolume explains a claim of a class without a provisioner: why no existing volume fits.
-func (r *reader) noVolume(ctx context.Context, c *corev1.PersistentVolumeClaim, class string) *finding {
+func (x storageExplainer) noVolume(ctx context.Context, c *corev1.PersistentVolumeClaim, class string) *finding {
 	ref := refTo("PersistentVolumeClaim", c)
 	remedy := Remedy{Text: "Create a PersistentVolume that fits, or create the claim again with a storage class " +
 		"that has a provisioner.", Field: "spec of " + ref.String(), Command: "kubectl get persistentvolumes"}
-	all, isComplete := r.volumes(ctx)
+	all, isComplete := x.volumes(ctx)
 	var reasons []string
 	for _, v := range all {
 		if v.Spec.StorageClassName == class {
@@ -304,8 +301,8 @@ func mismatch(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, class
 	return ""
 }
 
-func explainVolume(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	v, err := read(ctx, ref, r.core().PersistentVolumes())
+func explainVolume(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	v, err := read(ctx, ref, x.core().PersistentVolumes())
 	if err != nil {
 		return nil, err
 	}
@@ -323,8 +320,8 @@ func explainVolume(ctx context.Context, r *reader, ref Ref) (*finding, error) {
 			return f, nil
 		}
 	case v.Status.Phase == corev1.VolumeFailed:
-		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message", describe(ref)),
-			nil
+		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message",
+			describeRemedy(ref)), nil
 	case v.Status.Phase == corev1.VolumeReleased:
 		return broken(ref, "cannot be bound", fmt.Sprintf("its former claim %s was deleted and its data is kept",
 			claim),

@@ -130,7 +130,7 @@ func Explain(ctx context.Context, c Clients, object Ref) (*Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	r := newReader(c, time.Now())
-	f, err := k.explain(ctx, r, object)
+	f, err := k.explain(ctx, explainer{r}, object)
 	var hidden *hiddenError
 	switch {
 	case errors.As(err, &hidden):

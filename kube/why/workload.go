@@ -20,28 +20,28 @@ func replicasOf(n *int32) int32 {
 }
 
 // staleFinding returns the finding of an object whose present spec no controller has seen, or nil.
-func (r *reader) staleFinding(ctx context.Context, ref Ref, object metav1.Object, observed int64,
+func (x workloadExplainer) staleFinding(ctx context.Context, ref Ref, object metav1.Object, observed int64,
 	state string) *finding {
 	if observed >= object.GetGeneration() {
 		return nil
 	}
 	const text = "the controller manager has not seen its present spec"
-	if f := r.stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
+	if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 		return f.below(ref, state, text, "status.observedGeneration")
 	}
 	return broken(ref, state, text+" yet", "status.observedGeneration", Remedy{
 		Text: "Ask again in a few seconds.", Command: "clusterctl why " + kubectlName(ref)})
 }
 
-func explainDeployment(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	d, err := read(ctx, ref, r.clients.Kubernetes.AppsV1().Deployments(ref.Namespace))
+func explainDeployment(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	d, err := read(ctx, ref, x.clients.Kubernetes.AppsV1().Deployments(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.deploymentFinding(ctx, d), nil
+	return x.workload().deploymentFinding(ctx, d), nil
 }
 
-func (r *reader) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *finding {
+func (x workloadExplainer) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *finding {
 	ref, want, s := refTo("Deployment", d), replicasOf(d.Spec.Replicas), d.Status
 	state := fmt.Sprintf("has %d of %s available", s.AvailableReplicas, count(want, "pod"))
 	if s.UpdatedReplicas < want && s.AvailableReplicas >= want {
@@ -50,7 +50,7 @@ func (r *reader) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *f
 	if d.DeletionTimestamp != nil {
 		return deletedOwner(ref, d)
 	}
-	if f := r.staleFinding(ctx, ref, d, s.ObservedGeneration, state); f != nil {
+	if f := x.staleFinding(ctx, ref, d, s.ObservedGeneration, state); f != nil {
 		return f
 	}
 	if want == 0 && s.Replicas == 0 {
@@ -59,7 +59,7 @@ func (r *reader) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *f
 	if s.AvailableReplicas >= want && s.UpdatedReplicas >= want && s.Replicas == s.UpdatedReplicas {
 		return healthy("has %d of %s available", s.AvailableReplicas, count(want, "pod"))
 	}
-	sets, _ := r.replicaSets(ctx, d.Namespace)
+	sets, _ := x.replicaSets(ctx, d.Namespace)
 	var newest *appsv1.ReplicaSet
 	for _, set := range sets {
 		if isOwnedBy(set, d) && (newest == nil || revisionOf(set) > revisionOf(newest)) {
@@ -71,16 +71,16 @@ func (r *reader) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *f
 		evidence = "status.conditions[Progressing]: ProgressDeadlineExceeded"
 	}
 	if newest != nil {
-		if f := r.replicaSetFinding(ctx, newest, ref); !f.isHealthy() {
+		if f := x.replicaSetFinding(ctx, newest, ref); !f.isHealthy() {
 			return f.below(ref, state, "it "+state, evidence)
 		}
 	}
-	if f := r.refusedCreation(ctx, ref, d, ref); f != nil {
+	if f := x.admission().refusedCreation(ctx, ref, d, ref); f != nil {
 		f.state = state
 		return f
 	}
 	if c := deploymentCondition(d, appsv1.DeploymentReplicaFailure); c != nil && c.Status == corev1.ConditionTrue {
-		f := r.admissionFinding(ctx, ref, ref, c.Message, "status.conditions[ReplicaFailure]")
+		f := x.admission().admissionFinding(ctx, ref, ref, c.Message, "status.conditions[ReplicaFailure]")
 		f.state = state
 		return f
 	}
@@ -88,15 +88,15 @@ func (r *reader) deploymentFinding(ctx context.Context, d *appsv1.Deployment) *f
 		return broken(ref, state, "it is paused", "spec.paused", Remedy{Text: "Resume it.", Field: "spec.paused of " +
 			ref.String(), Command: "kubectl rollout resume " + kubectlName(ref)})
 	}
-	if f := r.stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
+	if f := x.schedule().stoppedDaemon(ctx, "kube-controller-manager"); f != nil {
 		return f.below(ref, state, "it "+state, evidence)
 	}
-	return r.rollingOut(ref, state, evidence)
+	return x.rollingOut(ref, state, evidence)
 }
 
 // rollingOut returns the finding of a workload whose pods have no fault: the change is going on.
-func (r *reader) rollingOut(ref Ref, state, evidence string) *finding {
-	if r.missesPods(ref.Namespace) {
+func (x workloadExplainer) rollingOut(ref Ref, state, evidence string) *finding {
+	if x.missesPods(ref.Namespace) {
 		return broken(ref, state, "of a cause that is unknown, since its pods could not all be read", evidence,
 			mayListPods(ref.Namespace))
 	}
@@ -132,8 +132,8 @@ func revisionOf(s *appsv1.ReplicaSet) (n int64) {
 	return n
 }
 
-func explainReplicaSet(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	s, err := read(ctx, ref, r.clients.Kubernetes.AppsV1().ReplicaSets(ref.Namespace))
+func explainReplicaSet(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	s, err := read(ctx, ref, x.clients.Kubernetes.AppsV1().ReplicaSets(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -141,11 +141,11 @@ func explainReplicaSet(ctx context.Context, r *reader, ref Ref) (*finding, error
 	if of := metav1.GetControllerOf(s); of != nil {
 		template = kindRef(of.Kind, ref.Namespace, of.Name)
 	}
-	return r.replicaSetFinding(ctx, s, template), nil
+	return x.workload().replicaSetFinding(ctx, s, template), nil
 }
 
 // replicaSetFinding returns why a set is in its state. template is the object whose template its pods follow.
-func (r *reader) replicaSetFinding(ctx context.Context, s *appsv1.ReplicaSet, template Ref) *finding {
+func (x workloadExplainer) replicaSetFinding(ctx context.Context, s *appsv1.ReplicaSet, template Ref) *finding {
 	ref, want := refTo("ReplicaSet", s), replicasOf(s.Spec.Replicas)
 	state := fmt.Sprintf("has %d of %s available", s.Status.AvailableReplicas, count(want, "pod"))
 	if s.DeletionTimestamp != nil {
@@ -154,44 +154,44 @@ func (r *reader) replicaSetFinding(ctx context.Context, s *appsv1.ReplicaSet, te
 	if want == 0 {
 		return healthy("has no pods, because spec.replicas is 0")
 	}
-	if f := r.staleFinding(ctx, ref, s, s.Status.ObservedGeneration, state); f != nil {
+	if f := x.staleFinding(ctx, ref, s, s.Status.ObservedGeneration, state); f != nil {
 		return f
 	}
 	if s.Status.AvailableReplicas >= want {
 		return healthy("%s", state)
 	}
 	if s.Status.Replicas < want {
-		if f := r.refusedCreation(ctx, ref, s, template); f != nil {
+		if f := x.admission().refusedCreation(ctx, ref, s, template); f != nil {
 			f.state = state
 			return f
 		}
 		for _, c := range s.Status.Conditions {
 			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
-				f := r.admissionFinding(ctx, ref, template, c.Message, "status.conditions[ReplicaFailure]")
+				f := x.admission().admissionFinding(ctx, ref, template, c.Message, "status.conditions[ReplicaFailure]")
 				f.state = state
 				return f
 			}
 		}
 	}
-	if f := r.worstPod(ctx, s); f != nil {
+	if f := x.worstPod(ctx, s); f != nil {
 		return f.below(ref, state, "it "+state, "status.availableReplicas")
 	}
-	return r.rollingOut(ref, state, "status.availableReplicas")
+	return x.rollingOut(ref, state, "status.availableReplicas")
 }
 
 // maxExplained is how many pods of a workload are explained.
 const maxExplained = 5
 
 // worstPod returns the finding of one pod of an owner that is not healthy, or nil. It adds how many there are.
-func (r *reader) worstPod(ctx context.Context, owner metav1.Object) *finding {
-	pods, _ := r.pods(ctx, owner.GetNamespace())
+func (x workloadExplainer) worstPod(ctx context.Context, owner metav1.Object) *finding {
+	pods, _ := x.pods(ctx, owner.GetNamespace())
 	var bad []*corev1.Pod
 	for _, p := range pods {
 		if isOwnedBy(p, owner) && !isReady(p) && p.Status.Phase != corev1.PodSucceeded {
 			bad = append(bad, p)
 		}
 	}
-	return r.worstOf(ctx, bad)
+	return x.worstOf(ctx, bad)
 }
 
 // podRank orders pods by what they say about their owner: pods that have ended or are being deleted are replaced.
@@ -206,12 +206,12 @@ func podRank(p *corev1.Pod) int {
 }
 
 // worstOf returns the finding of one of some pods that are not ready, or nil.
-func (r *reader) worstOf(ctx context.Context, bad []*corev1.Pod) *finding {
+func (x workloadExplainer) worstOf(ctx context.Context, bad []*corev1.Pod) *finding {
 	slices.SortStableFunc(bad, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(podRank(a), podRank(b)), cmp.Compare(a.Name, b.Name))
 	})
 	for _, p := range bad[:min(len(bad), maxExplained)] {
-		f := r.podFinding(ctx, p)
+		f := x.pod().podFinding(ctx, p)
 		if f.isHealthy() {
 			continue
 		}
@@ -229,36 +229,36 @@ func isReady(p *corev1.Pod) bool {
 	return c != nil && c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil
 }
 
-func explainStatefulSet(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	s, err := read(ctx, ref, r.clients.Kubernetes.AppsV1().StatefulSets(ref.Namespace))
+func explainStatefulSet(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	s, err := read(ctx, ref, x.clients.Kubernetes.AppsV1().StatefulSets(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.statefulSetFinding(ctx, s), nil
+	return x.workload().statefulSetFinding(ctx, s), nil
 }
 
-func (r *reader) statefulSetFinding(ctx context.Context, s *appsv1.StatefulSet) *finding {
+func (x workloadExplainer) statefulSetFinding(ctx context.Context, s *appsv1.StatefulSet) *finding {
 	ref, want := refTo("StatefulSet", s), replicasOf(s.Spec.Replicas)
 	state := fmt.Sprintf("has %d of %s ready", s.Status.ReadyReplicas, count(want, "pod"))
 	if s.DeletionTimestamp != nil {
 		return deletedOwner(ref, s)
 	}
-	if f := r.staleFinding(ctx, ref, s, s.Status.ObservedGeneration, state); f != nil {
+	if f := x.staleFinding(ctx, ref, s, s.Status.ObservedGeneration, state); f != nil {
 		return f
 	}
 	if s.Status.ReadyReplicas < want {
-		if f := r.refusedCreation(ctx, ref, s, ref); f != nil && s.Status.Replicas < want {
+		if f := x.admission().refusedCreation(ctx, ref, s, ref); f != nil && s.Status.Replicas < want {
 			f.state = state
 			return f
 		}
-		if f := r.worstPod(ctx, s); f != nil {
+		if f := x.worstPod(ctx, s); f != nil {
 			text := "it " + state
 			if s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && s.Status.Replicas < want {
 				text += "; it creates the next pod when all earlier ones are ready"
 			}
 			return f.below(ref, state, text, "status.readyReplicas")
 		}
-		return r.rollingOut(ref, state, "status.readyReplicas")
+		return x.rollingOut(ref, state, "status.readyReplicas")
 	}
 	if s.Status.UpdateRevision != s.Status.CurrentRevision && s.Status.UpdatedReplicas < want {
 		state = fmt.Sprintf("has %d of %s updated", s.Status.UpdatedReplicas, count(want, "pod"))
@@ -275,40 +275,40 @@ func (r *reader) statefulSetFinding(ctx context.Context, s *appsv1.StatefulSet) 
 				*update.RollingUpdate.Partition), "spec.updateStrategy.rollingUpdate.partition", Remedy{
 				Text: "Lower the partition.", Field: "spec.updateStrategy.rollingUpdate.partition of " + ref.String()})
 		}
-		return r.rollingOut(ref, state, "status.updatedReplicas")
+		return x.rollingOut(ref, state, "status.updatedReplicas")
 	}
 	return healthy("%s", state)
 }
 
-func explainDaemonSet(ctx context.Context, r *reader, ref Ref) (*finding, error) {
-	s, err := read(ctx, ref, r.clients.Kubernetes.AppsV1().DaemonSets(ref.Namespace))
+func explainDaemonSet(ctx context.Context, x explainer, ref Ref) (*finding, error) {
+	s, err := read(ctx, ref, x.clients.Kubernetes.AppsV1().DaemonSets(ref.Namespace))
 	if err != nil {
 		return nil, err
 	}
-	return r.daemonSetFinding(ctx, s), nil
+	return x.workload().daemonSetFinding(ctx, s), nil
 }
 
-func (r *reader) daemonSetFinding(ctx context.Context, s *appsv1.DaemonSet) *finding {
+func (x workloadExplainer) daemonSetFinding(ctx context.Context, s *appsv1.DaemonSet) *finding {
 	ref, want := refTo("DaemonSet", s), s.Status.DesiredNumberScheduled
 	state := fmt.Sprintf("has %d of %s available", s.Status.NumberAvailable, count(want, "pod"))
 	if s.DeletionTimestamp != nil {
 		return deletedOwner(ref, s)
 	}
-	if f := r.staleFinding(ctx, ref, s, s.Status.ObservedGeneration, state); f != nil {
+	if f := x.staleFinding(ctx, ref, s, s.Status.ObservedGeneration, state); f != nil {
 		return f
 	}
 	if want == 0 {
-		return r.noDaemonNodes(ctx, s)
+		return x.noDaemonNodes(ctx, s)
 	}
 	if s.Status.NumberAvailable < want {
-		if f := r.refusedCreation(ctx, ref, s, ref); f != nil && s.Status.CurrentNumberScheduled < want {
+		if f := x.admission().refusedCreation(ctx, ref, s, ref); f != nil && s.Status.CurrentNumberScheduled < want {
 			f.state = state
 			return f
 		}
-		if f := r.worstPod(ctx, s); f != nil {
+		if f := x.worstPod(ctx, s); f != nil {
 			return f.below(ref, state, "it "+state, "status.numberAvailable")
 		}
-		return r.rollingOut(ref, state, "status.numberAvailable")
+		return x.rollingOut(ref, state, "status.numberAvailable")
 	}
 	if s.Status.UpdatedNumberScheduled < want {
 		state = fmt.Sprintf("has %d of %s updated", s.Status.UpdatedNumberScheduled, count(want, "pod"))
@@ -317,18 +317,18 @@ func (r *reader) daemonSetFinding(ctx context.Context, s *appsv1.DaemonSet) *fin
 				"spec.updateStrategy", Remedy{Text: "Delete the old pods, or use RollingUpdate.",
 					Field: "spec.updateStrategy.type of " + ref.String()})
 		}
-		return r.rollingOut(ref, state, "status.updatedNumberScheduled")
+		return x.rollingOut(ref, state, "status.updatedNumberScheduled")
 	}
 	return healthy("%s", state)
 }
 
 // noDaemonNodes explains a DaemonSet that runs on no node.
-func (r *reader) noDaemonNodes(ctx context.Context, s *appsv1.DaemonSet) *finding {
+func (x workloadExplainer) noDaemonNodes(ctx context.Context, s *appsv1.DaemonSet) *finding {
 	ref := refTo("DaemonSet", s)
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
 		Spec: s.Spec.Template.Spec}
 	reason := "no node matches its node selector, affinity and tolerations"
-	if missing := r.absentLabel(ctx, probe); missing != "" {
+	if missing := x.absentLabel(ctx, probe); missing != "" {
 		reason = fmt.Sprintf("no node has the label %s of its node selector", missing)
 	}
 	return broken(ref, "has no pods", reason, "status.desiredNumberScheduled", Remedy{
@@ -337,8 +337,8 @@ func (r *reader) noDaemonNodes(ctx context.Context, s *appsv1.DaemonSet) *findin
 }
 
 // absentLabel returns a pair of a pod's node selector that no node has, or "".
-func (r *reader) absentLabel(ctx context.Context, p *corev1.Pod) string {
-	nodes, isComplete := r.nodes(ctx)
+func (x workloadExplainer) absentLabel(ctx context.Context, p *corev1.Pod) string {
+	nodes, isComplete := x.nodes(ctx)
 	if !isComplete {
 		return ""
 	}

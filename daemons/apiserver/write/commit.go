@@ -51,7 +51,7 @@ func (a *attempt) insertNew(ctx context.Context) (e *cache.Entry, taken bool, er
 	full := a.s.config.Cache.Key(k, key)
 	txn := a.claims
 	txn.Guards = append([]store.Guard{{Key: full}}, txn.Guards...)
-	txn.Puts = append([]store.Put{{Key: full, Value: a.next.data, TTL: a.s.ttl(a.q.Served.Kind)}}, txn.Puts...)
+	txn.Puts = append([]store.Put{{Key: full, Value: a.next.data, TTL: a.s.timeToLive(a.q.Served.Kind)}}, txn.Puts...)
 	e, r, err := a.commit(ctx, key, txn)
 	if e == nil && err == nil && r.Current[0] == nil {
 		e = &cache.Entry{}
@@ -97,7 +97,8 @@ func (a *attempt) put(ctx context.Context) (e *cache.Entry, lost bool, err error
 		changesOnlyTimes(a.q.Served.Kind, a.live, a.next)):
 		return a.live.entry, false, nil
 	default:
-		txn.Puts = append([]store.Put{{Key: full, Value: a.next.data, TTL: a.s.ttl(a.q.Served.Kind)}}, txn.Puts...)
+		put := store.Put{Key: full, Value: a.next.data, TTL: a.s.timeToLive(a.q.Served.Kind)}
+		txn.Puts = append([]store.Put{put}, txn.Puts...)
 	}
 	if a.w.dryRun {
 		e, err = cache.NewEntry(k, a.live.entry.Key, a.next.data, a.live.entry.Revision, a.next.stored)

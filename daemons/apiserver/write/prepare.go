@@ -231,14 +231,6 @@ func (a *attempt) validate(context.Context) error {
 	return nil
 }
 
-// ttl returns the time to live of objects of a kind. Zero means that they do not expire.
-func (s *Writes) ttl(k *kinds.Kind) time.Duration {
-	if k.Expires {
-		return s.config.EventTTL
-	}
-	return 0
-}
-
 // canRemove reports whether an object under deletion can be removed, because nothing delays it any more.
 func canRemove(obj runtime.Object) bool {
 	m, err := meta.Accessor(obj)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// entryAnnotation holds the pod's entry that a claim was created for.
+// entryAnnotation names the entry of the pod's spec.resourceClaims for which a claim was created.
 const entryAnnotation = resourcev1.PodResourceClaimAnnotation
 
 // ensureClaim returns the claim for an entry of a pod. It returns one that was created before and is not in the pod's

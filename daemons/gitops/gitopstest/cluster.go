@@ -42,7 +42,7 @@ type key struct {
 	namespace, name string
 }
 
-// stored is an object with what was applied last.
+// stored is an object, and the fields that were applied last.
 type stored struct {
 	live    *unstructured.Unstructured
 	applied map[string]any

@@ -68,7 +68,7 @@ func (r *Repository) SetRef(name, commit string) {
 	r.refs = append(r.refs, gitops.Ref{Name: name, Hash: commit})
 }
 
-// Fail makes the server fail with an error, until it is nil.
+// Fail makes all later requests fail with an error. A nil error makes them succeed again.
 func (r *Repository) Fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

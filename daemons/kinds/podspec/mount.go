@@ -70,8 +70,8 @@ func validateMounts(
 	return errs
 }
 
-// canBeBlockDevice reports whether a volume may be a block device: it uses a claim, or it is not declared and comes
-// from a StatefulSet's claim template.
+// canBeBlockDevice reports whether a volume may be a block device. This is so if it uses a claim. A volume that the
+// spec does not declare comes from a claim template of a StatefulSet.
 func canBeBlockDevice(spec *corev1.PodSpec, name string) bool {
 	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 	return i < 0 || spec.Volumes[i].PersistentVolumeClaim != nil || spec.Volumes[i].Ephemeral != nil

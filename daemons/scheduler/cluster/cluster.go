@@ -33,9 +33,9 @@ type Cluster struct {
 	claims        map[string]int // by namespace/name: number of pods on nodes that use a claim
 
 	podGroups             map[string]*podGroup
-	groupsByLabel         map[label]map[*podGroup]bool // kinds by each of their labels
+	groupsByLabel         map[label]map[*podGroup]bool // groups by each of their labels
 	selectors             map[string]*activeSelector
-	selectorsByLabel      map[label]map[*activeSelector]bool // choices by their pin label
+	selectorsByLabel      map[label]map[*activeSelector]bool // selectors by their pin label
 	selectorsWithoutLabel map[*activeSelector]bool
 	topologies            map[string]*topology
 	classes               map[string]*nodeClass

@@ -46,7 +46,8 @@ func (k *podGroup) remove(p *Pod) {
 	k.pods = k.pods[:last]
 }
 
-// acquirePodGroup returns the kind of a shape's pods. It is retained until releasePodGroup was called as often.
+// acquirePodGroup returns the group of a shape's pods, and creates it for the first shape. Each call needs a call of
+// releasePodGroup.
 func (c *Cluster) acquirePodGroup(s *Shape) *podGroup {
 	k := c.podGroups[s.groupKey]
 	if k == nil {
@@ -70,7 +71,7 @@ func (c *Cluster) acquirePodGroup(s *Shape) *podGroup {
 	return k
 }
 
-// releasePodGroup removes a kind that is no longer held.
+// releasePodGroup removes a group when its last user has released it.
 func (c *Cluster) releasePodGroup(k *podGroup) {
 	if k.users--; k.users > 0 {
 		return
@@ -87,7 +88,7 @@ func (c *Cluster) releasePodGroup(k *podGroup) {
 	}
 }
 
-// connectIfSelected connects a choice and a kind if the choice selects the kind.
+// connectIfSelected connects a group of pods and a selector if the selector selects the group.
 func (c *Cluster) connectIfSelected(k *podGroup, ch *activeSelector) {
 	if ch.matches(k.namespace, k.labels, c.namespaces) {
 		ch.groups[k] = true
@@ -158,7 +159,7 @@ func (c *Cluster) DeleteNamespace(name string) {
 	c.rematchNamespace(name)
 }
 
-// rematchNamespace updates which choices select the kinds of a namespace after its labels changed.
+// rematchNamespace updates which selectors select the groups of a namespace after its labels changed.
 func (c *Cluster) rematchNamespace(namespace string) {
 	for _, ch := range c.selectors {
 		if !ch.needsNamespaceLabels() {

@@ -85,8 +85,8 @@ func hasAddress(a netip.Addr) bool {
 	return false
 }
 
-// tryConnect connects, or sends a datagram, and waits for the outcome for a little less time than the other machines
-// watch.
+// tryConnect connects, or sends a datagram, and waits for the outcome. It stops waiting shortly before the other
+// machines stop watching.
 func tryConnect(q host.Trace) (outcome string, local netip.AddrPort, err error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if q.To.Addr().Is6() {
