@@ -52,10 +52,13 @@ func (a *attributes) below(name string) attributes {
 // items returns the elements of a list of maps, which is marked as converted.
 func (a *attributes) items(name string) (list []attributes) {
 	for i, v := range asList(a.take(name)) {
-		list = append(list, attributes{p: a.p, path: a.at(name, fmt.Sprintf("[%d]", i)), fields: asMap(v)})
+		list = append(list, attributes{p: a.p, path: a.at(name, index(i)), fields: asMap(v)})
 	}
 	return list
 }
+
+// index returns the element of a path that stands for an element of a list.
+func index(i int) string { return fmt.Sprintf("[%d]", i) }
 
 // report lists an attribute without marking it as converted.
 func (a *attributes) report(name, format string, args ...any) {

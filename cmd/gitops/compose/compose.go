@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"github.com/spf13/pflag"
 )
 
@@ -47,9 +50,30 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	s, err := load(limited, o)
+	warnings := &warnings{}
+	logrus.SetOutput(io.Discard)
+	logrus.AddHook(warnings)
+	s, err := loadProject(limited, o)
 	if err != nil {
 		return err
 	}
+	s.unset = warnings.unset
 	return json.NewEncoder(out).Encode(s.convert())
+}
+
+// warnings collects the variables that the loader replaces by nothing.
+type warnings struct{ unset []string }
+
+var unsetVariable = regexp.MustCompile(`^The "(\w+)" variable is not set`)
+
+// Levels returns the level of warnings.
+func (*warnings) Levels() []logrus.Level { return []logrus.Level{logrus.WarnLevel} }
+
+// Fire collects the variable of a warning.
+func (w *warnings) Fire(e *logrus.Entry) error {
+	m := unsetVariable.FindStringSubmatch(e.Message)
+	if m != nil && !slices.Contains(w.unset, m[1]) {
+		w.unset = append(w.unset, m[1])
+	}
+	return nil
 }

@@ -14,8 +14,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/consts"
 	"github.com/compose-spec/compose-go/v2/dotenv"
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/sys/unix"
 )
@@ -43,10 +45,11 @@ type source struct {
 	environ  map[string]string
 	disabled []string // paths of services and jobs whose profiles are not active
 	roots    []*yaml.Node
+	unset    []string // variables that the project uses, and nothing sets
 }
 
-// load loads a project. The variables for interpolation come from the .env file, and from the process if useEnv.
-func load(ctx context.Context, o options) (*source, error) {
+// loadProject loads a project. The variables for interpolation come from the .env file, and from the process if useEnv.
+func loadProject(ctx context.Context, o options) (*source, error) {
 	s := &source{options: o}
 	for i, file := range o.files {
 		text, err := readFile(file, maxFile)
@@ -60,18 +63,14 @@ func load(ctx context.Context, o options) (*source, error) {
 		s.roots = append(s.roots, root)
 	}
 	dir := filepath.Dir(o.files[0])
-	settings := []cli.ProjectOptionsFn{cli.WithWorkingDirectory(dir)}
+	s.environ = map[string]string{}
 	if o.useEnv {
-		settings = append(settings, cli.WithOsEnv)
+		for _, variable := range os.Environ() {
+			name, value, _ := strings.Cut(variable, "=")
+			s.environ[name] = value
+		}
 	}
-	settings = append(settings, cli.WithProfiles(o.profiles), cli.WithResolvedPaths(true),
-		cli.WithoutEnvironmentResolution, cli.WithoutLabelsResolution, cli.WithResourceLoader(remote{}))
-	prepared, err := cli.NewProjectOptions(o.files, settings...)
-	if err != nil {
-		return nil, err
-	}
-	s.environ = prepared.Environment
-	if path := filepath.Join(dir, ".env"); exists(path) {
+	if path := filepath.Join(dir, dotenv.DotEnv); exists(path) {
 		variables, err := s.readVariables(path, "")
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -82,8 +81,23 @@ func load(ctx context.Context, o options) (*source, error) {
 			}
 		}
 	}
-	// The project is not used itself: its values lack the distinction between empty and absent. It checks references.
-	project, err := prepared.LoadProject(ctx)
+	details := types.ConfigDetails{WorkingDir: dir, ConfigFiles: types.ToConfigFiles(o.files), Environment: s.environ}
+	set := func(options *loader.Options) {
+		options.Profiles, options.SkipResolveEnvironment, options.SkipResolveLabels = o.profiles, true, true
+		options.ResourceLoaders = []loader.ResourceLoader{remote{}}
+		name, isExplicit := s.environ[consts.ComposeProjectName]
+		if !isExplicit {
+			name = loader.NormalizeProjectName(filepath.Base(dir))
+		}
+		options.SetProjectName(name, isExplicit)
+	}
+	var err error
+	if s.model, err = loader.LoadModelWithContext(ctx, details, set); err != nil {
+		return nil, s.locate(err)
+	}
+	// The project is not converted itself: it lacks the distinction between empty and absent. Its references are checked.
+	project, err := loader.ModelToProject(copyOf(s.model).(map[string]any),
+		loader.ToOptions(&details, []func(*loader.Options){set}), details)
 	if err != nil {
 		return nil, s.locate(err)
 	}
@@ -93,10 +107,26 @@ func load(ctx context.Context, o options) (*source, error) {
 	for _, name := range slices.Sorted(maps.Keys(project.DisabledJobs)) {
 		s.disabled = append(s.disabled, "jobs."+name)
 	}
-	if s.model, err = prepared.LoadModel(ctx); err != nil {
-		return nil, s.locate(err)
-	}
 	return s, nil
+}
+
+// copyOf returns a deep copy of a value.
+func copyOf(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, e := range v {
+			out[name] = copyOf(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = copyOf(e)
+		}
+		return out
+	}
+	return v
 }
 
 // remote refuses files that are not on this machine.
@@ -127,6 +157,7 @@ func (s *source) locate(err error) error {
 	if m := variablesError.FindStringSubmatch(text); m != nil { // the rest of the error quotes the line
 		return fmt.Errorf("%s:%s: the line does not set a variable", m[1], m[2])
 	}
+	text = strings.ReplaceAll(text, "false schema", "is not an attribute of the Compose specification")
 	for i, file := range s.files { // the reported name instead of the absolute path
 		text = strings.ReplaceAll(text, file, s.names[i])
 	}
@@ -233,6 +264,15 @@ func (s *source) readVariables(path, format string) (map[string]string, error) {
 	lookup := func(name string) (string, bool) {
 		v, ok := s.environ[name]
 		return v, ok
+	}
+	if format == "raw" { // without quotes and replacements
+		for line := range strings.Lines(string(text)) {
+			name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "=")
+			if ok && !strings.HasPrefix(name, "#") {
+				variables[name] = value
+			}
+		}
+		return variables, nil
 	}
 	err = dotenv.ParseWithFormat(bytes.NewReader(text), path, variables, lookup, format)
 	if err == nil {

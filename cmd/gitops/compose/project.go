@@ -44,6 +44,9 @@ func (s *source) convert() convert.Converted {
 			break
 		}
 	}
+	for _, variable := range p.unset {
+		p.report([]string{"$" + variable}, "the variable is not set, so nothing is in its place: set it in .env, or use -env")
+	}
 	p.files(top.below("configs"), "ConfigMap")
 	p.files(top.below("secrets"), "Secret")
 	p.volumes(top.below("volumes"))
@@ -76,10 +79,12 @@ func (p *project) add(path []string, content map[string]any) {
 // report lists an attribute without a counterpart.
 func (p *project) report(path []string, format string, args ...any) {
 	file, line := p.position(path)
-	subject := strings.ReplaceAll(strings.Join(path, "."), ".[", "[")
-	p.converted.Problems = append(p.converted.Problems, convert.Problem{File: file, Line: line, Subject: subject,
+	p.converted.Problems = append(p.converted.Problems, convert.Problem{File: file, Line: line, Subject: subject(path),
 		Message: fmt.Sprintf(format, args...)})
 }
+
+// subject returns the path of an attribute as it is reported, such as services.web.ports[0].
+func subject(path []string) string { return strings.ReplaceAll(strings.Join(path, "."), ".[", "[") }
 
 // position returns the file and line of an attribute, or of the nearest attribute around it.
 func (p *project) position(path []string) (string, int) {

@@ -13,11 +13,13 @@ type mounter struct {
 	w      *workload
 	prefix string // of the names of volumes
 	mounts []any
+
+	isPrivileged bool // the container is
 }
 
 // mounts converts volumes, configs and secrets.
 func (w *workload) mounts(a *attributes, c map[string]any) {
-	m := &mounter{w: w}
+	m := &mounter{w: w, isPrivileged: asMap(c["securityContext"])["privileged"] == true}
 	if name := c["name"]; name != w.name {
 		m.prefix = strings.TrimPrefix(asText(name), w.name+"-") + "-"
 	}
@@ -92,11 +94,11 @@ func (m *mounter) volume(i int, v *attributes) {
 	case kind == "bind" && m.w.hostPaths:
 		mount = m.bind(name, source, target, v)
 	case kind == "bind":
-		v.report("source", "it is a path of this machine: use a config, a secret or a volume, or -host-paths to mount "+
+		v.p.report(v.path, "it is a path of this machine: use a config, a secret or a volume, or -host-paths to mount "+
 			"it from the nodes")
 		return
 	default:
-		v.report("type", "Kubernetes does not mount anything of the type %q", kind)
+		v.p.report(v.path, "Kubernetes does not mount anything of the type %q", kind)
 		return
 	}
 	if v.is("read_only") {
@@ -113,15 +115,13 @@ func (m *mounter) bind(name, source, target string, v *attributes) map[string]an
 		from["type"] = "DirectoryOrCreate"
 	}
 	mount := m.add(name, target, map[string]any{"hostPath": from})
-	switch strings.TrimPrefix(asText(options.fields["propagation"]), "r") {
-	case "shared":
+	switch propagation := strings.TrimPrefix(options.text("propagation"), "r"); {
+	case propagation == "shared" && m.isPrivileged:
 		mount["mountPropagation"] = "Bidirectional"
-		options.drop("propagation")
-	case "slave":
+	case propagation == "shared":
+		options.report("propagation", "it needs a privileged container in Kubernetes")
+	case propagation == "slave":
 		mount["mountPropagation"] = "HostToContainer"
-		options.drop("propagation")
-	case "private": // the default
-		options.drop("propagation")
 	}
 	switch options.fields["recursive"] {
 	case "enabled": // the default
