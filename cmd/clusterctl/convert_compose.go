@@ -65,7 +65,8 @@ func (v *convertCommand) runCompose(ctx context.Context, files []string) ([]byte
 	if err != nil {
 		text, isOwn := strings.CutPrefix(strings.TrimSpace(problems.String()), bundle.GitOps+": ")
 		if !isOwn { // the process was stopped by a limit
-			return nil, fmt.Errorf("%s: the project needs more than 30 s or 1 GiB of memory to load (%w)", files[0], err)
+			return nil, fmt.Errorf("%s: loading the project needs more than 30 s or 1 GiB of memory (%w)", files[0],
+				err)
 		}
 		return nil, errors.New(text)
 	}

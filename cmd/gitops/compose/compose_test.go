@@ -178,8 +178,8 @@ configs: {a: {file: ./a.conf}}
 	if len(c.Problems) != 1 || c.Problems[0].Subject != "services.debug.profiles" || c.Problems[0].Line != 3 {
 		t.Errorf("problems %v", c.Problems)
 	}
-	if c, _ := run(t, write(t, t.TempDir(), "compose.yaml", "services: {a: {image: \"b:1$UNSET\"}}\n")); len(c.Problems) != 1 ||
-		c.Problems[0].Subject != "$UNSET" {
+	c, _ = run(t, write(t, t.TempDir(), "compose.yaml", "services: {a: {image: \"b:1$UNSET\"}}\n"))
+	if len(c.Problems) != 1 || c.Problems[0].Subject != "$UNSET" {
 		t.Errorf("problems %v", c.Problems)
 	}
 	c, problems = run(t, "--env", "--profile=debug", first)
@@ -220,7 +220,8 @@ func TestWrongProjectsAreErrorsWithTheirPlace(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("x-0: &x0 [a, a, a, a, a, a, a, a]\n")
 	for i := range 12 {
-		fmt.Fprintf(&bomb, "x-%d: &x%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*x%d, ", i), 8), ", "))
+		aliases := strings.Repeat(fmt.Sprintf("*x%d, ", i), 8)
+		fmt.Fprintf(&bomb, "x-%d: &x%d [%s]\n", i+1, i+1, strings.TrimSuffix(aliases, ", "))
 	}
 	bomb.WriteString("services: {a: {image: b}}\n")
 	for name, row := range map[string]struct{ text, want string }{
@@ -229,7 +230,7 @@ func TestWrongProjectsAreErrorsWithTheirPlace(t *testing.T) {
 		"an inclusion of itself": {"include: [compose.yaml]\nservices: {a: {image: b}}\n", "cycle"},
 		"a remote inclusion":     {"include: [\"https://example.org/a.yaml\"]\n", "nothing is fetched"},
 		"a repository":           {"include: [\"https://example.org/a.git#main\"]\n", "nothing is fetched"},
-		"a remote base":          {"services: {a: {extends: {file: \"oci://example.org/a\", service: a}}}\n", "nothing is fetched"},
+		"a remote base":          {"services: {a: {extends: {file: \"oci://a\", service: b}}}\n", "nothing is fetched"},
 		"a wrong variable":       {"services:\n  a:\n    image: \"${A\"\n", "compose.yaml:3: "},
 		"a required variable":    {"services:\n  a:\n    image: \"${A:?set A}\"\n", "set A"},
 		"a wrong attribute":      {"services:\n  a:\n    image: b\n    imagee: c\n", "compose.yaml:4: "},

@@ -39,7 +39,8 @@ func (w *workload) container(a *attributes, name string) map[string]any {
 	return c
 }
 
-// command converts the entry point and its arguments. An entry point replaces both those of the image, as in Kubernetes.
+// command converts the entry point and its arguments. An entry point replaces both those of the image, as it does in
+// Kubernetes.
 func (w *workload) command(a *attributes, c map[string]any) {
 	for _, row := range [][2]string{{"entrypoint", "command"}, {"command", "args"}} {
 		v := a.take(row[0])

@@ -85,8 +85,8 @@ func (w *workload) placement(d *attributes) {
 		}
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		label, isLabel := strings.CutPrefix(name, "node.labels.")
-		if known := labels[name]; known != "" {
-			label, isLabel = known, true
+		if own := labels[name]; own != "" {
+			label, isLabel = own, true
 		}
 		switch {
 		case !isLabel || value == "":

@@ -95,7 +95,7 @@ func loadProject(ctx context.Context, o options) (*source, error) {
 	if s.model, err = loader.LoadModelWithContext(ctx, details, set); err != nil {
 		return nil, s.locate(err)
 	}
-	// The project is not converted itself: it lacks the distinction between empty and absent. Its references are checked.
+	// The project is not converted itself: it does not distinguish empty and absent. Its references are checked.
 	project, err := loader.ModelToProject(copyOf(s.model).(map[string]any),
 		loader.ToOptions(&details, []func(*loader.Options){set}), details)
 	if err != nil {

@@ -26,7 +26,7 @@ func (w *workload) publish() []any {
 		w.ports = append(w.ports, p)
 	}
 	var list []any
-	known := map[string]bool{}
+	listed := map[string]bool{}
 	for _, p := range w.items("ports") {
 		target, protocol := number(p.take("target")), strings.ToUpper(p.text("protocol"))
 		if protocol == "" {
@@ -53,16 +53,17 @@ func (w *workload) publish() []any {
 				c["hostIP"] = ip
 			}
 		default:
-			p.report("published", "the Service is reachable inside of the cluster only: add an ingress, or give it the "+
-				"type LoadBalancer")
+			p.report("published", "the Service is reachable inside of the cluster only: add an ingress, or give it "+
+				"the type LoadBalancer")
 			if published != target {
-				add(fmt.Sprintf("%s-%d", strings.ToLower(protocol), published), protocol, published, target, application)
+				another := fmt.Sprintf("%s-%d", strings.ToLower(protocol), published)
+				add(another, protocol, published, target, application)
 			}
 		}
 		p.drop("published")
 		add(name, protocol, target, target, application)
-		if !known[key] {
-			known[key] = true
+		if !listed[key] {
+			listed[key] = true
 			list = append(list, c)
 		}
 		p.reportRest()
@@ -78,7 +79,7 @@ func (w *workload) publish() []any {
 			continue
 		}
 		key := fmt.Sprintf("%s-%d", protocol, port)
-		if !known[key] {
+		if !listed[key] {
 			add(key, strings.ToUpper(protocol), port, port, "")
 		}
 	}
@@ -194,8 +195,9 @@ func (w *workload) policy() {
 		"ingress": ingress}
 	if isInternal {
 		spec["policyTypes"] = []any{"Ingress", "Egress"}
-		spec["egress"] = []any{map[string]any{"to": same}, map[string]any{"ports": []any{
-			map[string]any{"port": int64(53), "protocol": "UDP"}, map[string]any{"port": int64(53), "protocol": "TCP"}}}}
+		names := []any{map[string]any{"port": int64(53), "protocol": "UDP"},
+			map[string]any{"port": int64(53), "protocol": "TCP"}}
+		spec["egress"] = []any{map[string]any{"to": same}, map[string]any{"ports": names}}
 	}
 	meta := w.project.meta(w.name)
 	meta["labels"] = w.labels()

@@ -99,7 +99,8 @@ func (s specification) patterns(parts []node, prefix string, set map[string]bool
 }
 
 // visit calls do for each attribute in a value.
-func (s specification) visit(parts []node, v any, path []string, pattern string, do func(path []string, pattern string)) {
+func (s specification) visit(parts []node, v any, path []string, pattern string,
+	do func(path []string, pattern string)) {
 	for name, e := range entries(asMap(v)) {
 		list, p := s.below(parts, name)
 		if p == "" {
