@@ -51,9 +51,10 @@ Every other object becomes an object block. With -to yaml, the objects that a co
 YAML.
 
 With -from compose, the arguments are the files of a Compose project, which are merged in their order. The project
-becomes a namespace, its services Deployments and Services, its volumes claims of 1Gi. Variables come from the .env file
-beside the first file, and with -env from the environment. Files outside of the folder of the first file are not read.
-The program gitops-controller beside clusterctl loads the project.
+becomes a namespace, its services Deployments and Services, its jobs CronJobs, its volumes claims of 1Gi. Variables come
+from the .env file beside the first file, and with -env from the environment. Files outside of the folder of the first
+file are not read, and nothing is fetched. The output contains the project's secrets. The program gitops-controller
+beside clusterctl loads the project.
 
 Each part that cannot be converted is one line on standard error: FILE:LINE: SUBJECT: REASON. With -o json, the output is
 one JSON object with the fields text and problems. Comments are not converted. Symbolic links in folders are refused.

@@ -99,6 +99,9 @@ func TestTwentyProjectsBecomeBlocksWithTheSameObjects(t *testing.T) {
 		if len(problems) > 0 || len(c.Objects) < 2 {
 			t.Errorf("%s: %d objects, of which cannot be declared: %v", name, len(c.Objects), problems)
 		}
+		if strings.Contains(name, "01-web") && !strings.Contains(string(blocks), "\nworkload \"web\" {\n") {
+			t.Errorf("a simple service is no workload block:\n%s", blocks)
+		}
 		back, err := declared(string(blocks))
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, blocks)

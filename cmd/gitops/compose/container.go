@@ -81,7 +81,11 @@ func (w *workload) environment(a *attributes, c map[string]any, name string) {
 			a.report("environment", "the variable %s is not set: set it, or use -env", variable)
 			continue
 		}
-		env = append(env, map[string]any{"name": variable, "value": escape(asText(v))})
+		entry := map[string]any{"name": variable}
+		if text := asText(v); text != "" { // absent means empty
+			entry["value"] = escape(text)
+		}
+		env = append(env, entry)
 	}
 	if len(env) > 0 {
 		c["env"] = env

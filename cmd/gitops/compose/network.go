@@ -14,7 +14,7 @@ import (
 // the container, so the Service has that port too.
 func (w *workload) publish() []any {
 	named := map[string]bool{}
-	add := func(name, protocol string, port int64, target any, application string) {
+	add := func(name, protocol string, port int64, target, application string) {
 		if named[name] || port <= 0 || port >= 1<<16 {
 			return
 		}
@@ -26,7 +26,7 @@ func (w *workload) publish() []any {
 		w.ports = append(w.ports, p)
 	}
 	var list []any
-	listed := map[string]bool{}
+	listed := map[string]string{} // names of the container's ports
 	for _, p := range w.items("ports") {
 		target, protocol := number(p.take("target")), strings.ToUpper(p.text("protocol"))
 		if protocol == "" {
@@ -35,6 +35,9 @@ func (w *workload) publish() []any {
 		application, mode, given := p.text("app_protocol"), p.text("mode"), p.text("name")
 		key := fmt.Sprintf("%s-%d", strings.ToLower(protocol), target)
 		name := key
+		if other, ok := listed[key]; ok {
+			name = other
+		}
 		if label := toLabel(given); given != "" && len(label) <= 15 {
 			name = label
 		} else if given != "" {
@@ -57,17 +60,32 @@ func (w *workload) publish() []any {
 				"the type LoadBalancer")
 			if published != target {
 				another := fmt.Sprintf("%s-%d", strings.ToLower(protocol), published)
-				add(another, protocol, published, target, application)
+				add(another, protocol, published, name, application)
 			}
 		}
 		p.drop("published")
-		add(name, protocol, target, target, application)
-		if !listed[key] {
-			listed[key] = true
+		add(name, protocol, target, name, application)
+		if listed[key] == "" {
+			listed[key] = name
 			list = append(list, c)
 		}
 		p.reportRest()
 	}
+	for _, port := range w.expose() {
+		key := asText(port["name"])
+		if listed[key] == "" {
+			listed[key] = key
+			list = append(list, port)
+			add(key, asText(port["protocol"]), number(port["containerPort"]), key, "")
+		}
+	}
+	sortBy(list, "name") // as in workload blocks
+	sortBy(w.ports, "name")
+	return list
+}
+
+// expose returns the ports that other services use.
+func (w *workload) expose() (list []map[string]any) {
 	for _, v := range asList(w.take("expose")) {
 		text, protocol, hasProtocol := strings.Cut(asText(v), "/")
 		if !hasProtocol {
@@ -78,12 +96,17 @@ func (w *workload) publish() []any {
 			w.attributes.report("expose", "%q is a range: Kubernetes needs single ports", text)
 			continue
 		}
-		key := fmt.Sprintf("%s-%d", protocol, port)
-		if !listed[key] {
-			add(key, strings.ToUpper(protocol), port, port, "")
-		}
+		list = append(list, map[string]any{"name": fmt.Sprintf("%s-%d", protocol, port), "containerPort": port,
+			"protocol": strings.ToUpper(protocol)})
 	}
 	return list
+}
+
+// sortBy sorts maps by a text that they have.
+func sortBy(list []any, field string) {
+	slices.SortFunc(list, func(a, b any) int {
+		return strings.Compare(asText(a.(map[string]any)[field]), asText(b.(map[string]any)[field]))
+	})
 }
 
 // dns converts names of hosts and the configuration of DNS.

@@ -45,7 +45,7 @@ func (s *source) convert() convert.Converted {
 		}
 	}
 	for _, variable := range p.unset {
-		p.report([]string{"$" + variable}, "the variable is not set, and replaced by nothing: set it in .env, or use -env")
+		p.report([]string{"$" + variable}, "the variable is not set, so nothing replaces it: set it, or use -env")
 	}
 	p.files(top.below("configs"), "ConfigMap")
 	p.files(top.below("secrets"), "Secret")

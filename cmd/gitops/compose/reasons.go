@@ -2,6 +2,12 @@ package compose
 
 // reasons say why attributes have no counterpart.
 var reasons = map[string]string{
+	"attachable":             "a network of Compose becomes a rule about traffic, not an object",
+	"host_ip":                "a Service has an address of the cluster, not of a host",
+	"max_attempts":           "Kubernetes restarts containers without end",
+	"mode":                   "a file system in memory has the mode 0777",
+	"name":                   "a network of Compose becomes a rule about traffic, not an object",
+	"recursive":              "Kubernetes mounts what is below a path too",
 	"annotations":            "annotations belong to pods, and this container shares its pod",
 	"app_protocol":           "a port of this kind has no protocol of applications",
 	"attach":                 "the logs of pods are read with kubectl logs",

@@ -41,7 +41,7 @@ func (w *workload) mounts(a *attributes, c map[string]any) {
 			m.file(section, i, &file)
 		}
 	}
-	if len(m.mounts) > 0 {
+	if sortBy(m.mounts, "mountPath"); len(m.mounts) > 0 {
 		c["volumeMounts"] = m.mounts
 	}
 }
