@@ -262,6 +262,11 @@ func TestErrorsOfFilesWithVariablesDoNotQuoteThem(t *testing.T) {
 			t.Errorf("problems %v, %s", c.Problems, problems)
 		}
 	}
+	write(t, dir, ".env", "A="+secret)
+	_, problems := run(t, write(t, dir, "other.yaml", "services: {a: {image: b, cpus: \"${A}\"}}\n"))
+	if !strings.Contains(problems, "${A}") || strings.Contains(problems, secret) {
+		t.Errorf("the error of a variable is %q", problems)
+	}
 	write(t, dir, ".env", "A=\""+secret)
 	if _, problems := run(t, project); problems == "" || strings.Contains(problems, secret) {
 		t.Errorf("the error of .env is %q", problems)

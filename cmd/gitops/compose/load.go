@@ -45,7 +45,8 @@ type source struct {
 	environ  map[string]string
 	disabled []string // paths of services and jobs whose profiles are not active
 	roots    []*yaml.Node
-	unset    []string // variables that the project uses, and nothing sets
+	secrets  map[string]string // variables of the .env file, which errors do not quote
+	unset    []string          // variables that the project uses, and nothing sets
 }
 
 // loadProject loads a project. The variables for interpolation come from the .env file, and from the process if useEnv.
@@ -75,6 +76,7 @@ func loadProject(ctx context.Context, o options) (*source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
+		s.secrets = variables
 		for name, value := range variables {
 			if _, ok := s.environ[name]; !ok {
 				s.environ[name] = value
@@ -158,6 +160,11 @@ func (s *source) locate(err error) error {
 		return fmt.Errorf("%s:%s: the line does not set a variable", m[1], m[2])
 	}
 	text = strings.ReplaceAll(text, "false schema", "is not an attribute of the Compose specification")
+	for _, name := range slices.Sorted(maps.Keys(s.secrets)) {
+		if value := s.secrets[name]; len(value) > 3 {
+			text = strings.ReplaceAll(text, value, "${"+name+"}")
+		}
+	}
 	for i, file := range s.files { // the reported name instead of the absolute path
 		text = strings.ReplaceAll(text, file, s.names[i])
 	}
