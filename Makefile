@@ -223,8 +223,8 @@ race-bundle:
 	CGO_ENABLED=1 go build $(MODFLAGS) -race -ldflags '$(LDFLAGS)' -o $(BIN)/race/clusterctl ./cmd/clusterctl
 	$(BIN)/clusterctl pack $(BIN)/race/clusterctl
 
-# tests/tools/runner has the list of suites; ONLY=roll,e2e chooses some of a target's.
-RUNNER := go run $(MODFLAGS) ./tests/tools/runner $(if $(ONLY),-only $(ONLY))
+# tests/tools/runner has the list of suites; ONLY=roll,e2e chooses some of a target's. FRESH=1 ignores cached results.
+RUNNER := go run $(MODFLAGS) ./tests/tools/runner $(if $(ONLY),-only $(ONLY)) $(if $(FRESH),-fresh)
 
 .PHONY: check
 check: deps binaries $(addprefix $(BIN)/,helm h2spec) ## Lint, and run every test that needs no machines

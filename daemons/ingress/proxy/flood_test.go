@@ -187,7 +187,7 @@ func TestFloodsOfControlFramesEndTheConnection(t *testing.T) {
 	} {
 		before := heapInUse()
 		r := p.floodClient(t, false)
-		_ = r.SetWriteDeadline(time.Now().Add(time.Minute))
+		_ = r.SetWriteDeadline(time.Now().Add(5 * time.Minute))
 		var err error
 		sent := 0
 		for ; err == nil; sent++ {

@@ -97,6 +97,7 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 		errs = append(errs, validate.Required(g.Repository, at.Child("gitRepo", "repository"), "")...)
 		errs = append(errs, validate.DescendingPath(g.Directory, at.Child("gitRepo", "directory"))...)
 	}
+	errs = append(errs, volume.ValidateLegacy(v, at)...)
 	if v.Projected != nil {
 		errs = append(errs, validateProjected(v.Projected, at.Child("projected"))...)
 	}

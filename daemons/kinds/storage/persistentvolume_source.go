@@ -25,13 +25,7 @@ func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.
 		errs = append(errs, volume.ValidateDriverName(c.Driver, at.Child("csi", "driver"))...)
 		errs = append(errs, validate.Required(c.VolumeHandle, at.Child("csi", "volumeHandle"), "")...)
 	}
-	if i := v.Spec.ISCSI; i != nil {
-		errs = append(errs, validate.Required(i.TargetPortal, at.Child("iscsi", "targetPortal"), "")...)
-		errs = append(errs, validate.Required(i.IQN, at.Child("iscsi", "iqn"), "")...)
-		if i.Lun < 0 || i.Lun > 255 {
-			errs = append(errs, field.Invalid(at.Child("iscsi", "lun"), i.Lun, "must be between 0 and 255, inclusive"))
-		}
-	}
+	errs = append(errs, volume.ValidateLegacy(volume.LegacyOfPersistent(&v.Spec.PersistentVolumeSource), at)...)
 	if m := v.Spec.VolumeMode; m != nil {
 		errs = append(errs, validate.Supported(*m,
 			[]corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem},

@@ -96,8 +96,8 @@ func Open(name string) (*Cluster, error) {
 // Bundle returns the directory of the binaries: CLUSTERCTL_BUNDLE, or bin/ of the repository that contains the working
 // directory.
 func Bundle() (string, error) {
-	if dir := os.Getenv("CLUSTERCTL_BUNDLE"); dir != "" {
-		return dir, nil
+	if dir, err := DeclaredBundle(); dir != "" || err != nil {
+		return dir, err
 	}
 	root, err := Root()
 	if err != nil {
@@ -106,6 +106,21 @@ func Bundle() (string, error) {
 	dir := filepath.Join(root, "bin")
 	if _, err := os.Stat(filepath.Join(dir, "clusterctl")); err != nil {
 		return "", fmt.Errorf("the bundle is not built: run make build: %w", err)
+	}
+	return dir, nil
+}
+
+// DeclaredBundle returns the folder that CLUSTERCTL_BUNDLE names, or "". It looks at the programs, so that Go runs a
+// test again whose cached result is of other programs.
+func DeclaredBundle() (string, error) {
+	dir := os.Getenv("CLUSTERCTL_BUNDLE")
+	if dir == "" {
+		return "", nil
+	}
+	for _, name := range []string{"clusterctl", "etcd"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("the bundle is not built: run make build: %w", err)
+		}
 	}
 	return dir, nil
 }

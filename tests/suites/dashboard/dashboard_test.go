@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"clusterctl/tests/lab/cluster"
 )
 
 // screenshots is a directory in which the tests write a picture of every page; empty: none.
@@ -95,8 +97,8 @@ func connect() error {
 
 // findProgram returns the program under test, with etcd beside it. It uses the built bundle, or builds the programs.
 func findProgram() (string, error) {
-	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
-		return filepath.Join(built, "clusterctl"), nil
+	if built, err := cluster.DeclaredBundle(); built != "" || err != nil {
+		return filepath.Join(built, "clusterctl"), err
 	}
 	for _, name := range []string{"etcd", "clusterctl"} {
 		cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o",

@@ -72,8 +72,8 @@ func runTests(m *testing.M) (code int, err error) {
 
 // findBundle returns the program under test, with etcd beside it. It uses the built bundle, or builds the programs.
 func findBundle(dir string) (string, error) {
-	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
-		return filepath.Join(built, "clusterctl"), nil
+	if built, err := cluster.DeclaredBundle(); built != "" || err != nil {
+		return filepath.Join(built, "clusterctl"), err
 	}
 	for _, name := range []string{"etcd", "clusterctl"} {
 		cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o",

@@ -36,6 +36,7 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 	"clusterctl/daemons/kubelet/machine"
 	"clusterctl/daemons/run"
+	"clusterctl/tests/lab/cluster"
 	"clusterctl/tests/lab/plane"
 )
 
@@ -119,7 +120,11 @@ func (m *fullMachine) Disk() (machine.Disk, error) {
 // programDir returns the folder of clusterctl and etcd: the built bundle, or programs that it builds.
 func programDir(t *testing.T) string {
 	t.Helper()
-	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
+	built, err := cluster.DeclaredBundle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if built != "" {
 		return built
 	}
 	dir := t.TempDir()

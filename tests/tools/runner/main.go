@@ -36,7 +36,8 @@ func main() {
 func runSuites(ctx context.Context, args []string) int {
 	flags := flag.NewFlagSet("runner", flag.ContinueOnError)
 	only := flags.String("only", "", "names of suites to run, separated by commas; all when empty")
-	places := flags.Int("places", 2, "how many suites run at a time, beside one in the background")
+	places := flags.Int("places", 3, "how many suites run at a time, beside one in the background")
+	fresh := flags.Bool("fresh", false, "run all tests, also those that passed and whose inputs have not changed")
 	list := flags.Bool("list", false, "print the suites instead of running them")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: runner [flags] check|test|all")
@@ -68,7 +69,7 @@ func runSuites(ctx context.Context, args []string) int {
 		root:         root,
 		logs:         filepath.Join(root, "bin", "test-logs"),
 		parallelJobs: *places,
-		usesCache:    flags.Arg(0) == checkTarget,
+		usesCache:    !*fresh,
 	}
 	start := time.Now()
 	results, err := r.run(ctx, chosen)

@@ -13,7 +13,10 @@ import (
 
 // counts is the number of tests by their outcome. Subtests count. A test with subtests counts only if it fails although
 // none of them does.
-type counts struct{ passed, failed, skipped int }
+type counts struct {
+	passed, failed, skipped int
+	cached                  int // those that passed in an earlier run, and whose inputs have not changed since
+}
 
 // event is one line of go test -json.
 type event struct {
@@ -29,6 +32,7 @@ type tests struct {
 	failing []string // the output of failed tests
 
 	output  map[string]*strings.Builder // of running tests, by package and test
+	passes  map[string]int              // number of tests that passed, by package
 	parents map[string]bool             // tests with subtests, and whether one of these failed
 }
 
@@ -37,7 +41,7 @@ const maxOutput = 20_000
 
 // read reads events until the stream ends, and writes the output of the tests to log.
 func (t *tests) read(from io.Reader, log io.Writer) {
-	t.output, t.parents = map[string]*strings.Builder{}, map[string]bool{}
+	t.output, t.passes, t.parents = map[string]*strings.Builder{}, map[string]int{}, map[string]bool{}
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -60,6 +64,9 @@ func (t *tests) recordEvent(e event, log io.Writer) {
 	switch e.Action {
 	case "output", "build-output":
 		_, _ = io.WriteString(log, e.Output)
+		if e.Test == "" && strings.HasPrefix(e.Output, "ok ") && strings.HasSuffix(e.Output, "\t(cached)\n") {
+			t.cached += t.passes[e.Package]
+		}
 		if t.output[key] == nil {
 			t.output[key] = &strings.Builder{}
 		}
@@ -80,6 +87,7 @@ func (t *tests) recordEvent(e event, log io.Writer) {
 		switch e.Action {
 		case "pass":
 			t.passed++
+			t.passes[e.Package]++
 		case "fail":
 			t.failed++
 		case "skip":
@@ -119,6 +127,7 @@ func (r *result) add(o outcome) {
 	r.passed += o.passed
 	r.failedTests += o.counts.failed
 	r.skipped += o.skipped
+	r.cached += o.cached
 	if r.began.IsZero() || o.began.Before(r.began) {
 		r.began = o.began
 	}
@@ -135,7 +144,7 @@ func (r *result) add(o outcome) {
 func formatTable(results []result, took time.Duration) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nsuite\tpassed\tfailed\tskipped\tminutes\tCPU minutes\tresult\t")
+	fmt.Fprintln(w, "\nsuite\tpassed\tcached\tfailed\tskipped\tminutes\tCPU minutes\tresult\t")
 	var sum counts
 	var processor time.Duration
 	for _, r := range results {
@@ -144,16 +153,18 @@ func formatTable(results []result, took time.Duration) string {
 			verdict = "FAIL"
 		}
 		minutes := r.ended.Sub(r.began).Minutes()
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t\n", r.name, r.passed, r.failedTests, r.skipped, minutes,
-			r.processor.Minutes(), verdict)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t\n", r.name, r.passed, r.cached, r.failedTests,
+			r.skipped, minutes, r.processor.Minutes(), verdict)
 		processor += r.processor
 		sum.passed += r.passed
+		sum.cached += r.cached
 		sum.failed += r.failedTests
 		sum.skipped += r.skipped
 	}
-	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%.1f\t%.1f\t\t\n", sum.passed, sum.failed, sum.skipped, took.Minutes(),
-		processor.Minutes())
+	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t\t\n", sum.passed, sum.cached, sum.failed, sum.skipped,
+		took.Minutes(), processor.Minutes())
 	_ = w.Flush()
-	fmt.Fprintf(&b, "\n%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped)
+	fmt.Fprintf(&b, "\n%d passed, %d of them cached, %d failed, %d skipped\n", sum.passed, sum.cached, sum.failed,
+		sum.skipped)
 	return b.String()
 }

@@ -60,10 +60,10 @@ type job struct {
 // result is the result of a suite.
 type result struct {
 	suite
-	passed, failedTests, skipped int
-	began, ended                 time.Time
-	processor                    time.Duration // processor time of all processes, also of those on the suite's machines
-	errs                         []error
+	passed, cached, failedTests, skipped int
+	began, ended                         time.Time
+	processor                            time.Duration // also of the processes on its machines
+	errs                                 []error
 }
 
 func (r result) hasFailed() bool { return len(r.errs) > 0 }
@@ -108,10 +108,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		return chosen[j.suite].isBackground
 	}
 	placesOf := func(j job) int {
-		if chosen[j.suite].usesAllPlaces {
-			return r.parallelJobs
-		}
-		return 1
+		return min(max(chosen[j.suite].places, 1), r.parallelJobs)
 	}
 	for len(waiting) > 0 || running > 0 {
 		at := slices.IndexFunc(waiting, func(j job) bool {
@@ -175,7 +172,7 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 			return nil, err
 		}
 		argv := append([]string{"go", "test", "-json", "-vet=off", "-timeout", s.timeout}, flags...)
-		if s.isBackground || s.usesAllPlaces {
+		if s.isBackground || s.places > 1 {
 			argv = append(argv, "-p", parallelPackages)
 		}
 		if !r.usesCache {

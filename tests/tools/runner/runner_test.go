@@ -131,16 +131,16 @@ func TestBackgroundSuitesUsePlacesThatNoOtherSuiteWaitsFor(t *testing.T) {
 	}
 }
 
-// While a suite uses all places, the only other suite that runs is one in the background. The one in front starts after
-// it.
-func TestSuitesThatUseAllPlacesRunBesideABackgroundSuiteOnly(t *testing.T) {
+// While a suite occupies all places, the only other suite that runs is one in the background. The one in front starts
+// after it.
+func TestSuitesThatOccupyAllPlacesRunBesideABackgroundSuiteOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	shell := func(text string) []string { return []string{"sh", "-c", text, "sh", dir} }
 	r := &runner{root: t.TempDir(), logs: t.TempDir(), parallelJobs: 2}
 	results, err := r.run(ctx, []suite{
-		{name: "wide", usesAllPlaces: true,
+		{name: "wide", places: 3, // more than there are
 			command: shell(`until [ -e "$1/back" ]; do sleep 0.01; done; ! [ -e "$1/front" ] && touch "$1/wide"`)},
 		{name: "front", command: shell(`touch "$1/front"; [ -e "$1/wide" ]`)},
 		{name: "back", isBackground: true, command: shell(`touch "$1/back"`)},
@@ -189,6 +189,24 @@ not an event
 	}
 }
 
+// A package's cached line comes after the events of its tests, which are those of the earlier run.
+func TestCachedTestsAreCounted(t *testing.T) {
+	const stream = `{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Output":"ok  \tp\t(cached)\n"}
+{"Action":"pass","Package":"p"}
+{"Action":"output","Package":"q","Test":"TestC","Output":"ok  \tq\t(cached)\n"}
+{"Action":"pass","Package":"q","Test":"TestC"}
+{"Action":"output","Package":"q","Output":"ok  \tq\t0.1s\n"}
+{"Action":"pass","Package":"q"}
+`
+	var events tests
+	events.read(strings.NewReader(stream), io.Discard)
+	if want := (counts{passed: 3, cached: 2}); events.counts != want {
+		t.Errorf("counted %+v, want %+v", events.counts, want)
+	}
+}
+
 func TestLongOutputOfFailedTestsIsCut(t *testing.T) {
 	var events tests
 	line := strings.Repeat("x", 1000)
@@ -203,7 +221,7 @@ func TestLongOutputOfFailedTestsIsCut(t *testing.T) {
 func TestTablesEndWithTheSums(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a := result{suite: suite{name: "a"}}
-	a.add(outcome{counts: counts{passed: 3, skipped: 1}, began: start, ended: start.Add(time.Minute),
+	a.add(outcome{counts: counts{passed: 3, cached: 2, skipped: 1}, began: start, ended: start.Add(time.Minute),
 		processor: 2 * time.Minute})
 	a.add(outcome{counts: counts{passed: 1}, began: start.Add(time.Minute), ended: start.Add(3 * time.Minute),
 		processor: 3 * time.Minute})
@@ -219,10 +237,10 @@ func TestTablesEndWithTheSums(t *testing.T) {
 	)
 	got := formatTable([]result{a, b}, 3*time.Minute)
 	for _, want := range []string{
-		"    a       4       0        1      3.0          5.0      ok",
-		"    b       0       2        0      1.5          0.0    FAIL",
-		"  all       4       2        1      3.0          5.0",
-		"\n4 passed, 2 failed, 1 skipped\n",
+		"    a       4       2       0        1      3.0          5.0      ok",
+		"    b       0       0       2        0      1.5          0.0    FAIL",
+		"  all       4       2       2        1      3.0          5.0",
+		"\n4 passed, 2 of them cached, 2 failed, 1 skipped\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the table lacks %q:\n%s", want, got)

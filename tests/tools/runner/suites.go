@@ -17,11 +17,9 @@ type suite struct {
 
 	// isBackground suites run one at a time beside the others.
 	isBackground bool
-	// usesAllPlaces means that the suite keeps all processors busy by itself: no other suite but one in the background
-	// runs beside it.
-	usesAllPlaces bool
-	env           []string // for the program or the tests
-	needs         string   // a suite of the same target that must pass first; empty: none
+	places       int      // how many places it occupies, if it keeps more processors busy than others; 0: one
+	env          []string // for the program or the tests
+	needs        string   // a suite of the same target that must pass first; empty: none
 
 	command []string // a program and its arguments, run in the root of the repository
 
@@ -58,8 +56,8 @@ var suites = []suite{
 	{name: "packages", about: "every package that needs no machines", targets: []string{checkTarget},
 		packages: []string{restPackages}, timeout: "10m"},
 	{name: "packages-race", about: "every package that needs no machines, with the race detector",
-		targets:       []string{testTarget, allTarget},
-		usesAllPlaces: true, packages: []string{restPackages}, needsRace: true, timeout: "20m"},
+		targets: []string{testTarget, allTarget},
+		places:  2, packages: []string{restPackages}, needsRace: true, timeout: "30m"},
 	{name: "structure", about: "boundaries between packages, sizes of programs, and what documents state",
 		targets:      []string{checkTarget, testTarget, allTarget},
 		isBackground: true,
@@ -103,13 +101,11 @@ var suites = []suite{
 	{name: "dev-race", about: "controllers on a development cluster; its daemons have the race detector",
 		targets:  []string{testTarget, allTarget},
 		packages: []string{"./tests/suites/dev"}, needsLab: true, bundle: "race", needs: "race-bundle", timeout: "15m"},
-	{name: "disaster", about: "three disasters, by turns from commit to commit", targets: []string{testTarget},
+	{name: "disaster", about: "one disaster, by turns from commit to commit", targets: []string{testTarget},
 		packages: []string{"./tests/suites/disaster"}, needsLab: true, timeout: "25m"},
 	{name: "dashboard", about: "every page of the dashboard in Chromium, over a development cluster",
 		targets:  []string{testTarget, allTarget},
 		packages: []string{"./tests/suites/dashboard"}, timeout: "20m"},
-	{name: "chaos", about: "three minutes of random faults on six machines", targets: []string{testTarget},
-		needsLab: true, command: []string{"bin/chaos", "run", "-seed", "1", "-minutes", "3"}},
 	{name: "matrix", about: "packets every way through real machines", targets: []string{testTarget},
 		packages: []string{"./tests/suites/matrix"}, needsLab: true, run: "TestPacketsGoEveryWay", timeout: "15m"},
 	{name: "packets", about: "clients on every way in while daemons are killed", targets: []string{testTarget},
