@@ -250,6 +250,17 @@ func TestWrongProjectsAreErrorsWithTheirPlace(t *testing.T) {
 	}
 }
 
+func TestALargeRangeOfPortsIsListed(t *testing.T) {
+	c, problems := run(t, write(t, t.TempDir(), "compose.yaml", "services:\n  a:\n    image: b\n"+
+		"    ports: [\"3000-4000:3000-4000\"]\n"))
+	if len(c.Problems) != 1 || c.Problems[0].Subject != "services.a.ports" || c.Problems[0].Line != 4 {
+		t.Errorf("problems %v, %s", c.Problems, problems)
+	}
+	if len(c.Objects) != 2 {
+		t.Errorf("objects %v", c.Objects)
+	}
+}
+
 func TestErrorsOfFilesWithVariablesDoNotQuoteThem(t *testing.T) {
 	const secret = "not-a-real-secret"
 	dir := t.TempDir()

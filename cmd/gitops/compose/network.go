@@ -10,6 +10,9 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
+// maxPorts is the maximum number of ports of a service. A range counts as its ports.
+const maxPorts = 1000
+
 // publish converts published and exposed ports, and returns the ports of the container. Other services use the port of
 // the container, so the Service has that port too.
 func (w *workload) publish() []any {
@@ -24,6 +27,9 @@ func (w *workload) publish() []any {
 			p["appProtocol"] = application
 		}
 		w.ports = append(w.ports, p)
+	}
+	if n := len(asList(w.fields["ports"])); n > maxPorts {
+		w.attributes.refuse("ports", "these are %d ports; at most %d are converted", n, maxPorts)
 	}
 	var list []any
 	listed := map[string]string{} // names of the container's ports
