@@ -31,13 +31,18 @@ type convertCommand struct {
 	to      string
 	format  string // of the report
 	objects bool   // write no workload blocks
+
+	from      string
+	profiles  []string // of a Compose project
+	env       bool     // use the environment for a Compose project
+	hostPaths bool     // convert bind mounts of a Compose project
 }
 
 func newConvert() *cobra.Command {
 	v := &convertCommand{}
 	c := &cobra.Command{
 		Use:   "convert [FILE|FOLDER|-]…",
-		Short: "Convert Kubernetes YAML to HCL, and declared objects to YAML",
+		Short: "Convert Kubernetes YAML and Compose files to HCL, and declared objects to YAML",
 		Long: `Convert Kubernetes objects in YAML or JSON to blocks of a configuration, on standard output. Arguments are files,
 folders (their *.yaml, *.yml and *.json files) or - for standard input, which is also the default.
 
@@ -45,19 +50,31 @@ A Deployment with its Service and ConfigMap becomes a workload block if that blo
 Every other object becomes an object block. With -to yaml, the objects that a configuration declares are written as
 YAML.
 
+With -from compose, the arguments are the files of a Compose project, which are merged in their order. The project
+becomes a namespace, its services Deployments and Services, its jobs CronJobs, its volumes claims of 1Gi. Variables come
+from the .env file beside the first file, and with -env from the environment. Files outside of the folder of the first
+file are not read, and nothing is fetched. The output contains the project's secrets. The program gitops-controller
+beside clusterctl loads the project.
+
 Each part that cannot be converted is one line on standard error: FILE:LINE: SUBJECT: REASON. With -o json, the output is
 one JSON object with the fields text and problems. Comments are not converted. Symbolic links in folders are refused.
 
 Exits with 0 if everything was converted, with 3 if something was not, and with 1 if there is no output.`,
 		Example: `  clusterctl convert deployment.yaml service.yaml > shop.hcl
   helm template shop ./chart | clusterctl convert > shop.hcl
+  clusterctl convert -from compose compose.yaml > shop.hcl
   clusterctl convert -to yaml . > shop.yaml`,
 		RunE: v.run,
 	}
+	c.Flags().StringVar(&v.from, "from", "yaml", "`language` of the input of a conversion to hcl: yaml or compose")
+	c.Flags().StringArrayVar(&v.profiles, "profile", nil, "activate a `profile` of the Compose project")
+	c.Flags().BoolVar(&v.env, "env", false, "use variables of the environment in the Compose project")
+	c.Flags().BoolVar(&v.hostPaths, "host-paths", false, "mount the paths of bind mounts from the nodes")
 	c.Flags().StringVar(&v.to, "to", "hcl", "`language` of the output: hcl or yaml")
 	c.Flags().StringVarP(&v.format, "output", "o", "text", "`format` of the output: text or json")
 	c.Flags().BoolVar(&v.objects, "objects", false, "write object blocks only, no workload blocks")
-	for flag, values := range map[string][]string{"to": {"hcl", "yaml"}, "output": {"text", "json"}} {
+	for flag, values := range map[string][]string{"from": {"yaml", "compose"}, "to": {"hcl", "yaml"},
+		"output": {"text", "json"}} {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	return c
@@ -110,6 +127,17 @@ func (v *convertCommand) toHCL(c *cobra.Command, args []string) (r conversion, e
 		args = []string{"-"}
 	}
 	in := &convertInput{}
+	switch v.from {
+	case "compose":
+		converted, err := v.readCompose(c.Context(), args)
+		if err != nil {
+			return r, err
+		}
+		in.objects, in.problems, args = converted.Objects, converted.Problems, nil
+	case "yaml":
+	default:
+		return r, fmt.Errorf("-from %q is not yaml or compose", v.from)
+	}
 	for _, arg := range args {
 		if err := in.add(c.InOrStdin(), arg); err != nil {
 			return r, err

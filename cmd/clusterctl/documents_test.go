@@ -26,7 +26,7 @@ func documentTexts(t *testing.T) map[string]string {
 	texts := map[string]string{}
 	for _, path := range append(paths, "../../docs/operations.md", "../../docs/quickstart.md",
 		"../../docs/networking.md", "../../docs/scheduling.md", "../../docs/gitops.md", "../../docs/why.md",
-		"../../docs/dashboard.md",
+		"../../docs/dashboard.md", "../../docs/convert.md",
 		"../../README.md",
 		"../../ARCHITECTURE.md",
 		"../../HACKING.md") {

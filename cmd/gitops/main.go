@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"clusterctl/cmd/gitops/apply"
+	"clusterctl/cmd/gitops/compose"
 	"clusterctl/cmd/gitops/fetch"
 	"clusterctl/cmd/gitops/notify"
 	"clusterctl/cmd/gitops/render"
@@ -48,6 +49,8 @@ func main() {
 		err = render.RunProcess(os.Stdin, os.Stdout)
 	case len(os.Args) > 1 && os.Args[1] == "diff":
 		err = diff(ctx, os.Args[2:], os.Stdout)
+	case len(os.Args) > 1 && os.Args[1] == compose.Command:
+		err = compose.Run(ctx, os.Args[2:], os.Stdout)
 	default:
 		err = runController(ctx, os.Args[1:])
 	}

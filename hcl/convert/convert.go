@@ -3,7 +3,9 @@
 package convert
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,4 +64,27 @@ func (o Object) metadata(field string) string {
 	metadata, _ := o.Content["metadata"].(map[string]any)
 	text, _ := metadata[field].(string)
 	return text
+}
+
+// Converted is what another program converts for clusterctl convert.
+type Converted struct {
+	Objects  []Object  `json:"objects"`
+	Problems []Problem `json:"problems"`
+}
+
+// ReadConverted decodes the JSON of a Converted without loss of digits.
+func ReadConverted(text []byte) (c Converted, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&c); err != nil {
+		return c, fmt.Errorf("read the converted objects: %w", err)
+	}
+	for _, o := range c.Objects {
+		for field, v := range o.Content {
+			if o.Content[field], err = plainNumbers(v, 0); err != nil {
+				return c, fmt.Errorf("read the converted objects: %w", err)
+			}
+		}
+	}
+	return c, nil
 }

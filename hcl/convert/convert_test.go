@@ -192,6 +192,25 @@ count: 1
 	}
 }
 
+func TestObjectsOfAnotherProgramKeepTheirDigits(t *testing.T) {
+	c, err := convert.ReadConverted([]byte(`{"objects": [{"Content": {"apiVersion": "v1", "kind": "A",
+		"metadata": {"name": "a"}, "spec": {"large": 9007199254740993, "half": 0.5}}, "File": "a.yaml", "Line": 2}],
+		"problems": [{"file": "a.yaml", "line": 3, "subject": "b", "message": "c"}]}`))
+	if err != nil || len(c.Objects) != 1 || c.Objects[0].Line != 2 {
+		t.Fatalf("%v, %v", c, err)
+	}
+	if len(c.Problems) != 1 || c.Problems[0].String() != "a.yaml:3: b: c" {
+		t.Errorf("problems %v", c.Problems)
+	}
+	spec := c.Objects[0].Content["spec"].(map[string]any)
+	if spec["large"] != int64(9007199254740993) || spec["half"] != 0.5 {
+		t.Errorf("spec %v", spec)
+	}
+	if _, err := convert.ReadConverted([]byte("{")); err == nil {
+		t.Error("a wrong text is read")
+	}
+}
+
 func FuzzReadYAML(f *testing.F) {
 	for _, seed := range []string{"a: 1", "--- a\n...\n", "a: &a [*a]", "kind: List\nitems: [{items: []}]",
 		"%YAML 1.2\n---\n", "\ufeff{{ .Values }}", "? [a]: b",
