@@ -29,9 +29,9 @@ func awaitRenewal(ctx context.Context, kubeconfig string) error {
 var errCertificateDue = errors.New(
 	"the node's client certificate is due: restart the kubelet, which renews it at its start")
 
-// newServingCertificate returns the source of the server's certificate. That is the configured file, which is reloaded when it
-// changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil if
-// nothing has to run.
+// newServingCertificate returns the source of the server's certificate. That is the configured file, which is reloaded
+// when it changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil
+// if nothing has to run.
 func (k *Kubelet) newServingCertificate() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 	keep func(context.Context), err error) {
 	switch {

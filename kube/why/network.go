@@ -280,7 +280,8 @@ func (x networkExplainer) ingressFinding(ctx context.Context, i *networkingv1.In
 	}
 	if len(i.Status.LoadBalancer.Ingress) == 0 {
 		return broken(ref, "has no address", "no ingress controller has accepted it", "status.loadBalancer", Remedy{
-			Text: "Check that the controller of its class runs.", Command: "kubectl get ingressclasses"}, describeRemedy(ref))
+			Text: "Check that the controller of its class runs.", Command: "kubectl get ingressclasses"},
+			describeRemedy(ref))
 	}
 	return healthy("is served, and the endpoints of all its services are ready")
 }

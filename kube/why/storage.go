@@ -320,7 +320,8 @@ func explainVolume(ctx context.Context, x explainer, ref Ref) (*finding, error) 
 			return f, nil
 		}
 	case v.Status.Phase == corev1.VolumeFailed:
-		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message", describeRemedy(ref)),
+		return broken(ref, "has failed", "its reclamation failed: "+v.Status.Message, "status.message",
+				describeRemedy(ref)),
 			nil
 	case v.Status.Phase == corev1.VolumeReleased:
 		return broken(ref, "cannot be bound", fmt.Sprintf("its former claim %s was deleted and its data is kept",

@@ -97,7 +97,8 @@ func (a *attempt) put(ctx context.Context) (e *cache.Entry, lost bool, err error
 		changesOnlyTimes(a.q.Served.Kind, a.live, a.next)):
 		return a.live.entry, false, nil
 	default:
-		txn.Puts = append([]store.Put{{Key: full, Value: a.next.data, TTL: a.s.timeToLive(a.q.Served.Kind)}}, txn.Puts...)
+		put := store.Put{Key: full, Value: a.next.data, TTL: a.s.timeToLive(a.q.Served.Kind)}
+		txn.Puts = append([]store.Put{put}, txn.Puts...)
 	}
 	if a.w.dryRun {
 		e, err = cache.NewEntry(k, a.live.entry.Key, a.next.data, a.live.entry.Revision, a.next.stored)
