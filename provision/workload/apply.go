@@ -104,7 +104,7 @@ func (l *Live) compare(ctx context.Context, d *Desired, existing *listedObjects)
 		Kind:    d.Object.GetKind(),
 		Name:    fullName(d.Object.GetNamespace(), d.Object.GetName()),
 	}
-	live, err := existing.get(ctx, l, d.reference())
+	live, err := existing.get(ctx, l.connection, d.reference())
 	if err != nil {
 		return o, err
 	}
@@ -162,7 +162,7 @@ func (l *Live) compareLive(ctx context.Context, d *Desired, o plan.Object,
 }
 
 // getAll returns the live objects, nil for those that do not exist.
-func (l *Live) getAll(ctx context.Context, list []state.Object,
+func (l *connection) getAll(ctx context.Context, list []state.Object,
 	existing *listedObjects) ([]*unstructured.Unstructured, error) {
 	found := make([]*unstructured.Unstructured, len(list))
 	g, ctx := errgroup.WithContext(ctx)
@@ -211,7 +211,7 @@ func fullName(namespace, name string) string {
 }
 
 // get returns a live object, or nil if the object or its kind does not exist.
-func (l *Live) get(ctx context.Context, o state.Object) (*unstructured.Unstructured, error) {
+func (l *connection) get(ctx context.Context, o state.Object) (*unstructured.Unstructured, error) {
 	client, err := l.client(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind), o.Namespace)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -229,7 +229,7 @@ func (l *Live) get(ctx context.Context, o state.Object) (*unstructured.Unstructu
 	return live, nil
 }
 
-func (l *Live) client(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+func (l *connection) client(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
 	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return nil, err

@@ -201,7 +201,7 @@ func isTemporary(err error) bool {
 
 // prune deletes an object if it still belongs to clusterctl.
 func (l *Live) prune(ctx context.Context, o state.Object, existing *listedObjects) (bool, error) {
-	live, err := existing.get(ctx, l, o)
+	live, err := existing.get(ctx, l.connection, o)
 	if err != nil || live == nil || l.foreignManagers(live) != "" || live.GetDeletionTimestamp() != nil {
 		return false, err
 	}

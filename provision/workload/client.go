@@ -24,13 +24,35 @@ const Manager = "clusterctl"
 
 // Live is a client of a cluster's API.
 type Live struct {
+	*connection
+	nodeClient
+	tokenClient
+	rightsClient
+	gatherClient
+
+	unchanged unchangedCache // objects that were compared and need no dry run
+}
+
+// connection reads objects of any kind. The clients of a cluster share it.
+type connection struct {
 	rest            *rest.Config
 	dynamic         dynamic.Interface
 	discoveryClient *discovery.Client
 	mapper          meta.ResettableRESTMapper
 	manager         string // field manager; "" means Manager
+}
 
-	unchanged unchangedCache // objects that were compared and need no dry run
+type (
+	nodeClient   struct{ *connection } // drains, deletes and observes nodes
+	tokenClient  struct{ *connection } // manages the tokens with which machines join
+	rightsClient struct{ *connection } // manages the rights of daemons
+	gatherClient struct{ *connection } // gathers the objects of a support bundle
+)
+
+// liveOver returns a client that uses a connection.
+func liveOver(c *connection) *Live {
+	return &Live{connection: c, nodeClient: nodeClient{c}, tokenClient: tokenClient{c}, rightsClient: rightsClient{c},
+		gatherClient: gatherClient{c}}
 }
 
 var _ session.Cluster = (*Live)(nil)
@@ -73,7 +95,7 @@ func newLive(cfg *rest.Config) (*Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to speak with the API: %w", err)
 	}
-	l := &Live{rest: cfg, dynamic: d, discoveryClient: served, mapper: discovery.NewMapper(served)}
+	l := liveOver(&connection{rest: cfg, dynamic: d, discoveryClient: served, mapper: discovery.NewMapper(served)})
 	l.unchanged.apiBuild = func() (string, error) {
 		v, err := served.ServerVersion()
 		if err != nil {
@@ -85,7 +107,7 @@ func newLive(cfg *rest.Config) (*Live, error) {
 }
 
 // fieldManager returns the field manager of the objects that this client applies.
-func (l *Live) fieldManager() string { return cmp.Or(l.manager, Manager) }
+func (l *connection) fieldManager() string { return cmp.Or(l.manager, Manager) }
 
 // REST returns a copy of the client configuration, for other clients.
-func (l *Live) REST() *rest.Config { return rest.CopyConfig(l.rest) }
+func (l *connection) REST() *rest.Config { return rest.CopyConfig(l.rest) }

@@ -32,7 +32,7 @@ var (
 const unmountTimeout = time.Minute
 
 // IsCordoned reports whether a node is unschedulable. It returns false if the node does not exist.
-func (l *Live) IsCordoned(ctx context.Context, node string) (bool, error) {
+func (l nodeClient) IsCordoned(ctx context.Context, node string) (bool, error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -45,7 +45,7 @@ func (l *Live) IsCordoned(ctx context.Context, node string) (bool, error) {
 }
 
 // Cordon makes a node unschedulable.
-func (l *Live) Cordon(ctx context.Context, node string) error {
+func (l nodeClient) Cordon(ctx context.Context, node string) error {
 	err := l.setUnschedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -57,7 +57,7 @@ func (l *Live) Cordon(ctx context.Context, node string) error {
 }
 
 // Uncordon makes a node schedulable again.
-func (l *Live) Uncordon(ctx context.Context, node string) error {
+func (l nodeClient) Uncordon(ctx context.Context, node string) error {
 	err := l.setUnschedulable(ctx, node, "null")
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -65,7 +65,7 @@ func (l *Live) Uncordon(ctx context.Context, node string) error {
 	return err
 }
 
-func (l *Live) setUnschedulable(ctx context.Context, node, unschedulable string) error {
+func (l nodeClient) setUnschedulable(ctx context.Context, node, unschedulable string) error {
 	_, err := l.dynamic.Resource(nodes).
 		Patch(ctx, node, types.MergePatchType, []byte(`{"spec":{"unschedulable":`+unschedulable+`}}`), metav1.PatchOptions{FieldManager: Manager})
 	return err
@@ -74,7 +74,7 @@ func (l *Live) setUnschedulable(ctx context.Context, node, unschedulable string)
 // Drain cordons a node and evicts its pods as fast as their disruption budgets allow. Pods of daemon sets and static
 // pods stay, as with kubectl drain. A pod counts as gone when its object is gone, because the kubelet reports its end
 // before it unmounts its volumes.
-func (l *Live) Drain(ctx context.Context, node string, report func(string)) error {
+func (l nodeClient) Drain(ctx context.Context, node string, report func(string)) error {
 	err := l.setUnschedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -120,7 +120,7 @@ func (l *Live) Drain(ctx context.Context, node string, report func(string)) erro
 }
 
 // isSilentNode reports whether a node no longer exists, or is no longer ready for lack of a heartbeat.
-func (l *Live) isSilentNode(ctx context.Context, node string) (bool, error) {
+func (l nodeClient) isSilentNode(ctx context.Context, node string) (bool, error) {
 	ready, err := l.Nodes(ctx)
 	current, ok := ready[node]
 	return !ok || current == string(corev1.ConditionUnknown), err
@@ -135,7 +135,7 @@ type podCounts struct {
 }
 
 // evict evicts every pod that may go, and returns what is left.
-func (l *Live) evict(ctx context.Context, node string) (podCounts, error) {
+func (l nodeClient) evict(ctx context.Context, node string) (podCounts, error) {
 	list, err := l.podsOn(ctx, node)
 	if err != nil {
 		return podCounts{}, err
@@ -207,7 +207,7 @@ func hasFinished(pod *unstructured.Unstructured) bool {
 
 // DeleteNode deletes a machine's Node, its pods, and the endpoint of its name server. Nothing reports the end of the
 // pods any more, so they are deleted without a grace period. The pod garbage collector would do it a minute later.
-func (l *Live) DeleteNode(ctx context.Context, node string) error {
+func (l nodeClient) DeleteNode(ctx context.Context, node string) error {
 	err := l.dynamic.Resource(endpointSlices).
 		Namespace("kube-system").
 		Delete(ctx, dnsName+"-"+node, metav1.DeleteOptions{})
@@ -234,7 +234,7 @@ func (l *Live) DeleteNode(ctx context.Context, node string) error {
 }
 
 // podsOn returns the pods of a node.
-func (l *Live) podsOn(ctx context.Context, node string) ([]unstructured.Unstructured, error) {
+func (l nodeClient) podsOn(ctx context.Context, node string) ([]unstructured.Unstructured, error) {
 	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of %s: %w", node, err)
@@ -248,7 +248,7 @@ func (l *Live) podsOn(ctx context.Context, node string) ([]unstructured.Unstruct
 // DeleteFormerNode deletes a Node whose provider ID comes from the inventory and is not that of the present machine.
 // That former machine no longer exists, and neither do its pods. It then updates the machine in the cluster's
 // inventory, so that its new Node gets the new provider ID. It reports whether there was such a Node.
-func (l *Live) DeleteFormerNode(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
+func (l nodeClient) DeleteFormerNode(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("read node %s: %w", node, err)

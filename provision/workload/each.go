@@ -64,7 +64,7 @@ func (l *Live) CompareEach(ctx context.Context, desired []Desired) ([]Outcome, e
 		if err != nil {
 			return err
 		}
-		lives[i], err = existing.get(ctx, l, d.reference())
+		lives[i], err = existing.get(ctx, l.connection, d.reference())
 		return err
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func (l *Live) each(ctx context.Context, desired []Desired,
 
 // FindEach returns the live objects, nil for those that do not exist. A kind that the API does not serve is an error,
 // because it proves nothing about its objects.
-func (l *Live) FindEach(ctx context.Context, list []state.Object) ([]*unstructured.Unstructured, error) {
+func (l *connection) FindEach(ctx context.Context, list []state.Object) ([]*unstructured.Unstructured, error) {
 	for _, o := range list {
 		gk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()
 		_, served, err := l.IsNamespaced(gk)
@@ -152,7 +152,7 @@ func (l *Live) FindEach(ctx context.Context, list []state.Object) ([]*unstructur
 }
 
 // listReadable is like listExisting. A user that may not list objects reads them one by one.
-func (l *Live) listReadable(ctx context.Context, objects []state.Object) (*listedObjects, error) {
+func (l *connection) listReadable(ctx context.Context, objects []state.Object) (*listedObjects, error) {
 	existing, err := l.listExisting(ctx, objects)
 	if apierrors.IsForbidden(err) {
 		return nil, nil
@@ -161,7 +161,7 @@ func (l *Live) listReadable(ctx context.Context, objects []state.Object) (*liste
 }
 
 // IsNamespaced reports whether objects of a kind have a namespace, and whether the API serves the kind.
-func (l *Live) IsNamespaced(kind schema.GroupKind) (namespaced, served bool, err error) {
+func (l *connection) IsNamespaced(kind schema.GroupKind) (namespaced, served bool, err error) {
 	mapping, err := l.mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
 		l.mapper.Reset() // the kind may have been defined a moment ago
@@ -177,7 +177,7 @@ func (l *Live) IsNamespaced(kind schema.GroupKind) (namespaced, served bool, err
 }
 
 // ResourceOf returns the resource of a kind. It reports whether the API is known to serve the kind.
-func (l *Live) ResourceOf(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
+func (l *connection) ResourceOf(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
 	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return schema.GroupVersionResource{}, false

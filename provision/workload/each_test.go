@@ -32,8 +32,8 @@ func TestAChangedDeclarationIsComparedAgain(t *testing.T) {
 func TestFieldManagersDoNotTakeObjectsFromEachOther(t *testing.T) {
 	own := newOwnObject("v1", "ConfigMap", "default", "a")
 	own.SetLabels(map[string]string{ManagedByLabel: Manager})
-	other := &Live{manager: "another"}
-	if got := (&Live{}).creatorOf(own); got != "" {
+	other := liveOver(&connection{manager: "another"})
+	if got := liveOver(&connection{}).creatorOf(own); got != "" {
 		t.Errorf("it is foreign to its own manager: %s", got)
 	}
 	if got := other.creatorOf(own); got != Manager {

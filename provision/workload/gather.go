@@ -27,7 +27,7 @@ const (
 // Gather returns all objects for a support bundle, in one file per kind. Of secrets and config maps it returns only the
 // names and sizes of fields, and it hides known secret values. If a kind cannot be listed, its file contains the error,
 // and problems names the kinds by reason.
-func (l *Live) Gather(ctx context.Context, redactor *support.Redactor) (files []support.File, problems []string,
+func (l gatherClient) Gather(ctx context.Context, redactor *support.Redactor) (files []support.File, problems []string,
 	err error) {
 	listed, problems, err := l.listableKinds()
 	if err != nil {
@@ -48,7 +48,7 @@ type listedKind struct {
 }
 
 // listableKinds returns all kinds that can be listed. Events are listed only in the core group.
-func (l *Live) listableKinds() (kinds []listedKind, problems []string, err error) {
+func (l gatherClient) listableKinds() (kinds []listedKind, problems []string, err error) {
 	lists, err := l.discoveryClient.ServerPreferredResources()
 	if err != nil && len(lists) == 0 {
 		return nil, nil, fmt.Errorf("ask the API for its kinds: %w", err)
@@ -71,7 +71,7 @@ func (l *Live) listableKinds() (kinds []listedKind, problems []string, err error
 }
 
 // gatherAll lists kinds, maxGatherParallel at a time.
-func (l *Live) gatherAll(
+func (l gatherClient) gatherAll(
 	ctx context.Context,
 	kinds []schema.GroupVersionResource,
 	redactor *support.Redactor,
@@ -91,7 +91,7 @@ func (l *Live) gatherAll(
 }
 
 // gather lists a kind. After an error it returns what was read so far.
-func (l *Live) gather(
+func (l gatherClient) gather(
 	ctx context.Context,
 	kind schema.GroupVersionResource,
 	redactor *support.Redactor,

@@ -35,7 +35,7 @@ type listedObjects struct {
 }
 
 // listExisting lists the objects of places where a list is cheaper than single reads.
-func (l *Live) listExisting(ctx context.Context, objects []state.Object) (*listedObjects, error) {
+func (l *connection) listExisting(ctx context.Context, objects []state.Object) (*listedObjects, error) {
 	count := map[listScope]int{}
 	for _, o := range objects {
 		count[scopeOf(o)]++
@@ -65,7 +65,7 @@ func (l *Live) listExisting(ctx context.Context, objects []state.Object) (*liste
 
 // list lists all objects of a place, or, if these are many more than n, those with clusterctl's label. The latter is
 // not complete, because the label may have been removed.
-func (l *Live) list(ctx context.Context, p listScope, n int) (items []unstructured.Unstructured, whole bool,
+func (l *connection) list(ctx context.Context, p listScope, n int) (items []unstructured.Unstructured, whole bool,
 	err error) {
 	client, err := l.client(schema.FromAPIVersionAndKind(p.apiVersion, p.kind), p.namespace)
 	if meta.IsNoMatchError(err) {
@@ -96,7 +96,7 @@ func (l *Live) list(ctx context.Context, p listScope, n int) (items []unstructur
 }
 
 // get returns an object that look has found, or reads it.
-func (s *listedObjects) get(ctx context.Context, l *Live, o state.Object) (*unstructured.Unstructured, error) {
+func (s *listedObjects) get(ctx context.Context, l *connection, o state.Object) (*unstructured.Unstructured, error) {
 	if s == nil {
 		return l.get(ctx, o)
 	}

@@ -57,7 +57,7 @@ func newFakeLive(objects ...runtime.Object) (*Live, *fake.FakeDynamicClient) {
 	m.Add(webhooks.GroupVersion().WithKind("MutatingWebhookConfiguration"), meta.RESTScopeRoot)
 	m.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 		meta.RESTScopeRoot)
-	return &Live{dynamic: client, mapper: m}, client
+	return liveOver(&connection{dynamic: client, mapper: m}), client
 }
 
 func newItem(apiVersion, kind, namespace, name string, more map[string]any) *unstructured.Unstructured {

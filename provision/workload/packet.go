@@ -19,7 +19,7 @@ const packetPage = 500
 
 // Packets reads the API objects that affect packets. A kind that cannot be listed is an error: an unknown policy must
 // not count as absent.
-func (l *Live) Packets(ctx context.Context) (*packet.Cluster, error) {
+func (l *connection) Packets(ctx context.Context) (*packet.Cluster, error) {
 	c := &packet.Cluster{}
 	for _, err := range []error{
 		listKind(ctx, l, corev1.SchemeGroupVersion.WithResource("pods"), &c.Pods),
@@ -37,7 +37,7 @@ func (l *Live) Packets(ctx context.Context) (*packet.Cluster, error) {
 }
 
 // listKind reads all objects of a kind, page by page.
-func listKind[T any](ctx context.Context, l *Live, kind schema.GroupVersionResource, into *[]T) error {
+func listKind[T any](ctx context.Context, l *connection, kind schema.GroupVersionResource, into *[]T) error {
 	options := metav1.ListOptions{Limit: packetPage}
 	for {
 		page, err := l.dynamic.Resource(kind).List(ctx, options)

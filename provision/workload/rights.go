@@ -29,7 +29,7 @@ var (
 // config.FormerUsers. API servers of the former release have no other rights for these users. A machine that is rolled
 // back runs daemons of the former release with the new credentials. DropFormerRights deletes the bindings. A daemon's
 // group and its former user have the same name.
-func (l *Live) AdmitReplicas(ctx context.Context) error {
+func (l rightsClient) AdmitReplicas(ctx context.Context) error {
 	for _, name := range config.FormerUsers {
 		for _, bindings := range l.bindings() {
 			err := changeSubjects(ctx, bindings, name, func(o *unstructured.Unstructured, subjects []any) []any {
@@ -51,7 +51,7 @@ func (l *Live) AdmitReplicas(ctx context.Context) error {
 // The bindings allow these users to read all Secrets and to change all leases in kube-system. They must go because a
 // certificate that was stolen before its renewal is not in any revocation list. Bindings of the same names that an API
 // server did not create stay.
-func (l *Live) DropFormerRights(ctx context.Context) error {
+func (l rightsClient) DropFormerRights(ctx context.Context) error {
 	err := changeSubjects(ctx, l.dynamic.Resource(clusterRoleBindings), gatewayAddresses,
 		func(_ *unstructured.Unstructured, subjects []any) []any {
 			return slices.DeleteFunc(subjects, isSubject(rbacv1.UserKind, ingressUsers))
@@ -79,7 +79,7 @@ func (l *Live) DropFormerRights(ctx context.Context) error {
 }
 
 // bindings returns the clients of the resources in which a former user has a binding of its name.
-func (l *Live) bindings() []dynamic.ResourceInterface {
+func (l rightsClient) bindings() []dynamic.ResourceInterface {
 	return []dynamic.ResourceInterface{
 		l.dynamic.Resource(clusterRoleBindings), l.dynamic.Resource(roleBindings).Namespace(metav1.NamespaceSystem),
 	}
@@ -128,7 +128,7 @@ const metricsService, metricsServer = "v1beta1.metrics.k8s.io", "metrics-server"
 
 // dropFormerBundle removes the caBundle that metrics servers of former releases set for API servers of those releases.
 // While it is there, the manifest of another metrics server cannot be applied: it sets insecureSkipTLSVerify.
-func (l *Live) dropFormerBundle(ctx context.Context) error {
+func (l rightsClient) dropFormerBundle(ctx context.Context) error {
 	o, err := l.dynamic.Resource(apiServices).Get(ctx, metricsService, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // Node returns the status of a node's Ready condition and the version of its kubelet, or "" if there is no such node.
-func (l *Live) Node(ctx context.Context, name string) (ready, kubelet string, err error) {
+func (l nodeClient) Node(ctx context.Context, name string) (ready, kubelet string, err error) {
 	n, err := l.dynamic.Resource(nodes).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", "", nil
@@ -36,7 +36,7 @@ func readyCondition(n *unstructured.Unstructured) string {
 }
 
 // Nodes returns the status of every node's Ready condition: True, False or Unknown.
-func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
+func (l nodeClient) Nodes(ctx context.Context) (map[string]string, error) {
 	list, err := l.dynamic.Resource(nodes).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -52,7 +52,7 @@ func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
 const podTrafficDropped = "PodTrafficDropped"
 
 // DroppedTraffic returns the foreign packet rules that drop pods' traffic, by node.
-func (l *Live) DroppedTraffic(ctx context.Context) (map[string]string, error) {
+func (l nodeClient) DroppedTraffic(ctx context.Context) (map[string]string, error) {
 	list, err := l.dynamic.Resource(nodes).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)

@@ -58,7 +58,7 @@ var joinBindings = []struct{ name, role, group string }{
 }
 
 // CreateToken creates the token, and the bindings that it needs.
-func (l *Live) CreateToken(ctx context.Context, t Token) error {
+func (l tokenClient) CreateToken(ctx context.Context, t Token) error {
 	for _, j := range joinBindings {
 		binding := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -106,7 +106,7 @@ func (l *Live) CreateToken(ctx context.Context, t Token) error {
 }
 
 // Tokens returns all tokens, including expired ones.
-func (l *Live) Tokens(ctx context.Context) (list []Token, err error) {
+func (l tokenClient) Tokens(ctx context.Context) (list []Token, err error) {
 	found, err := l.dynamic.Resource(secretsGVR).
 		Namespace(metav1.NamespaceSystem).
 		List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
@@ -139,7 +139,7 @@ func (l *Live) Tokens(ctx context.Context) (list []Token, err error) {
 }
 
 // DeleteToken deletes a token.
-func (l *Live) DeleteToken(ctx context.Context, id string) error {
+func (l tokenClient) DeleteToken(ctx context.Context, id string) error {
 	if err := l.dynamic.Resource(secretsGVR).Namespace(metav1.NamespaceSystem).Delete(ctx, tokenPrefix+id,
 		metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the token %s: %w", id, err)

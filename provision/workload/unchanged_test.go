@@ -71,7 +71,7 @@ func TestUnchangedObjectsNeedNoDryRun(t *testing.T) {
 			l, c, before, requested := manyObjects(n)
 			path := filepath.Join(t.TempDir(), "settled.json")
 			begin := func() *Live { // as in a new process
-				l := &Live{dynamic: l.dynamic, mapper: l.mapper}
+				l := liveOver(&connection{dynamic: l.dynamic, mapper: l.mapper})
 				l.Remember(path)
 				l.unchanged.apiBuild = func() (string, error) { return "v1", nil }
 				return l

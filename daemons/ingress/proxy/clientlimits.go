@@ -95,7 +95,7 @@ func (e *Engine) countClient(c *conn, of netip.Addr) bool {
 	return true
 }
 
-// uncountClient reverses join. The caller holds mu.
+// uncountClient reverses countClient. The caller holds mu.
 func (e *Engine) uncountClient(c *conn) {
 	if c.counts == nil {
 		return
