@@ -181,7 +181,7 @@ func TestBrokenPodsAreExplained(t *testing.T) {
 				"spread constraints.", remedy: "topologySpreadConstraints"},
 		{name: "no scheduler", object: "pod/web",
 			objects: []runtime.Object{newPod("web", unscheduled("")), newNode("a"),
-				idle}, verdict: "Pod shop/web is not scheduled because no kube-scheduler has been running for 10m0s.",
+				idle}, verdict: "Pod shop/web is not scheduled because no kube-scheduler has been running for 10m.",
 			remedy: "clusterctl status"},
 		{name: "a scheduling gate", object: "pod/web", objects: []runtime.Object{newPod("web", unscheduled(""),
 			func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} })},

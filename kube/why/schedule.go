@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -83,11 +84,12 @@ func (x scheduleExplainer) stoppedDaemon(ctx context.Context, name string) *find
 	if existence != present || lease.Spec.RenewTime == nil {
 		return nil
 	}
-	age := x.now.Sub(lease.Spec.RenewTime.Time).Round(time.Second)
+	age := x.now.Sub(lease.Spec.RenewTime.Time)
 	if age < staleLease {
 		return nil
 	}
-	return broken(ref, "is not renewed", fmt.Sprintf("no %s has been running for %s", name, age), "spec.renewTime",
+	return broken(ref, "is not renewed", fmt.Sprintf("no %s has been running for %s", name,
+		duration.HumanDuration(age)), "spec.renewTime",
 		Remedy{Text: "Check the control-plane machines.", Command: "clusterctl status"},
 		Remedy{Text: "Read its log on a control-plane machine.", Command: "clusterctl ssh MACHINE journalctl -u " +
 			name + " -n 50"})

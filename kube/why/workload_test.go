@@ -31,7 +31,7 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 	stale.Generation = 2
 	expired := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
 		Name: "kube-controller-manager"}}
-	expired.Spec.RenewTime = ptr.To(metav1.NewMicroTime(metav1.Now().Add(-120e9)))
+	expired.Spec.RenewTime = ptr.To(metav1.NewMicroTime(metav1.Now().Add(-600e9)))
 	used := &corev1.ResourceQuota{ObjectMeta: newMeta("team")}
 	hook := untyped("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "checks", map[string]any{
 		"webhooks": []any{map[string]any{"name": "images.example.com",
@@ -66,7 +66,7 @@ func TestBrokenWorkloadsAreExplained(t *testing.T) {
 		{name: "no controller manager", object: "deployment/web", objects: []runtime.Object{stale, expired},
 			verdict: "Deployment shop/web has 0 of 2 pods available because no kube-controller-manager has been " +
 				"running for " +
-				"2m0s.", remedy: "clusterctl status"},
+				"10m.", remedy: "clusterctl status"},
 		{name: "a full quota", object: "deployment/web", objects: refusing(`pods "web-1-x" is forbidden: exceeded quota: `+
 			`team, requested: cpu=1, used: cpu=4, limited: cpu=4`, used),
 			verdict: "Deployment shop/web has 0 of 2 pods available because ResourceQuota shop/team has no room: " +
