@@ -22,7 +22,7 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-const rotationLimit = 8 * time.Minute
+const rotationLimit = 12 * time.Minute
 
 // apply rotates keys on several API servers, from clusterctl's own keys to a plugin's. Stored values can be read and
 // written through each server at all times.

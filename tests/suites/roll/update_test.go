@@ -13,7 +13,7 @@ import (
 	"clusterctl/tests/lab/cluster"
 )
 
-const updateLimit = 6 * time.Minute
+const updateLimit = 12 * time.Minute
 
 const updatedConfiguration = `cluster "update" {
   roll { hold = "3s" }

@@ -36,7 +36,7 @@ func main() {
 func runSuites(ctx context.Context, args []string) int {
 	flags := flag.NewFlagSet("runner", flag.ContinueOnError)
 	only := flags.String("only", "", "names of suites to run, separated by commas; all when empty")
-	places := flags.Int("places", 3, "how many suites run at a time, beside one in the background")
+	places := flags.Int("places", 2, "how many suites run at a time, beside one in the background")
 	fresh := flags.Bool("fresh", false, "run all tests, also those that passed and whose inputs have not changed")
 	list := flags.Bool("list", false, "print the suites instead of running them")
 	flags.Usage = func() {

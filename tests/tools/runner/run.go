@@ -53,8 +53,7 @@ type job struct {
 
 	compile []string // runs first, in the root of the repository
 
-	place  bool // foreground or background: the kind of place that the job occupies
-	places int  // the number of these places
+	place bool // foreground or background: the kind of place that the job occupies
 }
 
 // result is the result of a suite.
@@ -107,14 +106,11 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		}
 		return chosen[j.suite].isBackground
 	}
-	placesOf := func(j job) int {
-		return min(max(chosen[j.suite].places, 1), r.parallelJobs)
-	}
 	for len(waiting) > 0 || running > 0 {
 		at := slices.IndexFunc(waiting, func(j job) bool {
 			s := chosen[j.suite]
 			needed := slices.IndexFunc(chosen, func(o suite) bool { return o.name == s.needs })
-			return free[placeFor(j)] >= placesOf(j) && (needed < 0 || left[needed] == 0)
+			return free[placeFor(j)] > 0 && (needed < 0 || left[needed] == 0)
 		})
 		if at >= 0 && ctx.Err() == nil {
 			j := waiting[at]
@@ -126,8 +122,8 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 				results[j.suite].errs = append(results[j.suite].errs, err)
 				continue
 			}
-			j.place, j.places = placeFor(j), placesOf(j)
-			free[j.place] -= j.places
+			j.place = placeFor(j)
+			free[j.place]--
 			running++
 			go func() { ended <- r.runJob(ctx, j, chosen[j.suite]) }()
 			continue
@@ -138,7 +134,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 		o := <-ended
 		running--
 		left[o.suite]--
-		free[o.place] += o.places
+		free[o.place]++
 		results[o.suite].add(o)
 	}
 	return results, nil
@@ -171,10 +167,8 @@ func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 		if err != nil {
 			return nil, err
 		}
-		argv := append([]string{"go", "test", "-json", "-vet=off", "-timeout", s.timeout}, flags...)
-		if s.isBackground || s.places > 1 {
-			argv = append(argv, "-p", parallelPackages)
-		}
+		argv := append([]string{"go", "test", "-json", "-vet=off", "-timeout", s.timeout, "-p", parallelPackages},
+			flags...)
 		if !r.usesCache {
 			argv = append(argv, "-count=1")
 		}

@@ -131,30 +131,6 @@ func TestBackgroundSuitesUsePlacesThatNoOtherSuiteWaitsFor(t *testing.T) {
 	}
 }
 
-// While a suite occupies all places, the only other suite that runs is one in the background. The one in front starts
-// after it.
-func TestSuitesThatOccupyAllPlacesRunBesideABackgroundSuiteOnly(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	dir := t.TempDir()
-	shell := func(text string) []string { return []string{"sh", "-c", text, "sh", dir} }
-	r := &runner{root: t.TempDir(), logs: t.TempDir(), parallelJobs: 2}
-	results, err := r.run(ctx, []suite{
-		{name: "wide", places: 3, // more than there are
-			command: shell(`until [ -e "$1/back" ]; do sleep 0.01; done; ! [ -e "$1/front" ] && touch "$1/wide"`)},
-		{name: "front", command: shell(`touch "$1/front"; [ -e "$1/wide" ]`)},
-		{name: "back", isBackground: true, command: shell(`touch "$1/back"`)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.hasFailed() {
-			t.Errorf("%s: %v", r.name, r.errs)
-		}
-	}
-}
-
 func TestEventsCountOnlyLeafTests(t *testing.T) {
 	const stream = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"run","Package":"p","Test":"TestA/one"}

@@ -17,7 +17,6 @@ type suite struct {
 
 	// isBackground suites run one at a time beside the others.
 	isBackground bool
-	places       int      // how many places it occupies, if it keeps more processors busy than others; 0: one
 	env          []string // for the program or the tests
 	needs        string   // a suite of the same target that must pass first; empty: none
 
@@ -56,8 +55,8 @@ var suites = []suite{
 	{name: "packages", about: "every package that needs no machines", targets: []string{checkTarget},
 		packages: []string{restPackages}, timeout: "10m"},
 	{name: "packages-race", about: "every package that needs no machines, with the race detector",
-		targets: []string{testTarget, allTarget},
-		places:  2, packages: []string{restPackages}, needsRace: true, timeout: "30m"},
+		targets:  []string{testTarget, allTarget},
+		packages: []string{restPackages}, needsRace: true, timeout: "30m"},
 	{name: "structure", about: "boundaries between packages, sizes of programs, and what documents state",
 		targets:      []string{checkTarget, testTarget, allTarget},
 		isBackground: true,
