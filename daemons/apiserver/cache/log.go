@@ -129,7 +129,7 @@ func (l *eventLog) size() int {
 	return l.bytes
 }
 
-// end makes all cursors fail with ErrExpired, because the log will not continue.
+// end makes all cursors fail with ErrExpired after the last event, because the log will not continue.
 func (l *eventLog) end() {
 	l.mu.Lock()
 	first := !l.isEnded
@@ -173,12 +173,22 @@ func (c *Cursor) Next() ([]*Event, <-chan struct{}, error) {
 	c.log.mu.RLock()
 	defer c.log.mu.RUnlock()
 	l := c.log
-	if c.next < l.first || l.isEnded {
+	if c.next < l.first {
 		return nil, nil, ErrExpired
 	}
 	events := l.events[c.next-l.first : len(l.events) : len(l.events)]
+	if l.isEnded && len(events) == 0 {
+		return nil, nil, ErrExpired
+	}
 	c.next += uint64(len(events))
 	return events, l.appended, nil
+}
+
+// HasEnded reports whether the log has ended, so that Next fails after the last event.
+func (c *Cursor) HasEnded() bool {
+	c.log.mu.RLock()
+	defer c.log.mu.RUnlock()
+	return c.log.isEnded
 }
 
 // Close releases the cursor's log, if it has no other reader.

@@ -46,3 +46,21 @@ func TestLogSizeIsLimited(t *testing.T) {
 		t.Errorf("a watch from the compaction on: %v", err)
 	}
 }
+
+// The last events of a removed kind are deletions. An informer that did not get them would keep the objects for good,
+// because it cannot list the kind any more.
+func TestEndedLogsDeliverTheirLastEvents(t *testing.T) {
+	l := newEventLog(0)
+	cursor := &Cursor{log: l}
+	l.append([]*Event{{Revision: 1}, {Revision: 2}}, maxLogBytes, 0)
+	l.end()
+	if events, _, err := cursor.Next(); err != nil || len(events) != 2 || !cursor.HasEnded() {
+		t.Errorf("the last events: %d, %v", len(events), err)
+	}
+	if _, _, err := cursor.Next(); !errors.Is(err, ErrExpired) {
+		t.Errorf("after them: %v", err)
+	}
+	if _, _, err := l.after(1); !errors.Is(err, ErrExpired) {
+		t.Errorf("a new watch: %v", err)
+	}
+}

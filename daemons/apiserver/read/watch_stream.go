@@ -142,7 +142,7 @@ func (w *watcher) sendPending(last *batch) {
 		}
 	}
 	w.pending.events = nil
-	if w.pending.bookmarkDue {
+	if w.pending.bookmarkDue || w.cursor.HasEnded() {
 		w.wake()
 	}
 }

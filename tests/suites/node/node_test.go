@@ -271,7 +271,7 @@ var _ io.Writer = output{}
 // waitFor waits for a condition and returns how long it took.
 func (n *node) waitFor(what string, ok func() bool) time.Duration {
 	n.Helper()
-	return n.waitAtMost(25*time.Second, what, ok)
+	return n.waitAtMost(time.Minute, what, ok)
 }
 
 func (n *node) waitAtMost(limit time.Duration, what string, ok func() bool) time.Duration {
