@@ -224,7 +224,7 @@ race-bundle:
 	$(BIN)/clusterctl pack $(BIN)/race/clusterctl
 
 # tests/tools/runner has the list of suites; ONLY=roll,e2e chooses some of a target's. FRESH=1 ignores cached results.
-RUNNER := go run $(MODFLAGS) ./tests/tools/runner $(if $(ONLY),-only $(ONLY)) $(if $(FRESH),-fresh)
+RUNNER = go run $(MODFLAGS) ./tests/tools/runner $(if $(ONLY),-only $(ONLY)) $(if $(FRESH),-fresh)
 
 .PHONY: check
 check: deps binaries $(addprefix $(BIN)/,helm h2spec) ## Lint, and run every test that needs no machines
@@ -235,6 +235,7 @@ test: build test-tools ## Run what CI runs: lint, all packages with the race det
 	@$(RUNNER) test
 
 .PHONY: test-all
+test-all: export FRESH := 1
 test-all: build test-tools $(BIN)/debian-runtime ## Run every suite in its long form; takes hours and needs root
 	@$(RUNNER) all
 
@@ -251,7 +252,7 @@ test-libraries: ## Run the tests of HTTP/2, etcd calls and JSON with the librari
 
 .PHONY: test-gitops
 test-gitops: ## Test the GitOps controller's program, which is a separate Go module
-	cd cmd/gitops && $(GO) test $(MODFLAGS) -timeout 45m ./...
+	cd cmd/gitops && $(GO) test $(MODFLAGS) $(if $(FRESH),-count=1) -timeout 45m ./...
 
 # Beside the control plane and its pretended nodes of `clusterctl dev` run kube-ingress and kube-proxy, in a network of their own.
 .PHONY: conformance-gateway

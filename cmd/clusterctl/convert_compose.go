@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -33,17 +32,9 @@ func (v *convertCommand) readCompose(ctx context.Context, files []string) (conve
 
 // runCompose runs gitops-controller, and returns its output.
 func (v *convertCommand) runCompose(ctx context.Context, files []string) ([]byte, error) {
-	self, err := os.Executable()
+	program, err := gitopsProgram()
 	if err != nil {
 		return nil, err
-	}
-	if self, err = filepath.EvalSymlinks(self); err != nil {
-		return nil, err
-	}
-	program := filepath.Join(filepath.Dir(self), bundle.GitOps)
-	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("%s, which loads Compose projects, is not beside clusterctl: make build puts the "+
-			"whole bundle there", bundle.GitOps)
 	}
 	args := []string{"compose"}
 	for _, profile := range v.profiles {
@@ -62,6 +53,9 @@ func (v *convertCommand) runCompose(ctx context.Context, files []string) ([]byte
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		text, isOwn := strings.CutPrefix(strings.TrimSpace(problems.String()), bundle.GitOps+": ")
 		if !isOwn { // the process was stopped by a limit

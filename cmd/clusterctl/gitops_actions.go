@@ -178,18 +178,27 @@ merge would change.`,
 	return c
 }
 
-// runDiff runs gitops-controller with a kubeconfig, and returns its output.
-func runDiff(ctx context.Context, kubeconfig string, key gitops.Key, revision string) ([]byte, error) {
+// gitopsProgram returns the path of gitops-controller, which is beside clusterctl.
+func gitopsProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if self, err = filepath.EvalSymlinks(self); err != nil {
-		return nil, err
+		return "", err
 	}
 	program := filepath.Join(filepath.Dir(self), bundle.GitOps)
 	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("%s is not beside clusterctl: make build puts the whole bundle there", bundle.GitOps)
+		return "", fmt.Errorf("%s is not beside clusterctl: make build puts the whole bundle there", bundle.GitOps)
+	}
+	return program, nil
+}
+
+// runDiff runs gitops-controller with a kubeconfig, and returns its output.
+func runDiff(ctx context.Context, kubeconfig string, key gitops.Key, revision string) ([]byte, error) {
+	program, err := gitopsProgram()
+	if err != nil {
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, program, "diff", "--kubeconfig", kubeconfig, "--revision="+revision,
 		key.String())

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"clusterctl/cmd/gitops/limit"
 )
 
 // Bounds of the process.
@@ -17,11 +19,11 @@ const (
 // confine limits the resources of the process, and lets it read only below the given paths. See
 // https://docs.kernel.org/userspace-api/landlock.html.
 func confine(paths []string) error {
-	for resource, limit := range map[int]uint64{unix.RLIMIT_DATA: maxMemory, unix.RLIMIT_CPU: maxCPU,
-		unix.RLIMIT_FSIZE: 0, unix.RLIMIT_CORE: 0} {
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
-			return fmt.Errorf("limit resource %d: %w", resource, err)
-		}
+	if err := limit.Process(maxMemory); err != nil {
+		return err
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: maxCPU, Max: maxCPU}); err != nil {
+		return fmt.Errorf("limit the CPU time of the process: %w", err)
 	}
 	const reads = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	handled := unix.LandlockRulesetAttr{Handled_access_fs: reads | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |

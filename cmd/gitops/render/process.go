@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"clusterctl/cmd/gitops/limit"
 	"clusterctl/daemons/config/gitsource"
 	"clusterctl/daemons/gitops"
 )
@@ -27,7 +28,6 @@ const (
 	processTimeout  = time.Minute
 	processCPU      = 60               // seconds of CPU
 	processMemory   = 384 << 20        // bytes of data
-	goArena         = 64 << 20         // bytes of addresses that Go reserves at a time
 	processOutput   = 64 << 20         // bytes of the objects as JSON
 	maxProblem      = 16 << 10         // bytes of a message of the process
 	processGoMemory = "256MiB"         // from which Go collects garbage more often
@@ -218,17 +218,8 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 // RunProcess is the main function of a process: it reads tasks, and writes the answer of each. Between them it asks for
 // files.
 func RunProcess(in io.Reader, out io.Writer) error {
-	reserved, err := addressSpace()
-	if err != nil {
+	if err := limit.Process(processMemory); err != nil {
 		return err
-	}
-	// Linux does not check RLIMIT_DATA when a program writes to addresses that it has reserved before, as Go does with
-	// each large block. Therefore, addresses are limited, too.
-	for resource, limit := range map[int]uint64{unix.RLIMIT_DATA: processMemory,
-		unix.RLIMIT_AS: reserved + processMemory + goArena, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_CORE: 0} {
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
-			return fmt.Errorf("limit resource %d of the process: %w", resource, err)
-		}
 	}
 	if err := Isolate(); err != nil {
 		return err
@@ -249,19 +240,6 @@ func RunProcess(in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-}
-
-// addressSpace returns the size of this process's address space in bytes.
-func addressSpace() (uint64, error) {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, fmt.Errorf("read the size of the process: %w", err)
-	}
-	var pages uint64
-	if _, err := fmt.Sscan(string(text), &pages); err != nil {
-		return 0, fmt.Errorf("read the size of the process: %w", err)
-	}
-	return pages * uint64(os.Getpagesize()), nil
 }
 
 // limitCPU limits the CPU time of the next task.
